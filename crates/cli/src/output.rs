@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write};
 
+use batchweave_daemon::figures::grouped;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -184,6 +185,13 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{number} {}", if number == 1 { noun } else { &plural })
 }
 
+/// Formats a number with separators and its noun: `1,234 steps`.
+pub(crate) fn count_grouped(number: u64, noun: &str) -> String {
+    let words = count(number, noun);
+    let noun = words.trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("{}{noun}", grouped(number))
+}
+
 /// Formats the numbers from `first` up to `end`, exclusive, as `0..39`; `none` when the range is empty.
 pub fn range(first: u64, end: u64) -> String {
     match end.checked_sub(first) {
@@ -222,6 +230,7 @@ mod tests {
         assert_eq!(count(1, "entry"), "1 entry");
         assert_eq!(count(0, "entry"), "0 entries");
         assert_eq!(count(2, "step"), "2 steps");
+        assert_eq!(count_grouped(12_345, "step"), "12,345 steps");
         assert_eq!(
             [range(3, 3), range(3, 4), range(0, 40)],
             ["none", "3", "0..39"]

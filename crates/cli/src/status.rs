@@ -159,7 +159,7 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
         None => Some(log.job_objects().await?),
         Some(_) => None,
     };
-    let recent = Recent::read(log.store().as_ref(), next).await?;
+    let recent = Recent::read(&mut log).await?;
     let report = gather(&log, objects.as_ref(), &recent).await?;
     let verbose = args.verbose;
     context.done(&report, |report, style| {

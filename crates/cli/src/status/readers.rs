@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use batchweave_core::ids::{JobName, Step};
+use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::state::JobState;
 use batchweave_daemon::figures::{grouped, period, short};
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::context;
 use crate::job_status::JobStatus;
-use crate::output::{Style, cells, count, or_dash, table};
+use crate::output::{Style, cells, count_grouped, or_dash, table};
 
 /// The rate of a job is that of this time before its newest progress.
 const COVERED: Duration = Duration::from_mins(1);
@@ -64,6 +64,12 @@ struct Speed {
     newest: Option<SystemTime>,
 }
 
+/// Returns the folder of an attempt's objects.
+type Folder = fn(&JobName, Version, AttemptNo) -> String;
+
+/// A step that a job had reached, and when.
+type Reached = (SystemTime, Step);
+
 /// Returns the open jobs as readers; without a store that can be listed, without their speeds.
 pub(super) async fn all(
     store: &dyn Store,
@@ -72,49 +78,64 @@ pub(super) async fn all(
 ) -> Vec<ReaderStatus> {
     let mut readers = Vec::new();
     for job in jobs {
-        let speed = match progress(store, &job.name, &job.state).await {
-            Some(objects) => speed(&objects),
-            None => Speed::default(),
-        };
+        let seen = observations(store, &job.name, &job.state).await;
+        let speed = seen.map_or_else(Speed::default, |(objects, opened)| speed(&objects, opened));
         readers.push(reader(job, speed, supply, SystemTime::now()));
     }
     readers
 }
 
-/// Lists the progress objects of a job's newest attempt.
-async fn progress(store: &dyn Store, name: &JobName, state: &JobState) -> Option<Vec<ObjectMeta>> {
+/// Lists the progress and marks of a job's newest attempt, and returns when it began, where the store knows.
+async fn observations(
+    store: &dyn Store,
+    name: &JobName,
+    state: &JobState,
+) -> Option<(Vec<ObjectMeta>, Option<Reached>)> {
     let newest = state.attempts.last()?;
-    let folder = keys::progress_of(name, state.opened, newest.number);
-    context::list(store, &folder).await.ok()
+    let folder = |of: Folder| of(name, state.opened, newest.number);
+    let mut objects = context::list(store, &folder(keys::progress_of))
+        .await
+        .ok()?;
+    objects.extend(context::list(store, &folder(keys::marks)).await.ok()?);
+    let opened = store.head(&keys::log(newest.opened)).await.ok();
+    let opened = opened.and_then(|meta| Some((meta.modified?, newest.start)));
+    Some((objects, opened))
 }
 
-/// Returns the speed of the slowest coordinates.
-fn speed(objects: &[ObjectMeta]) -> Speed {
-    let mut series: BTreeMap<(u32, u32), Vec<(Step, SystemTime)>> = BTreeMap::new();
+/// Returns the speed of the slowest coordinates. A newer progress object replaces the one before it, so earlier
+/// steps are also those of marks and of the attempt's opening.
+fn speed(objects: &[ObjectMeta], opened: Option<Reached>) -> Speed {
+    let mut newest: BTreeMap<(u32, u32), Reached> = BTreeMap::new();
+    let mut earlier: Vec<((u32, u32), Reached)> = Vec::new();
+    let all = |reached| ((0, u32::MAX), reached);
+    earlier.extend(opened.map(all));
     for object in objects {
-        let progress = keys::parse_progress(&object.key).zip(object.modified);
-        if let Some((progress, modified)) = progress {
-            let coordinates = (progress.first, progress.last);
-            let one = series.entry(coordinates).or_default();
-            one.push((progress.step, modified));
+        let Some(modified) = object.modified else {
+            continue;
+        };
+        if let Some(progress) = keys::parse_progress(&object.key) {
+            let (reached, of) = ((modified, progress.step), (progress.first, progress.last));
+            let last = newest.entry(of).or_insert(reached);
+            *last = (*last).max(reached);
+            earlier.push((of, reached));
+        } else if let Some(mark) = keys::parse_mark(&object.key) {
+            let of = mark.coordinate.map_or((0, u32::MAX), |at| (at, at));
+            earlier.push((of, (modified, mark.step)));
         }
     }
-    for one in series.values_mut() {
-        one.sort_unstable();
-    }
-    let newest_of = |one: &Vec<(Step, SystemTime)>| one.last().copied();
-    let slowest = series.values().min_by_key(|one| newest_of(one));
-    let Some((slowest, (step, at))) = slowest.and_then(|one| Some((one, newest_of(one)?))) else {
+    let slowest = newest.into_iter().min_by_key(|(_, (_, step))| *step);
+    let Some((of, (at, step))) = slowest else {
         return Speed::default();
     };
+    let overlaps = |other: (u32, u32)| other.0 <= of.1 && of.0 <= other.1;
+    let before = |(time, from): &Reached| *time < at && *from <= step;
+    let earlier = earlier.into_iter().filter(|(other, _)| overlaps(*other));
+    let mut earlier: Vec<Reached> = earlier.map(|(_, one)| one).filter(before).collect();
+    earlier.sort_unstable();
     let age = |time: SystemTime| at.duration_since(time).unwrap_or_default();
-    let earlier = &slowest[..slowest.len() - 1];
-    let within = earlier.iter().find(|(_, time)| age(*time) <= COVERED);
+    let within = earlier.iter().find(|(time, _)| age(*time) <= COVERED);
     let first = within.or(earlier.last());
-    let rate = first.and_then(|(from, time)| {
-        let seconds = age(*time).as_secs_f64();
-        (seconds > 0.0).then(|| step.saturating_sub(*from) as f64 / seconds)
-    });
+    let rate = first.map(|(time, from)| (step - from) as f64 / age(*time).as_secs_f64());
     Speed {
         steps_per_second: rate,
         newest: Some(at),
@@ -182,10 +203,8 @@ pub(super) fn lead(readers: &[ReaderStatus], tokens: f64) -> String {
     } else {
         ""
     };
-    let ahead = format!(
-        "{}, {tokens} tokens, ahead of {job}{role}",
-        count(steps, "step")
-    );
+    let steps = count_grouped(steps, "step");
+    let ahead = format!("{steps}, {tokens} tokens, ahead of {job}{role}");
     match slowest.outlook_text() {
         Some(outlook) => format!("{ahead}; at these rates it {}", sentence(&outlook)),
         None => ahead,
@@ -241,15 +260,22 @@ mod tests {
             object(180, (0, 0), 160),
             object(300, (0, 0), 200),
         ];
-        let slow = speed(&objects);
+        let slow = speed(&objects, None);
         assert_eq!(slow.steps_per_second, Some(3.0), "since step 180");
         assert_eq!(slow.newest, Some(at(200)));
-        assert_eq!(
-            speed(&objects[..1]).steps_per_second,
-            None,
-            "one gives none"
-        );
-        assert_eq!(speed(&[]), Speed::default());
+        let fast = &objects[..1];
+        assert_eq!(speed(fast, None).steps_per_second, None, "one gives none");
+        let since_opened = speed(fast, Some((at(0), 500)));
+        assert_eq!(since_opened.steps_per_second, Some(2.0));
+        let job = "llm".parse().unwrap();
+        let mark = ObjectMeta {
+            modified: Some(at(150)),
+            ..ObjectMeta::new(keys::mark(&job, 2, 0, 850, Some(1)), 1)
+        };
+        let marked = [fast[0].clone(), mark];
+        let since_mark = speed(&marked, Some((at(0), 500)));
+        assert_eq!(since_mark.steps_per_second, Some(1.0), "of the last minute");
+        assert_eq!(speed(&[], None), Speed::default());
     }
 
     fn read(position: Option<Step>, rates: (f64, f64), end: Option<Step>) -> ReaderStatus {
@@ -288,9 +314,15 @@ mod tests {
         let ends = read(Some(40), (8.0, 0.0), Some(100));
         assert!(lead(&[ends], 1.0).ends_with("it ends in 7.5 s"));
         let all = read(Some(100), (8.0, 0.0), Some(100));
-        assert_eq!(lead(&[all.clone()], 1.0), "llm@2 has received every step");
+        assert_eq!(
+            lead(std::slice::from_ref(&all), 1.0),
+            "llm@2 has received every step"
+        );
         let idle = read(None, (8.0, 2.0), None);
-        assert_eq!(lead(&[idle.clone()], 1.0), "no job has started yet");
+        assert_eq!(
+            lead(std::slice::from_ref(&idle), 1.0),
+            "no job has started yet"
+        );
         assert!(lead(&[], 1.0).starts_with("no job is open"));
         let text = reader_table(&[all, idle], Style::default());
         assert!(

@@ -1,6 +1,7 @@
 //! Figures of the newest records, read once, and continued by `--watch`.
 
 use batchweave_core::ids::Version;
+use batchweave_log::Log;
 use batchweave_store::{Store, StoreError};
 
 use super::commits::NewestRecords;
@@ -16,12 +17,13 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Reads the records below `next`.
-    pub(super) async fn read(store: &dyn Store, next: Version) -> Result<Self, StoreError> {
-        let records = NewestRecords::read(store, next).await?;
+    /// Reads the newest records of a log as it is folded.
+    pub(super) async fn read(log: &mut Log) -> Result<Self, StoreError> {
+        let (store, next) = (log.store().clone(), log.manifest().next_version());
+        let records = NewestRecords::read(store.as_ref(), next).await?;
         let (per_step, written) = tokio::join!(
-            PerStep::read(store, &records),
-            rate::times(store, &records.tgbs)
+            PerStep::read(log, &records),
+            rate::times(store.as_ref(), &records.tgbs)
         );
         Ok(Self {
             records,

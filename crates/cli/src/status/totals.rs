@@ -1,15 +1,17 @@
 //! How much is in the stream: tokens, documents and bytes, by the newest records and some provenance objects. No
 //! data object is read.
 
+use std::collections::BTreeSet;
+
 use batchweave_core::ids::Step;
 use batchweave_core::provenance::Provenance;
 use batchweave_daemon::figures::grouped;
-use batchweave_store::Store;
+use batchweave_log::{Located, Log};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 
 use super::commits::{Commits, NewestRecords};
-use crate::output::{bytes, count};
+use crate::output::{bytes, count_grouped};
 use crate::sources;
 
 /// Most provenance objects that are read; of more, this many are selected evenly.
@@ -41,19 +43,18 @@ pub(super) struct Totals {
 }
 
 impl PerStep {
-    /// Reads the averages; provenance that cannot be read counts as none.
-    pub(super) async fn read(store: &dyn Store, newest: &NewestRecords) -> Self {
-        let all: Vec<&String> = newest.provenance.iter().collect();
-        let every = all.len().div_ceil(SAMPLES).max(1);
-        let chosen = all.into_iter().step_by(every);
-        let reads = chosen.map(|key| sources::provenance(store, key));
+    /// Reads the averages; `log` is folded up to the newest of these records. Without the provenance of most samples
+    /// documents are unknown: what reclamation left would not stand for the rest.
+    pub(super) async fn read(log: &mut Log, newest: &NewestRecords) -> Self {
+        let (chosen, tried) = chosen(log, newest).await;
+        let store = log.store().as_ref();
+        let reads = chosen.iter().map(|key| sources::provenance(store, key));
         let read = stream::iter(reads).buffer_unordered(SAMPLES);
-        let read = read.filter_map(|one| async { one.ok() });
-        let (documents, steps) = read
-            .fold((0, 0), |(documents, steps), one| async move {
-                (documents + begun(&one), steps + one.tgbs.len() as u64)
-            })
-            .await;
+        let read: Vec<Provenance> = read.filter_map(|one| async { one.ok() }).collect().await;
+        let steps: u64 = read.iter().map(|one| one.tgbs.len() as u64).sum();
+        let documents: u64 = read.iter().map(begun).sum();
+        let known = steps > 0 && 2 * read.len() > tried;
+        let (documents, steps) = if known { (documents, steps) } else { (0, 0) };
         let mut per_step = Self {
             documents: (steps > 0).then(|| average(documents, steps)),
             seen: (0, steps),
@@ -92,6 +93,24 @@ fn average(sum: u64, of: u64) -> f64 {
     sum as f64 / of.max(1) as f64
 }
 
+/// Returns the keys of provenance objects from all over the stream, and the number of places that were tried.
+async fn chosen(log: &mut Log, newest: &NewestRecords) -> (BTreeSet<String>, usize) {
+    let steps = log.manifest().next_step();
+    if newest.sums.tgbs >= steps {
+        let every = newest.provenance.len().div_ceil(SAMPLES).max(1);
+        let keys: BTreeSet<String> = newest.provenance.iter().step_by(every).cloned().collect();
+        let tried = keys.len();
+        return (keys, tried);
+    }
+    let mut keys = BTreeSet::new();
+    for n in 0..SAMPLES as u64 {
+        if let Ok(Located::At(entry)) = log.locate(n * (steps / SAMPLES as u64)).await {
+            keys.extend(entry.tgb.provenance.clone());
+        }
+    }
+    (keys, SAMPLES)
+}
+
 /// Returns the number of documents that begin in these TGBs.
 fn begun(provenance: &Provenance) -> u64 {
     let pieces = provenance.tgbs.iter().flat_map(|tgb| &tgb.pieces);
@@ -116,12 +135,6 @@ impl Totals {
         parts.push(format!("{}{}", about(self.exact), bytes(self.bytes)));
         parts.join(", ")
     }
-}
-
-/// Formats a number with separators and its noun.
-fn count_grouped(number: u64, noun: &str) -> String {
-    let digits = number.to_string();
-    count(number, noun).replacen(&digits, &grouped(number), 1)
 }
 
 #[cfg(test)]

@@ -36,8 +36,7 @@ async fn updates(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let mut log = context::open_log(store).await?;
-    let next = log.manifest().next_version();
-    let mut recent = Recent::read(log.store().as_ref(), next).await?;
+    let mut recent = Recent::read(&mut log).await?;
     let mut screen = if context.json() {
         None
     } else {

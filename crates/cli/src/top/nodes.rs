@@ -48,15 +48,12 @@ fn verdict(reports: &[NodeReport], style: Style) -> String {
     let Some((node, rank)) = most else {
         return "no rank is connected".to_owned();
     };
-    let (share, admin) = (rank.waiting * 100.0, &node.admin);
-    let text = format!(
-        "rank {} of {admin} waits most, {share:.1} % of its time",
-        rank.dp_rank
-    );
+    let time = format!("{:.1} % of its time", rank.waiting * 100.0);
     if rank.waiting > DATA_BOUND {
-        style.yellow(&text)
+        let (name, admin) = (&rank.dp_rank, &node.admin);
+        style.yellow(&format!("the data: rank {name} of {admin} waits {time}"))
     } else {
-        text
+        format!("not the data: no rank waits more than {time}")
     }
 }
 

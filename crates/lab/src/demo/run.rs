@@ -42,15 +42,15 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
         eprintln!("kept: {}", folder.path().display());
     }
     let summary = outcome?;
-    if args.keep {
-        eprintln!("{}", kept::commands(&args, folder.path(), &summary));
-    }
     let text = if context.json() {
         summary.json().to_string()
     } else {
         summary.table()
     };
     writeln!(std::io::stdout(), "{text}")?;
+    if args.keep {
+        eprintln!("{}", kept::commands(&args, folder.path(), &summary));
+    }
     let unproved = summary.aftermath.contradiction.as_ref();
     match (summary.verdict.examples.first(), unproved) {
         (None, None) => Ok(Exit::Ok),

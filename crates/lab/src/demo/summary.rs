@@ -121,9 +121,7 @@ impl Summary {
                 );
             }
             (_, Some(step)) => format!("{others} come after step {step}, where the ranks stopped"),
-            (_, None) => format!(
-                "{others} came last and do not fill a batch (packing.last_batch = \"drop\")"
-            ),
+            (_, None) => format!("{others} came last, and do not fill a batch"),
         };
         format!(
             "{} of {} whole ({megabytes:.1} MB of text); {why}",

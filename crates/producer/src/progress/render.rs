@@ -9,7 +9,9 @@ use super::rate::Speeds;
 /// Cells of the bar, and of that on a terminal with at least `WIDE` columns.
 const BAR: usize = 10;
 const BAR_WIDE: usize = 24;
-const WIDE: usize = 110;
+const WIDE: usize = 150;
+/// Below this many columns the producer's name and the batches give way to the place in the input.
+const NARROW: usize = 100;
 /// Fewest columns worth a part of a file's name.
 const NAME_MIN: usize = 8;
 
@@ -42,10 +44,12 @@ impl View {
         (speeds.bytes >= 1.0).then(|| left as f64 / speeds.bytes)
     }
 
-    /// Formats the line for a terminal with this many columns: what does not fit is left out.
+    /// Formats the line for a terminal with this many columns: what does not fit is left out from the end.
     pub(super) fn line(&self, columns: usize) -> String {
         let mut line = String::new();
-        append(&mut line, &tail(&self.producer, columns / 4), columns);
+        if columns >= NARROW {
+            append(&mut line, &tail(&self.producer, columns / 4), columns);
+        }
         if let Some(share) = self.share() {
             let cells = if columns < WIDE { BAR } else { BAR_WIDE };
             append(&mut line, &bar(share, cells), columns);
@@ -56,24 +60,30 @@ impl View {
             append(&mut line, &why, columns);
             return line;
         }
+        let documents = if columns < NARROW {
+            "docs"
+        } else {
+            "documents"
+        };
         let figures = [
             self.seconds_left().map(|s| format!("{} left", period(s))),
             self.speeds
                 .map(|speeds| format!("{} tokens/s", short(speeds.tokens))),
-            Some(format!("{} documents", grouped(self.documents))),
-            Some(format!("{} batches", grouped(self.batches))),
+            Some(format!("{} {documents}", grouped(self.documents))),
+            (columns >= NARROW).then(|| format!("{} batches", grouped(self.batches))),
         ];
-        for figure in figures.into_iter().flatten() {
-            append(&mut line, &figure, columns);
+        let places = self.input.as_ref().map(InputPosition::words);
+        let parts = figures.into_iter().flatten();
+        for part in parts.chain(places.into_iter().flatten()) {
+            if !append(&mut line, &part, columns) {
+                return line;
+            }
         }
-        if let Some(input) = &self.input {
-            for place in input.words() {
-                append(&mut line, &place, columns);
-            }
-            let room = room(&line, columns);
-            if room >= NAME_MIN && !input.over() {
-                append(&mut line, &tail(&input.name, room), columns);
-            }
+        let room = room(&line, columns);
+        if let Some(input) = self.input.as_ref().filter(|input| !input.over())
+            && room >= NAME_MIN
+        {
+            append(&mut line, &tail(&input.name, room), columns);
         }
         line
     }
@@ -148,8 +158,8 @@ mod tests {
              192 batches  pass 42 of 500  file 6 of 17  ...ses/GPL-3"
         );
         assert_eq!(
-            view.line(79),
-            "tokens-0  [====>     ]  42 %  1 min 13 s left  3.15M tokens/s  12,345 documents"
+            view.line(80),
+            "[====>     ]  42 %  1 min 13 s left  3.15M tokens/s  12,345 docs  pass 42 of 500"
         );
         for columns in 20..200 {
             let line = view.line(columns);
@@ -182,8 +192,8 @@ mod tests {
         let mut view = view();
         view.hindered = Some("held back by job llm, whose attempt 0 is at step 3014".to_owned());
         assert_eq!(
-            view.line(60),
-            "tokens-0  [====>     ]  42 %  held back by job llm, whose..."
+            view.line(50),
+            "[====>     ]  42 %  held back by job llm, whose..."
         );
         view.hindered = None;
         if let Some(input) = &mut view.input {

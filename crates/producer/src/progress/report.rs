@@ -104,7 +104,7 @@ fn log(view: &View) {
     let file = input.map(|input| head(&input.name, NAME_CHARS));
     let doing = view.hindered.as_ref().map(|why| head(why, NAME_CHARS));
     tracing::info!(
-        producer = view.producer,
+        producer = %view.producer,
         percent,
         left_s,
         batches = view.batches,

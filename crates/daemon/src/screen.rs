@@ -42,6 +42,7 @@ impl Screen {
             return std::future::pending().await;
         };
         tokio::select! {
+            biased;
             _ = tokio::signal::ctrl_c() => {}
             _ = terminate.recv() => {}
         }

@@ -63,7 +63,7 @@ async fn status_tells_where_everything_stands() {
         "ahead      no job is open, so nothing reads the stream\n",
         "end        open\n",
         "PRODUCER  STATE     BATCHES  INPUT\n",
-        "p0        open            3  -\n",
+        "p0        open            3      -\n",
     ]);
     let short = world.run(&["status"]).out;
     assert!(

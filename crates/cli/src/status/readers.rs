@@ -14,6 +14,8 @@ use crate::context;
 use crate::job_status::JobStatus;
 use crate::output::{Style, cells, count_grouped, or_dash, table};
 
+/// A job without progress for this time does not read now; connected ranks report more often.
+const IDLE: Duration = Duration::from_mins(3);
 /// The rate of a job is that of this time before its newest progress.
 const COVERED: Duration = Duration::from_mins(1);
 
@@ -29,6 +31,10 @@ pub(super) enum Outlook {
     Ends,
     /// It has received every step that there will be.
     HasAll,
+    /// It has received every step that there is.
+    Waits,
+    /// It has reported no progress for minutes, though there are steps.
+    StandsStill,
 }
 
 /// A job that reads the stream.
@@ -149,8 +155,13 @@ fn reader(job: &JobStatus, speed: Speed, supply: Supply, now: SystemTime) -> Rea
         .newest
         .map(|at| now.duration_since(at).unwrap_or_default());
     let has_all = supply.end.zip(step).is_some_and(|(end, step)| step >= end);
-    let (outlook, seconds_left) = match (ahead, speed.steps_per_second) {
+    let idle = since.is_some_and(|since| since > IDLE);
+    // An old rate says nothing about now.
+    let rate = speed.steps_per_second.filter(|_| !idle);
+    let (outlook, seconds_left) = match (ahead, rate) {
         _ if has_all => (Some(Outlook::HasAll), None),
+        (Some(0), _) => (Some(Outlook::Waits), None),
+        (Some(_), None) if idle => (Some(Outlook::StandsStill), None),
         (Some(ahead), Some(reads)) if reads > 0.0 => match (supply.end, supply.rate) {
             (Some(_), _) => (Some(Outlook::Ends), Some(ahead as f64 / reads)),
             (None, Some(made)) if made >= reads => (Some(Outlook::KeepsUp), None),
@@ -163,7 +174,7 @@ fn reader(job: &JobStatus, speed: Speed, supply: Supply, now: SystemTime) -> Rea
         job: job.id(),
         step,
         ahead_steps: ahead,
-        steps_per_second: speed.steps_per_second,
+        steps_per_second: rate,
         progress_seconds: since.map(|since| since.as_secs_f64()),
         outlook,
         seconds_left,
@@ -179,6 +190,8 @@ impl ReaderStatus {
             Outlook::KeepsUp => "producers keep up".to_owned(),
             Outlook::Ends => format!("ends in {}", left()),
             Outlook::HasAll => "has it all".to_owned(),
+            Outlook::Waits => "waits for producers".to_owned(),
+            Outlook::StandsStill => "stands still".to_owned(),
         })
     }
 }
@@ -205,9 +218,14 @@ pub(super) fn lead(readers: &[ReaderStatus], tokens: f64) -> String {
     };
     let steps = count_grouped(steps, "step");
     let ahead = format!("{steps}, {tokens} tokens, ahead of {job}{role}");
-    match slowest.outlook_text() {
-        Some(outlook) => format!("{ahead}; at these rates it {}", sentence(&outlook)),
-        None => ahead,
+    let still = || period(slowest.progress_seconds.unwrap_or_default());
+    match (slowest.outlook, slowest.outlook_text()) {
+        (Some(Outlook::Waits), _) => format!("none: {job} waits for producers"),
+        (Some(Outlook::StandsStill), _) => {
+            format!("{ahead}, which has made no progress for {}", still())
+        }
+        (_, Some(outlook)) => format!("{ahead}; at these rates it {}", sentence(&outlook)),
+        (_, None) => ahead,
     }
 }
 
@@ -278,7 +296,12 @@ mod tests {
         assert_eq!(speed(&[], None), Speed::default());
     }
 
-    fn read(position: Option<Step>, rates: (f64, f64), end: Option<Step>) -> ReaderStatus {
+    fn read_at(
+        now: SystemTime,
+        position: Option<Step>,
+        rates: (f64, f64),
+        end: Option<Step>,
+    ) -> ReaderStatus {
         let state = serde_json::json!({
             "opened": 2, "start": 0, "keep": 2, "holds": true, "paces": true, "attempts": []
         });
@@ -298,7 +321,18 @@ mod tests {
             end,
             rate: Some(rates.1),
         };
-        reader(&job, speed, supply, at(93))
+        reader(&job, speed, supply, now)
+    }
+
+    fn read(position: Option<Step>, rates: (f64, f64), end: Option<Step>) -> ReaderStatus {
+        read_at(at(93), position, rates, end)
+    }
+
+    #[test]
+    fn the_rate_of_a_job_that_stands_still_is_forgotten() {
+        let still = read_at(at(90 + 725), Some(40), (8.0, 2.0), None);
+        assert_eq!((still.steps_per_second, still.seconds_left), (None, None));
+        assert!(lead(&[still], 1.0).ends_with("llm@2, which has made no progress for 12 min 5 s"));
     }
 
     #[test]
@@ -318,6 +352,8 @@ mod tests {
             lead(std::slice::from_ref(&all), 1.0),
             "llm@2 has received every step"
         );
+        let waits = read(Some(100), (8.0, 2.0), None);
+        assert_eq!(lead(&[waits], 1.0), "none: llm@2 waits for producers");
         let idle = read(None, (8.0, 2.0), None);
         assert_eq!(
             lead(std::slice::from_ref(&idle), 1.0),

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use batchweave_daemon::Exit;
+use batchweave_daemon::config::Period;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::global::GlobalArgs;
@@ -47,7 +48,7 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
-    /// Show the state of a stream: head, watermark, producers, jobs
+    /// Show how much a stream has, how fast it grows, and how far ahead of the jobs it is
     Status(status::StatusArgs),
     /// List the commits of a stream, and whether their entries are valid
     Log(log::LogArgs),
@@ -75,7 +76,7 @@ pub(crate) enum Verb {
     Verify(verify::VerifyArgs),
     /// Estimate latency, requests and cost of a stream before it is built
     Plan(LabArgs),
-    /// Show one node live: what its ranks wait for, what is read ahead, how long each stage takes
+    /// Show nodes live: what their ranks wait for, what is read ahead, how long each stage takes
     Top(top::TopArgs),
     /// Measure the log, the producer, the consumer and the hand-over to ranks
     Bench(LabArgs),
@@ -88,6 +89,22 @@ pub(crate) enum Verb {
     /// Manual pages and completions, for make install
     #[command(hide = true)]
     Generate(LabArgs),
+}
+
+/// Parses the interval between updates; a number without a unit is seconds.
+pub(crate) fn interval(text: &str) -> Result<Period, String> {
+    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let period: Period = if bare {
+        format!("{text}s").parse()?
+    } else {
+        text.parse()?
+    };
+    if period.0.is_zero() {
+        return Err(format!(
+            "invalid interval \"{text}\": expected at least 1ms, for example \"2s\""
+        ));
+    }
+    Ok(period)
 }
 
 impl Cli {

@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write};
 
+use batchweave_daemon::figures::grouped;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -99,7 +100,13 @@ impl Style {
 
 /// Formats `name  value` lines with the values aligned.
 pub fn fields(rows: &[(&str, String)]) -> String {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    fields_from(0, rows)
+}
+
+/// Formats `name  value` lines with the values aligned, in the third column after at least `width`.
+pub(crate) fn fields_from(width: usize, rows: &[(&str, String)]) -> String {
+    let names = rows.iter().map(|(name, _)| name.len());
+    let width = names.max().unwrap_or(0).max(width);
     let mut text = String::new();
     for (name, value) in rows {
         let _ = writeln!(text, "{name:width$}  {value}");
@@ -178,6 +185,13 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{number} {}", if number == 1 { noun } else { &plural })
 }
 
+/// Formats a number with separators and its noun: `1,234 steps`.
+pub(crate) fn count_grouped(number: u64, noun: &str) -> String {
+    let words = count(number, noun);
+    let noun = words.trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("{}{noun}", grouped(number))
+}
+
 /// Formats the numbers from `first` up to `end`, exclusive, as `0..39`; `none` when the range is empty.
 pub fn range(first: u64, end: u64) -> String {
     match end.checked_sub(first) {
@@ -216,6 +230,7 @@ mod tests {
         assert_eq!(count(1, "entry"), "1 entry");
         assert_eq!(count(0, "entry"), "0 entries");
         assert_eq!(count(2, "step"), "2 steps");
+        assert_eq!(count_grouped(12_345, "step"), "12,345 steps");
         assert_eq!(
             [range(3, 3), range(3, 4), range(0, 40)],
             ["none", "3", "0..39"]

@@ -1,7 +1,18 @@
-//! `batchweave status`: the state of a stream, from the folded log.
+//! `batchweave status`: the state of a stream, from the folded log, the newest records and the jobs' objects. No
+//! data object is read.
+//!
+//! - `recent`: the newest records (`commits`), what is in the stream (`totals`) and how fast it grows (`rate`);
+//! - `inputs`: producers in their input; `readers`: jobs, and when they run out of steps;
+//! - `render`: the summary; `internals`: what `--verbose` adds; `watch`: `--watch`.
 
 mod commits;
+mod inputs;
+mod internals;
+mod rate;
+mod readers;
+mod recent;
 mod render;
+mod totals;
 mod watch;
 
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
@@ -14,18 +25,27 @@ use batchweave_daemon::config::Period;
 use batchweave_log::{AsOf, Log};
 use serde::Serialize;
 
+use crate::args::interval;
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
 use crate::output::{count, joined};
 use commits::Commits;
+use inputs::InputStatus;
+use rate::Rate;
+use readers::{ReaderStatus, Supply};
+use recent::Recent;
+use totals::Totals;
 
 const EXAMPLES: &str = "\
 Examples:
   batchweave status --store s3://bucket/stream
   batchweave status --store file:///data/stream --at 120
   batchweave status --json | jq .head.steps
-  batchweave status --watch --every 10s";
+  batchweave status --watch --every 10s
+  batchweave status --verbose                 # the log, epochs, snapshots, restart points too
+
+Figures marked \"about\" are the newest records' averages times the steps.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -33,11 +53,14 @@ pub(crate) struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
+    /// Also show the state of the log, producers' epochs, and what jobs retain
+    #[arg(long, short)]
+    verbose: bool,
     /// Repeat until the stream has ended; with --json one object per line
     #[arg(long, conflicts_with = "at")]
     watch: bool,
-    /// With --watch: interval between updates
-    #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch")]
+    /// With --watch: interval between updates; a number without a unit is seconds
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval, requires = "watch")]
     every: Period,
 }
 
@@ -47,6 +70,14 @@ struct StatusReport {
     root: String,
     stream: StreamConfig,
     head: Head,
+    totals: Totals,
+    rate: Rate,
+    /// The producers in their input.
+    inputs: Vec<InputStatus>,
+    /// The open jobs as readers of the stream; empty for past states.
+    readers: Vec<ReaderStatus>,
+    #[serde(skip)]
+    tokens_per_step: f64,
     commits: Commits,
     watermark: Step,
     /// The step that ends the stream, once that is decided.
@@ -109,7 +140,7 @@ struct Snapshot {
 pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, CliError> {
     let store = context.store(false).await?;
     if args.watch {
-        return watch::run(store, args.every.0, context).await;
+        return watch::run(store, args, context).await;
     }
     let mut log = match args.at {
         None => context::open_log(store).await?,
@@ -128,15 +159,18 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
         None => Some(log.job_objects().await?),
         Some(_) => None,
     };
-    let commits = commits::newest(log.store().as_ref(), next).await?;
-    let report = gather(&log, objects.as_ref(), commits).await?;
-    context.done(&report, render::render)
+    let recent = Recent::read(&mut log).await?;
+    let report = gather(&log, objects.as_ref(), &recent).await?;
+    let verbose = args.verbose;
+    context.done(&report, |report, style| {
+        render::render(report, verbose, style)
+    })
 }
 
 async fn gather(
     log: &Log,
     objects: Option<&ObjectsByJob>,
-    commits: Commits,
+    recent: &Recent,
 ) -> Result<StatusReport, CliError> {
     let (store, m) = (log.store().as_ref(), log.manifest());
     let listed = context::list(store, keys::SNAPSHOTS).await?.into_iter();
@@ -145,11 +179,26 @@ async fn gather(
         let bytes = object.size;
         Some(Snapshot { version, bytes })
     });
+    let (jobs, rate) = (job_status::of_open_jobs(m, objects), recent.rate());
+    let supply = Supply {
+        steps: m.next_step(),
+        end: m.end(),
+        rate: rate.now(),
+    };
+    let readers = match objects {
+        Some(_) => readers::all(store, &jobs, supply).await,
+        None => Vec::new(),
+    };
     Ok(StatusReport {
         root: store.root().to_owned(),
         stream: m.stream().clone(),
         head: Head::from_manifest(m),
-        commits,
+        totals: recent.per_step.times(m.next_step()),
+        rate,
+        inputs: inputs::places(store, m).await,
+        readers,
+        tokens_per_step: recent.per_step.tokens(),
+        commits: recent.records.sums,
         watermark: m.watermark(),
         end: m.end(),
         sealed: m.sealed(),
@@ -157,7 +206,7 @@ async fn gather(
         awaited_lane: m.awaited_lane().cloned(),
         awaited_since: m.awaited().map(|awaited| awaited.since),
         waiting: m.waiting(),
-        jobs: job_status::of_open_jobs(m, objects),
+        jobs,
         reclaim: objects.map(|objects| ReclaimStatus::new(m, objects)),
         quarantines: m.quarantines().to_vec(),
         mixture: m.mixture().clone(),

@@ -6,14 +6,16 @@
 //!   [`connection_slots`]: a bound on its connections; `recent_messages`, `repeats`: log lines kept or
 //!   left out.
 //! - [`health`]: readiness; [`notify`]: the service manager; [`timestamp`]: the time of day;
-//!   [`man_pages`]: manual pages and completions.
+//!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`man_pages`]: manual pages and completions.
 #![forbid(unsafe_code)]
 pub mod admin;
 pub mod check;
 pub mod config;
 pub mod connection_slots;
 mod exit;
+pub mod figures;
 pub mod health;
+pub mod live_line;
 pub mod man_pages;
 pub mod metrics;
 pub mod notify;
@@ -22,6 +24,7 @@ mod program;
 mod recent_messages;
 mod reload;
 mod repeats;
+pub mod screen;
 pub mod shutdown;
 pub mod telemetry;
 pub mod timestamp;

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
@@ -9,6 +10,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Problem;
+use crate::live_line::LogWriter;
 use crate::recent_messages::Keeper;
 
 /// Shape of a log line.
@@ -68,6 +70,8 @@ const NEVER_TRACED: [&str; 2] = ["aws_sigv4=info", "aws_sigv4::http_request=info
 type Change = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 static CHANGE: OnceLock<Change> = OnceLock::new();
+/// Whether the log is started, as text.
+static TEXT: AtomicBool = AtomicBool::new(false);
 
 fn filter(config: &LogConfig) -> EnvFilter {
     let ours = || format!("{QUIET},{}", config.level);
@@ -81,7 +85,7 @@ fn filter(config: &LogConfig) -> EnvFilter {
 pub fn init(config: &LogConfig) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(config))
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogWriter)
         .with_ansi(std::io::stderr().is_terminal());
     let outcome = match config.format {
         LogFormat::Text => {
@@ -100,11 +104,17 @@ pub fn init(config: &LogConfig) {
         }
     };
     if let Ok(change) = outcome {
+        TEXT.store(config.format == LogFormat::Text, Ordering::Relaxed);
         // Only the first call sets the handle.
         drop(CHANGE.set(change));
     } else {
         tracing::debug!("logging was already started");
     }
+}
+
+/// Returns whether the process logs text, for people.
+pub(crate) fn is_text() -> bool {
+    TEXT.load(Ordering::Relaxed)
 }
 
 /// Applies another log level.

@@ -7,6 +7,7 @@
 //!   documents; `cursor` is the restart point that each commit stores;
 //! - `pipeline` joins the stages that read, tokenize, batch and upload;
 //! - `flow_control` limits how far the producer runs ahead of the jobs; `worker` runs long work in threads;
+//! - `progress` reports how far it is, on the terminal or in the log, and the totals at its end;
 //! - `config`, `error`, `metrics` and `status_page` are the operators' side.
 //!
 //! Invariants: the same input and settings give the same batches, wherever restarts divide the work;
@@ -20,6 +21,7 @@ mod flow_control;
 pub mod metrics;
 pub mod packing;
 pub mod pipeline;
+mod progress;
 mod run;
 pub mod sources;
 mod startup;

@@ -3,7 +3,7 @@
 
 use batchweave_daemon::{Exit, Failure, Program};
 use batchweave_producer::config::ProducerConfig;
-use batchweave_producer::{Outcome, chat, check, run};
+use batchweave_producer::{chat, check, run};
 use tokio_util::sync::CancellationToken;
 
 const PROGRAM: Program = Program {
@@ -31,20 +31,9 @@ fn main() -> Exit {
 
 async fn produce(mut config: ProducerConfig, stop: CancellationToken) -> Result<(), Failure> {
     config.chat.renderer = Some(ITSELF.into());
+    // It logs how it ended.
     let outcome = run(config, stop).await;
-    match outcome.map_err(|why| Failure::new(&why, why.exit()))? {
-        Outcome::Finished { batches } => {
-            tracing::info!(batches, "finished: all input is in the stream");
-        }
-        Outcome::Stopped { batches: None } => {
-            tracing::info!("stopped before the producer was opened");
-        }
-        Outcome::Stopped {
-            batches: Some(batches),
-        } => {
-            tracing::info!(batches, "stopped; a restart continues from here");
-        }
-        Outcome::Sealed => tracing::info!("the stream has ended or is sealed; nothing to do"),
-    }
-    Ok(())
+    outcome
+        .map(|_| ())
+        .map_err(|why| Failure::new(&why, why.exit()))
 }

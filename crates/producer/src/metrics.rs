@@ -150,6 +150,16 @@ impl Metrics {
         self.batches.set(next_seq.cast_signed());
     }
 
+    /// Returns the number of batches of this producer in the stream, over all its epochs.
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches.get().max(0).cast_unsigned()
+    }
+
+    /// Returns the number of batches that this process made visible.
+    pub(crate) fn batches_made(&self) -> u64 {
+        self.tgbs.get()
+    }
+
     /// Takes over the numbers of the commit task.
     pub fn committed(&self, now: &CommitProgress) {
         if now.next_seq.cast_signed() > self.batches.get() && !now.latency.is_zero() {

@@ -13,12 +13,16 @@ use batchweave_store::Store;
 use batchweave_store::counting::Counted;
 use futures::FutureExt;
 use prometheus::Registry;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::{Metrics, register};
+use crate::progress::InputProgress;
+use crate::progress::ending::{self, Totals};
+use crate::progress::report::Reporter;
 use crate::startup::{self, Opened, Opening, assemble};
 use crate::status_page::STATUS_PAGE;
 
@@ -39,6 +43,17 @@ pub enum Outcome {
     Sealed,
 }
 
+impl Outcome {
+    /// Returns the number of the producer's batches in the stream, where it is known.
+    pub(crate) fn batches(self) -> Option<Seq> {
+        match self {
+            Self::Finished { batches } => Some(batches),
+            Self::Stopped { batches } => batches,
+            Self::Sealed => None,
+        }
+    }
+}
+
 /// Runs the daemon on the store that the configuration names, until the input is over or `stop` is cancelled.
 pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outcome, RunError> {
     let options = config.store.options(config.stream.create);
@@ -46,7 +61,7 @@ pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outc
     let doing = || format!("opening the store {}", config.store.url);
     match unless_stopped(&stop, doing, open).await {
         Some(store) => run_on(store?, config, stop).await,
-        None => Ok(Outcome::Stopped { batches: None }),
+        None => Ok(ending::stopped_early()),
     }
 }
 
@@ -88,11 +103,11 @@ pub async fn run_watched(
     .map_err(RunError::Admin)?;
     let opened = Box::pin(startup::open(Arc::new(counted), &config, &health));
     let Some(opened) = unless_stopped(&stop, || health.get().1, opened).await else {
-        return Ok(Outcome::Stopped { batches: None });
+        return Ok(ending::stopped_early());
     };
     match opened? {
-        Opening::Finished(batches) => Ok(Outcome::Finished { batches }),
-        Opening::Sealed => Ok(Outcome::Sealed),
+        Opening::Finished(batches) => Ok(ending::finished_before(batches)),
+        Opening::Sealed => Ok(ending::sealed()),
         Opening::Opened(opened) => {
             began();
             Box::pin(produce(*opened, &config, &stop, (metrics, &health))).await
@@ -108,13 +123,19 @@ async fn produce(
     (metrics, health): (Arc<Metrics>, &Health),
 ) -> Result<Outcome, RunError> {
     let (producer, store) = (opened.producer, opened.parts.store.clone());
+    let began = Instant::now();
     metrics.begin(producer.next_seq());
+    let input = Arc::new(InputProgress::new(
+        opened.parts.inputs.clone(),
+        config.source.epochs,
+        config.source.follow,
+    ));
     let stop_waiting = stop.child_token();
     let pipeline = assemble(
         config,
         &producer,
         opened.parts,
-        metrics.clone(),
+        (metrics.clone(), input.clone()),
         stop_waiting.clone(),
     );
     let (reader, bounds) = flow_control::position_reader(config);
@@ -143,14 +164,24 @@ async fn produce(
     });
     let last = queue.progress();
     let work = pipeline.run(queue, stop.clone());
-    let ended = with_deadline(work, stop, config.shutdown.deadline.0).await;
+    let reporter = Reporter::new(config, input, metrics.clone(), health.clone());
+    let ended = tokio::select! {
+        biased;
+        ended = with_deadline(work, stop, config.shutdown.deadline.0) => ended,
+        never = reporter.run() => match never {},
+    };
     metrics.committed(&last.borrow());
-    match ended {
-        Some(ended) => outcome(ended?, config),
-        None => Ok(Outcome::Stopped {
+    let outcome = match ended {
+        Some(ended) => outcome(ended?, config)?,
+        None => Outcome::Stopped {
             batches: Some(last.borrow().next_seq),
-        }),
-    }
+        },
+    };
+    Ok(ending::produced(
+        outcome,
+        config,
+        &Totals::read(&metrics, began.elapsed()),
+    ))
 }
 
 /// Returns the result of `work`, or `None` when it did not end within `deadline` after `stop`.

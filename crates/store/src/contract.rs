@@ -10,6 +10,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,6 +38,20 @@ pub struct ObjectMeta {
     pub size: u64,
     /// The store's entity tag of these bytes, where a listing contains one.
     pub etag: Option<String>,
+    /// The time at which the object was written, by the store's clock. For people: nothing is decided by it.
+    pub modified: Option<SystemTime>,
+}
+
+impl ObjectMeta {
+    /// Returns the description of an object of which the store says no more.
+    pub fn new(key: String, size: u64) -> Self {
+        Self {
+            key,
+            size,
+            etag: None,
+            modified: None,
+        }
+    }
 }
 
 /// One page of a listing.

@@ -149,11 +149,7 @@ impl Store for MemoryStore {
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         let object = self.find(Op::Head, key)?;
-        Ok(ObjectMeta {
-            key: key.to_owned(),
-            size: object.len() as u64,
-            etag: None,
-        })
+        Ok(ObjectMeta::new(key.to_owned(), object.len() as u64))
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
@@ -166,11 +162,7 @@ impl Store for MemoryStore {
         let mut found = objects
             .range((after, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
-            .map(|(key, body)| ObjectMeta {
-                key: key.clone(),
-                size: body.len() as u64,
-                etag: None,
-            });
+            .map(|(key, body)| ObjectMeta::new(key.clone(), body.len() as u64));
         let objects: Vec<_> = found.by_ref().take(PAGE_KEYS).collect();
         let more = found.next().is_some();
         let next = objects.last().filter(|_| more).map(|last| last.key.clone());

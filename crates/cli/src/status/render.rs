@@ -1,38 +1,45 @@
-//! The text output of `batchweave status`.
+//! The text output of `batchweave status`: first what people ask.
 
 use std::fmt::Write as _;
 
 use batchweave_core::manifest::state::QuarantineState;
 
-use super::{StatusReport, stream_rows};
+use super::{StatusReport, internals, readers, stream_rows};
 use crate::describe;
-use crate::job_status::{self, JobStatus, ReclaimStatus};
-use crate::output::{Style, bytes, cells, count, fields, joined, or_dash, range, table};
+use crate::job_status::JobStatus;
+use crate::output::{Style, cells, count, fields_from, or_dash, table};
 
-pub(super) fn render(report: &StatusReport, style: Style) -> String {
-    let mut text = fields(&rows(report, style)) + "\n" + &producer_table(report, style);
-    if !report.jobs.is_empty() {
-        text = text + "\n" + &job_status::job_table(&report.jobs, style);
+/// Columns of the names, so that the values stay where they are.
+const NAMES: usize = 9;
+
+/// Formats the summary and, if `verbose`, the folded state below it.
+pub(super) fn render(report: &StatusReport, verbose: bool, style: Style) -> String {
+    let mut text = fields_from(NAMES, &rows(report, style)) + "\n" + &producer_table(report, style);
+    if !report.readers.is_empty() {
+        text = text + "\n" + &readers::reader_table(&report.readers, style);
     }
     for shown in &report.quarantines {
         let line = quarantine(shown, &report.jobs);
         text += &style.yellow(&format!("\n{line}"));
+    }
+    if verbose {
+        text = text + "\n" + &internals::render(report, style);
     }
     text
 }
 
 fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
     let mut rows = stream_rows(&report.root, &report.stream);
-    let version = report.head.version;
-    let version = version.map_or("no commit yet".to_owned(), |v| format!("version {v}"));
-    let steps = report.head.steps;
-    let held = match range(0, steps).as_str() {
-        "none" => String::new(),
-        held => format!(" ({held})"),
-    };
-    rows.push(("head", format!("{version}; {}{held}", count(steps, "step"))));
-    rows.push(("commits", report.commits.text()));
-    rows.push(("watermark", watermark(report)));
+    rows.retain(|(name, _)| ["root", "batch"].contains(name));
+    rows.insert(1, ("data", report.totals.text(report.head.steps)));
+    if let Some(rate) = report.rate.text() {
+        rows.push(("rate", rate));
+    }
+    // Nothing is known of the readers of a past state.
+    if report.reclaim.is_some() {
+        let lead = readers::lead(&report.readers, report.tokens_per_step);
+        rows.push(("ahead", lead));
+    }
     let end = match (report.end, report.sealed) {
         (Some(end), true) => format!("sealed at step {end}"),
         (Some(end), false) => format!("all producers have finished: {}", count(end, "step")),
@@ -45,12 +52,10 @@ fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
         let text = format!("{lane}, since version {since}; {waiting} of other lanes wait for it");
         rows.push(("next lane", text));
     }
-    if report.mixture.id > 0 {
-        rows.push(("mixture", report.mixture.id.to_string()));
+    if report.watermark > 0 {
+        let steps = count(report.watermark, "step");
+        rows.push(("given up", format!("the first {steps}, which no job needs")));
     }
-    let snapshots = report.snapshots.iter();
-    let snapshots = snapshots.map(|s| format!("{} ({})", s.version, bytes(s.bytes)));
-    rows.push(("snapshots", joined(snapshots, "none")));
     if report.void_entries + report.void_records > 0 {
         let entries = count(report.void_entries, "entry");
         let records = count(report.void_records, "whole record");
@@ -58,18 +63,6 @@ fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
         rows.push(("void", style.red(&format!("{entries}, {records}: {hint}"))));
     }
     rows
-}
-
-fn watermark(report: &StatusReport) -> String {
-    let text = match report.watermark {
-        0 => "0: every step can be read".to_owned(),
-        w => format!("{w}: older steps may be gone"),
-    };
-    match &report.reclaim {
-        // Nothing else is known of a stream without jobs.
-        None | Some(ReclaimStatus::NoJob | ReclaimStatus::Nothing) => text,
-        Some(reclaim) => format!("{text}; {}", reclaim.text()),
-    }
 }
 
 fn quarantine(shown: &QuarantineState, jobs: &[JobStatus]) -> String {
@@ -90,9 +83,9 @@ fn producer_table(report: &StatusReport, style: Style) -> String {
         return "no producer was opened yet\n".to_owned();
     }
     let rows = report.producers.iter().map(|p| {
-        let (opened, instance) = (or_dash(p.opened), or_dash(p.instance.as_ref()));
-        cells![p.name, p.state, p.epoch, p.next_seq, opened, instance]
+        let input = report.inputs.iter().find(|input| input.producer == p.name);
+        let input = input.map(|input| input.text(p.state == "finished"));
+        cells![p.name, p.state, p.next_seq, or_dash(input)]
     });
-    let header = "PRODUCER|STATE|EPOCH|NEXT SEQ|OPENED AT|INSTANCE";
-    table(style, &header.split('|').collect::<Vec<_>>(), rows)
+    table(style, &["PRODUCER", "STATE", "BATCHES", "INPUT"], rows)
 }

@@ -1,59 +1,92 @@
 //! `batchweave status --watch`: repeats the status, with the growth since the previous update.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
+use batchweave_daemon::figures::period;
+use batchweave_daemon::screen::Screen;
 use batchweave_log::Log;
 use batchweave_store::Store;
 use tokio::time::Instant;
 
-use super::commits::{self, Commits};
-use super::{StatusReport, gather, render};
+use super::recent::Recent;
+use super::{StatusArgs, StatusReport, gather, render};
 use crate::context::{self, Context};
 use crate::error::CliError;
-use crate::output::{Output, Style, count};
+use crate::output::{Style, count};
 
-/// Clears the terminal: each update replaces the previous one.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
-
-/// Prints updates until the stream has ended. A failed update is reported and retried at the next interval.
+/// Prints updates until the stream has ended or Ctrl-C, on a terminal each over the one before. A failed update is
+/// reported and retried at the next interval.
 pub(super) async fn run(
     store: Arc<dyn Store>,
-    every: Duration,
+    args: &StatusArgs,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    tokio::select! {
+        biased;
+        () = Screen::interrupted() => Ok(Exit::Ok),
+        ended = Box::pin(updates(store, args, context)) => ended,
+    }
+}
+
+async fn updates(
+    store: Arc<dyn Store>,
+    args: &StatusArgs,
     context: &Context,
 ) -> Result<Exit, CliError> {
     let mut log = context::open_log(store).await?;
-    // The newest records at the start only: reading them at every update costs too much.
-    let next = log.manifest().next_version();
-    let commits = commits::newest(log.store().as_ref(), next).await?;
-    let mut report = update(&mut log, commits).await?;
+    let mut recent = Recent::read(&mut log).await?;
+    let mut screen = if context.json() {
+        None
+    } else {
+        Screen::open()?
+    };
+    let mut report = update(&mut log, &mut recent).await?;
     let mut before = None;
     loop {
         let now = (Instant::now(), report.head.steps);
         let growth = before.map(|before| growth(before, now));
-        context.out.report(&report, |report, style| {
-            page(report, growth.as_deref(), style)
-        })?;
-        if report.end.is_some() {
+        let over = report.end.is_some();
+        let page = |report: &StatusReport, style: Style| {
+            let growth = growth
+                .as_ref()
+                .map_or_else(String::new, |growth| format!("{growth}\n\n"));
+            growth + &render::render(report, args.verbose, style)
+        };
+        match &mut screen {
+            Some(screen) if !over => screen.draw(&page(&report, context.out.style))?,
+            _ => {
+                // The last update stays on the terminal.
+                let end = if screen.take().is_some() { "" } else { "\n--" };
+                context
+                    .out
+                    .report(&report, |r, style| page(r, style) + end)?;
+            }
+        }
+        if over {
             return Ok(Exit::Ok);
         }
         before = Some(now);
         report = loop {
-            tokio::time::sleep(every).await;
-            match update(&mut log, commits).await {
+            tokio::time::sleep(args.every.0).await;
+            match update(&mut log, &mut recent).await {
                 Ok(report) => break report,
-                Err(why) => eprintln!("error: {why}; retrying"),
+                Err(why) => match &mut screen {
+                    Some(screen) => screen.draw(&format!("error: {why}; retrying"))?,
+                    None => eprintln!("error: {why}; retrying"),
+                },
             }
         };
     }
 }
 
-async fn update(log: &mut Log, commits: Commits) -> Result<StatusReport, CliError> {
+async fn update(log: &mut Log, recent: &mut Recent) -> Result<StatusReport, CliError> {
     log.catch_up().await?;
+    let next = log.manifest().next_version();
+    recent.read_on(log.store().as_ref(), next).await?;
     let objects = log.job_objects().await?;
-    gather(log, Some(&objects), commits).await
+    gather(log, Some(&objects), recent).await
 }
 
 /// Formats the growth of the stream since the previous update.
@@ -62,18 +95,13 @@ fn growth(before: (Instant, Step), now: (Instant, Step)) -> String {
     let steps = now.1.saturating_sub(before.1);
     let rate = steps as f64 / seconds.max(0.001);
     let steps = count(steps, "step");
-    format!("{steps} more in {seconds:.1} s: {rate:.1} per second")
-}
-
-fn page(report: &StatusReport, growth: Option<&str>, style: Style) -> String {
-    let terminal = Output::is_terminal();
-    let (clear, end) = if terminal { (CLEAR, "") } else { ("", "\n--") };
-    let growth = growth.map_or_else(String::new, |growth| format!("{growth}\n\n"));
-    format!("{clear}{growth}{}{end}", render::render(report, style))
+    format!("{steps} more in {}: {rate:.1} per second", period(seconds))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use batchweave_daemon::figures::period;
+
 use super::report::{NodeReport, RankReport};
 use crate::output::{Style, bytes, cells, fields, or_dash, table};
 
 /// The share of time above which a rank's waits count as limited by the data.
-const DATA_BOUND: f64 = 0.05;
+pub(super) const DATA_BOUND: f64 = 0.05;
 
 pub(super) fn render(report: &NodeReport, style: Style) -> String {
     let state = if report.ready {
@@ -34,12 +36,8 @@ fn ranks(report: &NodeReport, style: Style) -> String {
     if report.ranks.is_empty() {
         return "no rank is connected\n".to_owned();
     }
-    let causes = report.ranks.iter().flat_map(|rank| rank.causes.keys());
-    let causes: BTreeSet<&str> = causes.map(String::as_str).collect();
-    let mut header = vec!["RANK", "STEP", "STEPS/S", "WAITS %"];
-    header.extend(&causes);
-    header.extend(["AHEAD STEPS", "AHEAD S", "HELD FRAMES"]);
-    let table = table(style, &header, report.ranks.iter().map(|r| row(r, &causes)));
+    let all: Vec<(&str, &RankReport)> = report.ranks.iter().map(|rank| ("", rank)).collect();
+    let table = rank_table(&all, false, style);
     let waiting = report.ranks.iter().map(|r| r.waiting).fold(0.0, f64::max);
     let time = format!("{:.1} % of its time", waiting * 100.0);
     let verdict = if waiting > DATA_BOUND {
@@ -50,13 +48,33 @@ fn ranks(report: &NodeReport, style: Style) -> String {
     format!("{table}{verdict}\n")
 }
 
+/// Formats a table of ranks, each with its node; `by_node`: the node has a column.
+pub(super) fn rank_table(ranks: &[(&str, &RankReport)], by_node: bool, style: Style) -> String {
+    let causes = ranks.iter().flat_map(|(_, rank)| rank.causes.keys());
+    let causes: BTreeSet<&str> = causes.map(String::as_str).collect();
+    let mut header = vec!["RANK", "STEP", "STEPS/S", "WAITS %"];
+    header.extend(&causes);
+    header.extend(["AHEAD STEPS", "AHEAD TIME", "HELD FRAMES"]);
+    let rows = ranks.iter().map(|(node, rank)| {
+        let mut cells = row(rank, &causes);
+        if by_node {
+            cells.insert(0, (*node).to_owned());
+        }
+        cells
+    });
+    if by_node {
+        header.insert(0, "NODE");
+    }
+    table(style, &header, rows)
+}
+
 fn row(rank: &RankReport, causes: &BTreeSet<&str>) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let rate = format!("{:.1}", rank.steps_per_second);
     let mut row = cells![rank.dp_rank, rank.step, rate, percent(rank.waiting)];
     let shares = causes.iter().map(|cause| rank.causes.get(*cause));
     row.extend(shares.map(|share| or_dash(share.map(|share| percent(*share)))));
-    let seconds = or_dash(rank.ahead_seconds.map(|s| format!("{s:.1}")));
+    let seconds = or_dash(rank.ahead_seconds.map(period));
     row.extend(cells![rank.ahead_steps, seconds, rank.held_frames]);
     row
 }

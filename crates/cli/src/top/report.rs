@@ -26,7 +26,7 @@ pub(super) struct NodeReport {
     pub(super) stages: Vec<StageTimes>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Arena {
     pub(super) held: u64,
     pub(super) used: u64,
@@ -146,6 +146,21 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
 }
 
 impl NodeReport {
+    /// Returns the report of a daemon that does not answer.
+    pub(super) fn absent(admin: &str, why: String) -> Self {
+        Self {
+            admin: admin.to_owned(),
+            ready: false,
+            doing: why,
+            seconds: 0.0,
+            ranks: Vec::new(),
+            ahead_bytes: 0,
+            arena: Arena::default(),
+            fetched_bytes_per_second: 0.0,
+            stages: Vec::new(),
+        }
+    }
+
     pub(super) fn between(admin: &str, before: &Scrape, now: &Scrape) -> Self {
         let seconds = now.at.duration_since(before.at).as_secs_f64();
         let interval = Interval {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -79,7 +80,7 @@ fn the_text_says_whether_it_is_the_data() {
     let text = render::render(&report(), Style::default());
     for part in [
         "here:1  ready: 1 rank",
-        "RANK  STEP  STEPS/S  WAITS %  fetching  short  AHEAD STEPS  AHEAD S  HELD FRAMES",
+        "RANK  STEP  STEPS/S  WAITS %  fetching  short  AHEAD STEPS  AHEAD TIME  HELD FRAMES",
         "the data: a rank waits 50.0 % of its time",
         "read ahead  2.0 MiB",
         "fetched     2.0 MiB/s",
@@ -124,4 +125,42 @@ async fn what_is_no_consumer_daemon_is_named() {
     assert!(why.contains("is not a consumer daemon"), "{why}");
     let nobody = Scrape::fetch("127.0.0.1:1").await.unwrap_err().to_string();
     assert!(nobody.contains("--admin"), "{nobody}");
+}
+
+#[test]
+fn several_daemons_are_a_table_by_node() {
+    let absent = NodeReport::absent("there:2", "no metrics at there:2: refused".to_owned());
+    let text = nodes::render(&[report(), absent], Style::default());
+    for part in [
+        "2 nodes, 1 ready; the data: rank 0 of here:1 waits 50.0 % of its time\n",
+        "NODE     RANKS  STEP     STEPS/S  WAITS %  AHEAD TIME  FETCHED/S  STATE\n",
+        "here:1       2  41..121     10.0     50.0  0.5 s       2.0 MiB    ready: 1 rank\n",
+        "there:2      0  -              -        -  -           0 B        not ready: no metrics at there:2: refused\n",
+        "NODE    RANK  STEP  STEPS/S",
+        "here:1     0   121     10.0",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+/// A daemon that was absent before has no interval, so nothing is a rate.
+#[test]
+fn a_daemon_that_comes_back_has_no_rates_yet() {
+    let now = || Scrape::made_of(NOW, Instant::now());
+    let admin = "here:1";
+    let gone = Watched {
+        admin,
+        last: Err(CliError::Absent("gone".to_owned())),
+    };
+    let back = Watched {
+        admin,
+        last: Ok(now()),
+    };
+    let json = serde_json::to_value(super::report((&gone, &back))).unwrap();
+    assert_eq!(json["ranks"][0]["steps_per_second"], 0.0);
+    let json = serde_json::to_value(super::report((&back, &gone))).unwrap();
+    assert_eq!(
+        (&json["ready"], &json["doing"]),
+        (&false.into(), &"gone".into())
+    );
 }

@@ -208,3 +208,46 @@ async fn lost_provenance_is_a_problem_that_verify_names() {
     let ran = made.world.run(&["show", "0", "--decode"]);
     ran.fails(76, &["is missing", "restore it"]);
 }
+
+/// The figures of `status` are those of the real producer, without a look at its data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_counts_tokens_documents_and_passes() {
+    let made = produced(|_| ()).await;
+    let (world, steps) = (&made.world, made.steps());
+    let status = world.json(&["status"]);
+    let totals = &status["totals"];
+    assert_eq!(
+        (&totals["exact"], &totals["documents_exact"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(totals["documents"], 80, "40 in each of 2 passes");
+    let shown = (0..steps).map(|step| world.json(&["show", &step.to_string()]));
+    let tgbs: Vec<Value> = shown.map(|shown| shown["tgb"].clone()).collect();
+    let number = |value: &Value| value.as_u64().unwrap();
+    let tokens: u64 = tgbs.iter().map(|tgb| number(&tgb["tokens"])).sum();
+    assert_eq!(totals["tokens"], tokens, "without padding");
+    let parts = tgbs.iter().flat_map(|tgb| tgb["parts"].as_array().unwrap());
+    let stored: u64 = parts.map(|part| number(&part["length"])).sum();
+    assert_eq!(totals["bytes"], stored);
+    let input = &status["inputs"][0];
+    assert_eq!(
+        (&input["producer"], &input["passes"]),
+        (&"a".into(), &2.into())
+    );
+    assert!(
+        status["rate"]["last_commit_seconds"].as_f64().is_some(),
+        "{status}"
+    );
+    let data = world.path("data");
+    std::fs::remove_dir_all(data).unwrap();
+    let without = world.json(&["status"]);
+    assert_eq!(without["totals"]["tokens"], totals["tokens"]);
+    assert_eq!(
+        without["totals"]["documents"],
+        Value::Null,
+        "unknown, and no error"
+    );
+    world
+        .run(&["status"])
+        .prints(&["a         finished", "all read\n"]);
+}

@@ -95,6 +95,11 @@ async fn list_and_status_show_where_jobs_stand() {
         "the stream has 8 steps; watermark 0: may move to 2: `batchweave reclaim` shows what goes\n",
     ]);
     world.run(&["status"]).prints(&[
+        "ahead      3 steps, 192 tokens, ahead of llm@2",
+        "JOB    STEP  AHEAD  STEPS/S  PROGRESS",
+        "llm@2     5      3",
+    ]);
+    world.run(&["status", "--verbose"]).prints(&[
         "watermark  0: every step can be read; may move to 2",
         "llm@2         2     4   2         5      2      2  yes    yes\n",
     ]);

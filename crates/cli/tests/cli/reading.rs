@@ -56,10 +56,25 @@ async fn init_takes_the_parameters_of_another_stream() {
 async fn status_tells_where_everything_stands() {
     let world = small().await;
     world.run(&["status"]).prints(&[
+        "data       4 steps, 256 tokens, ",
+        "batch      4 slices x 2 rows x 8 tokens = 64 tokens per step\n",
+        "rate       ",
+        "last commit ",
+        "ahead      no job is open, so nothing reads the stream\n",
+        "end        open\n",
+        "PRODUCER  STATE     BATCHES  INPUT\n",
+        "p0        open            3      -\n",
+    ]);
+    let short = world.run(&["status"]).out;
+    assert!(
+        !short.contains("EPOCH") && !short.contains("snapshots"),
+        "{short}"
+    );
+    world.run(&["status", "--verbose"]).prints(&[
+        "data       4 steps, 256 tokens",
         "head       version 4; 4 steps (0..3)\n",
         "commits    newest 5 records: 1.0 entries and 0.8 TGBs per record, ",
         "watermark  0: every step can be read\n",
-        "end        open\n",
         "snapshots  none\n",
         "PRODUCER  STATE     EPOCH  NEXT SEQ  OPENED AT  INSTANCE\n",
         "p0        open          1         3          0  host:1\n",
@@ -80,6 +95,11 @@ async fn status_tells_where_everything_stands() {
         .sum();
     assert_eq!(commits["bytes"], stored);
     assert_eq!(status["end"], Value::Null);
+    let totals = &status["totals"];
+    assert_eq!(
+        [&totals["tokens"], &totals["exact"]],
+        [256, 1].map(Value::from).each_ref()
+    );
     let past = world.json(&["status", "--at", "1"]);
     assert_eq!(
         past["head"],
@@ -95,7 +115,7 @@ async fn lanes_show_whom_everybody_waits_for() {
     assert_eq!(world.init("p0,p1", &["--order", "lanes"]).code, 0);
     let mut p0 = world.producer("p0").await;
     world.commit(&mut p0, 3).await;
-    world.run(&["status"]).prints(&[
+    world.run(&["status", "--verbose"]).prints(&[
         "order      lanes in turn: p0, p1\n",
         "head       version 1; 1 step (0)\n",
         "next lane  p1, since version 1; 2 TGBs of other lanes wait for it\n",

@@ -130,7 +130,7 @@ async fn steps_that_are_not_there_say_why() {
         .fails(1, &["step 1", "reclaimed", "read is 2"]);
     world
         .run(&["status"])
-        .prints(&["watermark  2: older steps may be gone\n"]);
+        .prints(&["given up   the first 2 steps, which no job needs\n"]);
     assert_eq!(world.run(&["seal", "--reason", "enough"]).code, 0);
     world
         .run(&["show", "3"])

@@ -97,7 +97,7 @@ fn a_bucket_serves_as_root() {
     made.prints(&["stream created", URL]);
     server
         .run(&["status"], server.secret())
-        .prints(&["head       no commit yet; 0 steps\n"]);
+        .prints(&["data       none yet\n", "end        open\n"]);
     server
         .run(
             &["doctor", "--rounds", "2", "--samples", "8"],

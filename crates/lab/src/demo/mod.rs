@@ -4,6 +4,7 @@
 mod aftermath;
 mod checker;
 pub(crate) mod corpus;
+mod kept;
 pub(crate) mod processes;
 pub(crate) mod rank;
 mod run;
@@ -64,6 +65,7 @@ own), or the URL of an empty root.
 
 Examples:
   batchweave demo
+  batchweave demo --keep
   batchweave demo --store file --ranks-in python
   batchweave demo --input ~/corpus --seed 7 --json | tail -n 1 | jq .mismatches"
 )]
@@ -89,7 +91,8 @@ pub(crate) struct DemoArgs {
     /// Python to run the ranks with
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Keep the demo's folder (stream, logs, the ranks' output)
+    /// Keep the demo's folder (stream, configuration, logs, the ranks' output) and print how to look at it; the
+    /// stream is then a folder too, unless --store says otherwise
     #[arg(long)]
     pub(crate) keep: bool,
     /// Give up after this many seconds

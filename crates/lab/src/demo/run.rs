@@ -16,7 +16,7 @@ use super::scenario::{self, Kill, Victim};
 use super::scrape::Counters;
 use super::setup::{JOB, RANKS, SHAPE, Setup};
 use super::summary::Summary;
-use super::{DemoArgs, DemoError, checker};
+use super::{DemoArgs, DemoError, DemoStore, checker, kept};
 use batchweave_cli::CliError;
 use batchweave_cli::Context;
 
@@ -28,6 +28,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, CliError> {
     if let Some(store) = context.store_option() {
         args.store = store.parse().map_err(DemoError::Usage)?;
+    } else if args.keep {
+        // The embedded server's objects end with it.
+        args.store = DemoStore::File;
     }
     let mut folder = tempfile::Builder::new()
         .prefix("batchweave-demo-")
@@ -45,6 +48,9 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
         summary.table()
     };
     writeln!(std::io::stdout(), "{text}")?;
+    if args.keep {
+        eprintln!("{}", kept::commands(&args, folder.path(), &summary));
+    }
     let unproved = summary.aftermath.contradiction.as_ref();
     match (summary.verdict.examples.first(), unproved) {
         (None, None) => Ok(Exit::Ok),
@@ -316,6 +322,8 @@ impl<'a> Demo<'a> {
         Ok(Summary {
             ranks: RANKS,
             seed,
+            admin: self.admin,
+            until: self.args.steps,
             store: self.setup.url.clone(),
             elapsed,
             producer_restarts: restarts(&self.producers),

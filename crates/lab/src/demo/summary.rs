@@ -7,6 +7,7 @@ use super::checker::Differences;
 use super::corpus::Corpus;
 use super::setup::{JOB, KEEP};
 use batchweave_cli::output::bytes;
+use batchweave_daemon::figures::grouped as group;
 
 /// The figures of a run.
 #[derive(Debug)]
@@ -17,6 +18,10 @@ pub(crate) struct Summary {
     pub(crate) ranks: usize,
     pub(crate) seed: u64,
     pub(crate) store: String,
+    /// Port of the consumer daemon's admin endpoint.
+    pub(crate) admin: u16,
+    /// The step at which the ranks stopped, if they were asked to.
+    pub(crate) until: Option<u64>,
     pub(crate) elapsed: Duration,
     pub(crate) producer_restarts: u32,
     pub(crate) consumer_restarts: u32,
@@ -98,6 +103,33 @@ impl Summary {
         )
     }
 
+    /// Says how many documents reached the ranks whole, and where the others are.
+    fn documents(&self) -> String {
+        let (whole, all) = (self.verdict.documents, self.corpus.documents);
+        let megabytes = self.corpus.bytes as f64 / 1e6;
+        let rest = all.saturating_sub(whole);
+        let others = if rest == 1 {
+            "the other one"
+        } else {
+            "the others"
+        };
+        let why = match (rest, self.until) {
+            (0, _) => {
+                return format!(
+                    "{}, all of them whole ({megabytes:.1} MB of text)",
+                    group(all)
+                );
+            }
+            (_, Some(step)) => format!("{others} come after step {step}, where the ranks stopped"),
+            (_, None) => format!("{others} came last, and do not fill a batch"),
+        };
+        format!(
+            "{} of {} whole ({megabytes:.1} MB of text); {why}",
+            group(whole),
+            group(all)
+        )
+    }
+
     pub(crate) fn table(&self) -> String {
         let v = &self.verdict;
         let verdict = if v.mismatches == 0 {
@@ -120,20 +152,12 @@ impl Summary {
             (
                 "tokens",
                 format!(
-                    "{} ({} a second)",
+                    "{} ({} per second)",
                     group(v.tokens),
                     group(self.tokens_per_second() as u64)
                 ),
             ),
-            (
-                "documents",
-                format!(
-                    "{} whole ones of {} ({:.1} MB of text)",
-                    group(v.documents),
-                    group(self.corpus.documents),
-                    self.corpus.bytes as f64 / 1e6
-                ),
-            ),
+            ("documents", self.documents()),
             (
                 "killed with SIGKILL",
                 format!(
@@ -147,7 +171,7 @@ impl Summary {
             ),
             (
                 "data requests",
-                format!("{:.2} a step", self.requests_per_step()),
+                format!("{:.2} per step", self.requests_per_step()),
             ),
             (
                 "a rank waited",
@@ -172,7 +196,8 @@ impl Summary {
             "\n{}\n\n\
              The checker tokenized the documents again with another library and compared every\n\
              token of every rank. Next: README.md, then docs/architecture.md; your own text with\n\
-             `batchweave demo --input PATH`; the daemons by hand in docs/first-steps.md.",
+             `batchweave demo --input PATH`; the stream and its status page with `batchweave demo --keep`;\n\
+             the daemons by hand in docs/first-steps.md.",
             lines.join("\n")
         )
     }
@@ -185,30 +210,4 @@ fn ratio(a: f64, b: f64) -> f64 {
 fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
-}
-
-/// Formats 1234567 as 1,234,567.
-fn group(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::group;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(
-            [group(0), group(999), group(1000), group(1_234_567)],
-            ["0", "999", "1,000", "1,234,567"]
-        );
-    }
 }

@@ -10,7 +10,7 @@ use batchweave_core::limits::CATCH_UP_WINDOW;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
-use tracing::info;
+use tracing::debug;
 
 use crate::clock::Clock;
 use crate::error::LogError;
@@ -134,7 +134,7 @@ impl Refold {
             },
             None => self.beginning().await?,
         };
-        info!(from = manifest.next_version(), to, "folding the log again");
+        debug!(from = manifest.next_version(), to, "folding the log again");
         let options = LogOptions {
             write_snapshots: false,
             clock: Arc::clone(&self.clock),

@@ -37,6 +37,7 @@ use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
+use crate::progress::{InputProgress, Reached};
 use crate::worker::Worker;
 
 /// Most bytes of input that are read ahead, as tokens or not yet.
@@ -54,16 +55,26 @@ pub(crate) struct Pipeline {
     /// Most bytes of batches and objects that are uploaded at a time.
     pub(crate) memory: u64,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) progress: Arc<InputProgress>,
     /// Cancelling it ends all waits of flow control.
     pub(crate) stop_waiting: CancellationToken,
 }
 
 /// An item that the reader hands to the batch stage, in order.
 enum Ordered {
-    Chunk(oneshot::Receiver<ChunkResults>, OwnedSemaphorePermit),
+    Chunk(PendingChunk),
     Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
+}
+
+/// A chunk in the tokenizing threads.
+struct PendingChunk {
+    results: oneshot::Receiver<ChunkResults>,
+    /// The place in the input after it.
+    reached: Reached,
+    /// Its share of the input that is read ahead, returned when this is dropped.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Pipeline {
@@ -95,6 +106,7 @@ impl Pipeline {
             to_upload,
             linger: self.linger,
             metrics: self.metrics,
+            progress: self.progress,
             runtime: Handle::current(),
         };
         let batching = Worker::start("batch", move || stage.run(last))?;
@@ -155,24 +167,30 @@ impl ReadStage {
         let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
         // A dropped stage returns its permits, so this cannot block for ever.
         let permit = self.runtime.block_on(self.budget.take(bytes))?;
-        let result = self.pool.submit(chunk)?;
-        Some(Ordered::Chunk(result, permit))
+        let reached = chunk.reached();
+        let results = self.pool.submit(chunk)?;
+        Some(Ordered::Chunk(PendingChunk {
+            results,
+            reached,
+            _permit: permit,
+        }))
     }
 }
 
 struct BatchStage {
     batching: BatchBuilder,
     ordered: mpsc::Receiver<Ordered>,
-    /// The result of a chunk that was not ready when the linger time was over.
-    waiting: Option<(oneshot::Receiver<ChunkResults>, OwnedSemaphorePermit)>,
+    /// A chunk whose results were not ready when the linger time was over.
+    waiting: Option<PendingChunk>,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
     metrics: Arc<Metrics>,
+    progress: Arc<InputProgress>,
     runtime: Handle,
 }
 
 enum Input {
-    Results(ChunkResults),
+    Results(ChunkResults, Reached),
     Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
@@ -187,12 +205,19 @@ impl BatchStage {
             let input = self.runtime.clone().block_on(self.next(deadline));
             let step = match input {
                 Input::LingerOver => Ok(None),
-                Input::Results(results) => self.take(results, &mut deadline),
+                Input::Results(results, reached) => {
+                    let taken = self.take(results, &mut deadline);
+                    self.progress.reached(reached);
+                    taken
+                }
                 Input::Grown(inputs) => {
                     self.batching.grown(inputs);
                     Ok(None)
                 }
-                Input::PassEnd { whole } => self.batching.pass_end(whole).map(|()| None),
+                Input::PassEnd { whole } => {
+                    self.progress.pass_ended();
+                    self.batching.pass_end(whole).map(|()| None)
+                }
                 Input::End(end) => end.map(Some),
             };
             let is_last = !matches!(step, Ok(None));
@@ -266,21 +291,22 @@ impl BatchStage {
     async fn receive(&mut self) -> Input {
         if self.waiting.is_none() {
             match self.ordered.recv().await {
-                Some(Ordered::Chunk(result, permit)) => self.waiting = Some((result, permit)),
+                Some(Ordered::Chunk(chunk)) => self.waiting = Some(chunk),
                 Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
                 Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
                 None => return Input::End(Err(RunError::lost("read", "it sent no end"))),
             }
         }
-        let Some((waiting, _)) = &mut self.waiting else {
+        let Some(waiting) = &mut self.waiting else {
             return Input::End(Ok(ReadEnd::Stopped));
         };
-        let result = waiting.await;
+        let result = (&mut waiting.results).await;
+        let reached = waiting.reached;
         self.waiting = None;
         // A dropped channel means that the tokenizing thread is gone.
         let results = result.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
-        Input::Results(results)
+        Input::Results(results, reached)
     }
 }
 

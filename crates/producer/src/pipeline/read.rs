@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::packing::Point;
 use crate::pipeline::new_files::NewFilePoller;
+use crate::progress::Reached;
 use crate::sources::{FileReader, Inputs, Place, ReadOptions, SourceError, Unit};
 
 /// A chunk is full at this many bytes or at this many units.
@@ -20,6 +21,19 @@ pub struct Chunk {
     pub pass: u64,
     /// The units in order; never empty.
     pub units: Vec<Unit>,
+    /// Bytes of the stored file that are read with this chunk.
+    pub read: u64,
+}
+
+impl Chunk {
+    /// Returns the place in the input that is reached with this chunk.
+    pub(crate) fn reached(&self) -> Reached {
+        Reached {
+            pass: self.pass,
+            file: self.units.first().map_or(0, |unit| unit.place.file),
+            bytes: self.read,
+        }
+    }
 }
 
 /// An item that the reader gives to the next stage.
@@ -130,5 +144,6 @@ fn next_chunk(reader: &mut FileReader<'_>, pass: u64) -> Result<Option<Chunk>, S
         bytes += unit.bytes();
         units.push(unit);
     }
-    Ok((!units.is_empty()).then_some(Chunk { pass, units }))
+    let read = reader.consumed();
+    Ok((!units.is_empty()).then_some(Chunk { pass, units, read }))
 }

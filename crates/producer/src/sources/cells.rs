@@ -47,6 +47,11 @@ pub(super) struct CellRows {
 }
 
 impl CellRows {
+    /// Returns the number of rows in the file.
+    pub(super) fn total(&self) -> u64 {
+        self.groups.rows()
+    }
+
     /// Opens `file` at row `row` of the columns `names`.
     pub(super) fn open(file: &InputFile, names: &[String], row: u64) -> Outcome<Self> {
         let groups = Groups::open(file)?;

@@ -103,6 +103,12 @@ impl Groups {
             })
     }
 
+    /// Returns the number of rows in the file, by its footer.
+    pub(super) fn rows(&self) -> u64 {
+        let rows = self.file.metadata().file_metadata().num_rows();
+        rows.unsigned_abs()
+    }
+
     pub(super) fn descriptor(&self, column: usize) -> ColumnDescPtr {
         let schema = self.file.metadata().file_metadata().schema_descr();
         schema.column(column)
@@ -142,6 +148,11 @@ fn is_list(column: &ColumnDescPtr, wanted: &str) -> bool {
 }
 
 impl ColumnRows {
+    /// Returns the number of rows in the file.
+    pub(super) fn total(&self) -> u64 {
+        self.groups.rows()
+    }
+
     /// Opens `file` at row `row` of column `column`.
     pub(super) fn open(file: &InputFile, column: &str, row: u64) -> Outcome<Self> {
         let groups = Groups::open(file)?;

@@ -2,8 +2,36 @@
 //! members and frames are read as one stream.
 
 use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
+
+/// Counts the bytes that are read.
+pub(super) struct Counted<R> {
+    inner: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R> Counted<R> {
+    /// Returns the reader and its count.
+    pub(super) fn new(inner: R) -> (Self, Arc<AtomicU64>) {
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = Self {
+            inner,
+            count: Arc::clone(&count),
+        };
+        (counted, count)
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(out)?;
+        self.count.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
 
 /// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -288,7 +288,9 @@ fn split_url(url: &str) -> Result<(String, KeyPattern), SourceError> {
 async fn pin_remote(
     store: Arc<dyn Store>,
     root: String,
-    ObjectMeta { key, size, etag }: ObjectMeta,
+    ObjectMeta {
+        key, size, etag, ..
+    }: ObjectMeta,
 ) -> Result<InputFile, SourceError> {
     let name = format!("{root}/{key}");
     let pin = if let Some(etag) = etag {

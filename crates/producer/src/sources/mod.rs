@@ -92,4 +92,6 @@ impl Share {
 }
 
 #[cfg(test)]
+mod consumed_tests;
+#[cfg(test)]
 mod tests;

@@ -1,12 +1,14 @@
 //! Reads the units of one file from any place on, in every format and compression.
 
 use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use batchweave_daemon::panics::{Panic, guard};
 
 use super::cells::{Cell, CellRows};
 use super::columns::{ColumnRows, ParquetFailure};
-use super::decompress::Codec;
+use super::decompress::{Codec, Counted};
 use super::lines::{Line, next_line, whole};
 use super::{Format, InputFile, Place, Reason, Share, SourceError, Unit, remote};
 
@@ -32,6 +34,8 @@ pub struct FileReader<'a> {
     /// Place of the next unit.
     at: Place,
     codec: Codec,
+    /// Bytes of a compressed file that the decoder has taken.
+    packed: Option<Arc<AtomicU64>>,
     kind: Kind,
 }
 
@@ -51,6 +55,14 @@ enum Rows {
 }
 
 impl Rows {
+    /// Returns the number of rows in the file.
+    fn total(&self) -> u64 {
+        match self {
+            Self::Texts(rows) => rows.total(),
+            Self::Samples(rows) => rows.total(),
+        }
+    }
+
     /// Returns the number, bytes and cells of the next row.
     fn next(&mut self) -> Result<Option<NextRow>, ParquetFailure> {
         Ok(match self {
@@ -84,6 +96,7 @@ impl<'a> FileReader<'a> {
             options,
             at: from,
             codec: Codec::Plain,
+            packed: None,
             kind: Kind::Done,
         };
         match options.format.for_file(&file.pin.name) {
@@ -109,7 +122,9 @@ impl<'a> FileReader<'a> {
         if self.codec == Codec::Plain {
             return remote::open(self.file, self.at.offset);
         }
-        let mut stream = self.codec.decode(remote::open(self.file, 0)?)?;
+        let (file, count) = Counted::new(remote::open(self.file, 0)?);
+        self.packed = Some(count);
+        let mut stream = self.codec.decode(Box::new(file))?;
         // An earlier reader returned this place, so these bytes were readable then.
         io::copy(&mut stream.by_ref().take(self.at.offset), &mut io::sink())?;
         Ok(stream)
@@ -147,6 +162,25 @@ impl<'a> FileReader<'a> {
             file: self.file.pin.name.clone(),
             why,
         }
+    }
+
+    /// Returns the bytes of the stored file up to the next unit, for progress: exact for lines, by the number of
+    /// rows for Parquet.
+    pub fn consumed(&self) -> u64 {
+        let size = self.file.pin.size;
+        let read = match &self.kind {
+            Kind::Done | Kind::Failed(_) => size,
+            Kind::Text(_) => 0,
+            Kind::Lines(_) => match &self.packed {
+                Some(count) => count.load(Ordering::Relaxed),
+                None => self.at.offset,
+            },
+            Kind::Parquet(rows) => {
+                let share = u128::from(size) * u128::from(self.at.unit);
+                (share / u128::from(rows.total().max(1))) as u64
+            }
+        };
+        read.min(size)
     }
 
     /// Returns this producer's next unit; `None` at the end of the file.

@@ -44,7 +44,7 @@ pub(super) fn raw(units: &[Unit]) -> Vec<Result<&str, String>> {
         .collect()
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     out.write_all(bytes).unwrap();
     out.finish().unwrap()
@@ -54,7 +54,7 @@ fn zstandard(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
 
-fn lines(n: usize) -> String {
+pub(super) fn lines(n: usize) -> String {
     let line = |i: usize| format!("{{\"text\":\"line {i} {}\"}}", "x".repeat(i % 37));
     (0..n).map(line).collect::<Vec<_>>().join("\n") + "\n"
 }

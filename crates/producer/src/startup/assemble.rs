@@ -19,6 +19,7 @@ use crate::pipeline::new_files::NewFilePoller;
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
+use crate::progress::InputProgress;
 use crate::sources::{InputFinder, Inputs, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
@@ -42,7 +43,7 @@ pub(crate) fn assemble(
     config: &ProducerConfig,
     producer: &Committer,
     parts: Parts,
-    metrics: Arc<Metrics>,
+    (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
     stop_waiting: CancellationToken,
 ) -> Pipeline {
     let encoder = parts.transform.encoder.clone();
@@ -100,6 +101,7 @@ pub(crate) fn assemble(
         uploads: config.upload.concurrency,
         memory: config.upload.memory.bytes(),
         metrics,
+        progress,
         stop_waiting,
     }
 }

@@ -289,12 +289,7 @@ impl Store for Handle {
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         let look = |store: &SimStore| store.find(key).map(|object| (object.len() as u64, 0));
         let size = self.read(Op::Head, key, look, |_| Answer::Found).await?;
-        let key = key.to_owned();
-        Ok(ObjectMeta {
-            key,
-            size,
-            etag: None,
-        })
+        Ok(ObjectMeta::new(key.to_owned(), size))
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {

@@ -345,11 +345,7 @@ impl SimStore {
             .objects
             .range::<str, _>((after, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
-            .map(|(key, body)| ObjectMeta {
-                key: key.to_string(),
-                size: body.len() as u64,
-                etag: None,
-            });
+            .map(|(key, body)| ObjectMeta::new(key.to_string(), body.len() as u64));
         let mut objects: Vec<_> = found.by_ref().take(PAGE_KEYS).collect();
         let more = found.next().is_some();
         let next = objects.last().filter(|_| more).map(|last| last.key.clone());

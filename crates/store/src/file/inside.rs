@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat, unlinkat,
@@ -69,12 +70,18 @@ fn parent<'k>(root: &Path, key: &'k Path) -> io::Result<(OwnedFd, &'k OsStr)> {
     Ok((folder, name))
 }
 
-/// Returns the size of a regular file.
-pub(super) fn size(root: &Path, key: &Path) -> io::Result<u64> {
+/// Returns the size of a regular file and the time of its last change.
+pub(super) fn size(root: &Path, key: &Path) -> io::Result<(u64, Option<SystemTime>)> {
     let (folder, name) = parent(root, key)?;
     let found = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => Ok(found.st_size.cast_unsigned()),
+        FileType::RegularFile => {
+            let seconds = u64::try_from(found.st_mtime).ok();
+            let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or_default();
+            let since = seconds.map(|seconds| Duration::new(seconds, nanos.min(999_999_999)));
+            let modified = since.and_then(|since| UNIX_EPOCH.checked_add(since));
+            Ok((found.st_size.cast_unsigned(), modified))
+        }
         FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
         _ => Err(no_object()),
     }

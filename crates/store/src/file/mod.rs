@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -143,7 +144,7 @@ impl Folder {
             .map_err(|failure| self.io(op, key, &failure.error, failure.effect))
     }
 
-    fn size(&self, op: Op, key: &str) -> Result<u64, StoreError> {
+    fn size(&self, op: Op, key: &str) -> Result<(u64, Option<SystemTime>), StoreError> {
         inside::size(&self.path, Path::new(key)).map_err(|e| self.io(op, key, &e, Effect::DidNot))
     }
 
@@ -227,7 +228,7 @@ impl Store for FileStore {
             if folder.create(Op::Upload, key, &body)? == Create::Created {
                 return Ok(Create::Created);
             }
-            let same = folder.size(Op::Upload, key)? == body.len() as u64;
+            let same = folder.size(Op::Upload, key)?.0 == body.len() as u64;
             Ok(if same {
                 Create::Created
             } else {
@@ -249,7 +250,7 @@ impl Store for FileStore {
         let wanted = range.clone();
         let file = self
             .run(Op::GetRange, key, move |folder, key, _| {
-                let size = folder.size(Op::GetRange, key)?;
+                let (size, _) = folder.size(Op::GetRange, key)?;
                 if wanted.end > size {
                     let detail = format!(
                         "range {}..{} of an object of {size} bytes",
@@ -277,11 +278,10 @@ impl Store for FileStore {
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.run(Op::Head, key, |folder, key, _| {
-            let size = folder.size(Op::Head, key)?;
+            let (size, modified) = folder.size(Op::Head, key)?;
             Ok(ObjectMeta {
-                key: key.to_owned(),
-                size,
-                etag: None,
+                modified,
+                ..ObjectMeta::new(key.to_owned(), size)
             })
         })
         .await

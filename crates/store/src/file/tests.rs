@@ -223,6 +223,18 @@ async fn a_deletion_leaves_no_empty_folders() {
     assert!(dir.path().exists(), "the root stays");
 }
 
+#[tokio::test]
+async fn objects_have_the_time_of_their_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let _ = store.create("a/x", Bytes::from_static(b"v")).await.unwrap();
+    let written = std::fs::metadata(dir.path().join("a/x")).unwrap();
+    let modified = Some(written.modified().unwrap());
+    assert_eq!(store.head("a/x").await.unwrap().modified, modified);
+    let page = store.list("a/", None).await.unwrap();
+    assert_eq!(page.objects[0].modified, modified);
+}
+
 /// Creations succeed although concurrent deletions remove their folders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn deletions_and_creations_in_one_folder_do_not_disturb_each_other() {

@@ -61,9 +61,8 @@ fn walk(
                 return Ok(true);
             }
             objects.push(ObjectMeta {
-                key,
-                size: meta.len(),
-                etag: None,
+                modified: meta.modified().ok(),
+                ..ObjectMeta::new(key, meta.len())
             });
         }
     }

@@ -1,6 +1,9 @@
 //! Listings. Keys are requested percent-encoded: XML cannot express every key of a shared bucket, and one
 //! such key would make its whole page unreadable.
 
+use std::time::SystemTime;
+
+use aws_sdk_s3::primitives::DateTime;
 use aws_sdk_s3::types::{EncodingType, Object};
 
 use super::S3Store;
@@ -45,6 +48,11 @@ pub(super) async fn page(
     })
 }
 
+/// Returns the time of an answer, if it is one that this machine can represent.
+pub(super) fn modified(time: Option<&DateTime>) -> Option<SystemTime> {
+    SystemTime::try_from(*time?).ok()
+}
+
 /// Most bytes of an entity tag; a digest and a number of parts take fewer.
 const ETAG_BYTES_MAX: usize = 256;
 
@@ -58,5 +66,6 @@ fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMet
         key: key.to_owned(),
         size,
         etag: etag.map(str::to_owned),
+        modified: modified(object.last_modified()),
     })
 }

@@ -199,9 +199,8 @@ impl Store for S3Store {
             .map_err(|error| self.mapped(Op::Head, key, &error))?;
         match answer.content_length().map(u64::try_from) {
             Some(Ok(size)) => Ok(ObjectMeta {
-                key: key.to_owned(),
-                size,
-                etag: None,
+                modified: list::modified(answer.last_modified()),
+                ..ObjectMeta::new(key.to_owned(), size)
             }),
             _ => Err(self.error(
                 Op::Head,

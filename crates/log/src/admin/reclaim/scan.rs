@@ -287,11 +287,7 @@ impl Scan {
                 key => rule.upload(key),
             };
             let key = upload.key.clone();
-            let object = ObjectMeta {
-                key,
-                size: 0,
-                etag: None,
-            };
+            let object = ObjectMeta::new(key, 0);
             if fate != Fate::Dead {
                 self.found.count(Class::Uploads, &object, fate);
             } else if self.keep.stop && self.found.full(self.keep) {

@@ -1,0 +1,160 @@
+//! The last lines of the log: the totals of the run, and a warning when they amount to nothing.
+
+use std::time::Duration;
+
+use batchweave_core::ids::Seq;
+
+use crate::config::{PackingMode, ProducerConfig};
+use crate::metrics::Metrics;
+use crate::run::Outcome;
+
+/// The totals of a run of the daemon.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Totals {
+    /// Batches that this run made visible.
+    pub(crate) batches: u64,
+    pub(crate) documents: u64,
+    pub(crate) bad_documents: u64,
+    pub(crate) tokens: u64,
+    /// Tokens that only fill up rows.
+    pub(crate) padding: u64,
+    /// Bytes of the documents' texts or arrays.
+    pub(crate) text_bytes: u64,
+    /// Bytes of the stored data objects.
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Totals {
+    /// Returns the totals of a run that took this time.
+    pub(crate) fn read(metrics: &Metrics, took: Duration) -> Self {
+        Self {
+            batches: metrics.batches_made(),
+            documents: metrics.documents.get(),
+            bad_documents: metrics.bad_documents.get(),
+            tokens: metrics.tokens.get(),
+            padding: metrics.padding.get(),
+            text_bytes: metrics.text_bytes.get(),
+            bytes: metrics.object_bytes.get(),
+            seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
+        }
+    }
+}
+
+/// Logs the end of a run that produced, and returns its outcome.
+pub(crate) fn produced(outcome: Outcome, config: &ProducerConfig, totals: &Totals) -> Outcome {
+    let message = match outcome {
+        Outcome::Finished { .. } => "finished: all input is in the stream",
+        Outcome::Stopped { .. } => "stopped; a restart continues from here",
+        Outcome::Sealed => return sealed(),
+    };
+    let batches = outcome.batches().unwrap_or(totals.batches);
+    // The others are of earlier runs, whose documents are not counted here.
+    let new_batches = (totals.batches != batches).then_some(totals.batches);
+    tracing::info!(
+        batches,
+        new_batches,
+        documents = totals.documents,
+        tokens = totals.tokens,
+        padding = totals.padding,
+        text_bytes = totals.text_bytes,
+        bytes = totals.bytes,
+        seconds = totals.seconds,
+        "{message}"
+    );
+    if outcome == (Outcome::Finished { batches: 0 }) {
+        tracing::warn!("finished with 0 batches: {}", reason(config, totals));
+    }
+    outcome
+}
+
+/// Returns why a run over all input made no batch, and what to do about it.
+fn reason(config: &ProducerConfig, totals: &Totals) -> String {
+    let Totals {
+        documents,
+        bad_documents,
+        tokens,
+        ..
+    } = totals;
+    if *documents == 0 && *bad_documents > 0 {
+        return format!(
+            "all {bad_documents} documents were left out as bad; the warnings above have the reasons"
+        );
+    }
+    if *documents == 0 {
+        return "the input has no document for this producer; check source.paths, source.format, and \
+                producer.of if several share the input"
+            .to_owned();
+    }
+    let stream = &config.stream;
+    let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
+    let (unit, factors, needed) = match config.packing.mode {
+        PackingMode::Opaque => ("samples", "slices x rows_per_slice", rows),
+        _ => (
+            "tokens",
+            "slices x rows_per_slice x seq_len",
+            rows.saturating_mul(stream.seq_len.into()),
+        ),
+    };
+    format!(
+        "its {documents} documents are {tokens} {unit}, and a batch takes {needed} ({factors}); use a new stream \
+         with a smaller batch, more documents, more source.epochs or packing.last_batch = \"pad\""
+    )
+}
+
+/// Logs that an earlier run has finished, and returns the outcome.
+pub(crate) fn finished_before(batches: Seq) -> Outcome {
+    tracing::info!(batches, "finished: all input is in the stream");
+    if batches == 0 {
+        tracing::warn!(
+            "finished with 0 batches, in an earlier run: its input was less than a batch; use a new stream with a \
+             smaller batch or more documents"
+        );
+    }
+    Outcome::Finished { batches }
+}
+
+/// Logs that the stream takes no batches, and returns the outcome.
+pub(crate) fn sealed() -> Outcome {
+    tracing::info!("the stream has ended or is sealed; nothing to do");
+    Outcome::Sealed
+}
+
+/// Logs a stop while the producer was still starting, and returns the outcome.
+pub(crate) fn stopped_early() -> Outcome {
+    tracing::info!("stopped before the producer was opened");
+    Outcome::Stopped { batches: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_for_no_batch_has_its_remedy() {
+        let mut config = ProducerConfig::default();
+        (config.stream.slices, config.stream.rows_per_slice) = (4, 2);
+        config.stream.seq_len = 256;
+        let mut totals = Totals::default();
+        let why = reason(&config, &totals);
+        assert!(why.contains("no document for this producer"), "{why}");
+        totals.bad_documents = 3;
+        let why = reason(&config, &totals);
+        assert!(
+            why.starts_with("all 3 documents were left out as bad"),
+            "{why}"
+        );
+        (totals.documents, totals.tokens) = (5, 812);
+        let why = reason(&config, &totals);
+        assert!(
+            why.starts_with("its 5 documents are 812 tokens, and a batch takes 2048 (slices x"),
+            "{why}"
+        );
+        config.packing.mode = PackingMode::Opaque;
+        let why = reason(&config, &totals);
+        assert!(
+            why.contains("812 samples, and a batch takes 8 (slices"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! The text of the line on the terminal.
+
+use batchweave_daemon::figures::{grouped, period, short};
+use batchweave_daemon::live_line::{append, head, room, tail};
+
+use super::InputPosition;
+use super::rate::Speeds;
+
+/// Cells of the bar, and of that on a terminal with at least `WIDE` columns.
+const BAR: usize = 10;
+const BAR_WIDE: usize = 24;
+const WIDE: usize = 150;
+/// Below this many columns the producer's name and the batches give way to the place in the input.
+const NARROW: usize = 100;
+/// Fewest columns worth a part of a file's name.
+const NAME_MIN: usize = 8;
+
+/// The figures that the line shows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct View {
+    pub(super) producer: String,
+    pub(super) input: Option<InputPosition>,
+    pub(super) speeds: Option<Speeds>,
+    pub(super) documents: u64,
+    pub(super) tokens: u64,
+    /// Batches of this producer in the stream.
+    pub(super) batches: u64,
+    /// Why it does not produce now, if so.
+    pub(super) hindered: Option<String>,
+}
+
+impl View {
+    /// Returns the share of the input that is read; `None` when its size is unknown.
+    pub(super) fn share(&self) -> Option<f64> {
+        let input = self.input.as_ref()?;
+        let total = input.total?.max(1);
+        Some(input.bytes.min(total) as f64 / total as f64)
+    }
+
+    /// Returns the seconds until the input is read, at the speed of the last minute; `None` when unknown.
+    pub(super) fn seconds_left(&self) -> Option<f64> {
+        let (input, speeds) = (self.input.as_ref()?, self.speeds?);
+        let left = input.total?.saturating_sub(input.bytes);
+        (speeds.bytes >= 1.0).then(|| left as f64 / speeds.bytes)
+    }
+
+    /// Formats the line for a terminal with this many columns: what does not fit is left out from the end.
+    pub(super) fn line(&self, columns: usize) -> String {
+        let mut line = String::new();
+        if columns >= NARROW {
+            append(&mut line, &tail(&self.producer, columns / 4), columns);
+        }
+        if let Some(share) = self.share() {
+            let cells = if columns < WIDE { BAR } else { BAR_WIDE };
+            append(&mut line, &bar(share, cells), columns);
+        }
+        if let Some(why) = &self.hindered {
+            // The rest would only hide the reason.
+            let why = head(why, room(&line, columns));
+            append(&mut line, &why, columns);
+            return line;
+        }
+        let documents = if columns < NARROW {
+            "docs"
+        } else {
+            "documents"
+        };
+        let figures = [
+            self.seconds_left().map(|s| format!("{} left", period(s))),
+            self.speeds
+                .map(|speeds| format!("{} tokens/s", short(speeds.tokens))),
+            Some(format!("{} {documents}", grouped(self.documents))),
+            (columns >= NARROW).then(|| format!("{} batches", grouped(self.batches))),
+        ];
+        let places = self.input.as_ref().map(InputPosition::words);
+        let parts = figures.into_iter().flatten();
+        for part in parts.chain(places.into_iter().flatten()) {
+            if !append(&mut line, &part, columns) {
+                return line;
+            }
+        }
+        let room = room(&line, columns);
+        if let Some(input) = self.input.as_ref().filter(|input| !input.over())
+            && room >= NAME_MIN
+        {
+            append(&mut line, &tail(&input.name, room), columns);
+        }
+        line
+    }
+}
+
+impl InputPosition {
+    /// Returns whether all of the input is read.
+    fn over(&self) -> bool {
+        self.total.is_some_and(|total| self.bytes >= total)
+    }
+
+    /// Returns the pass and the number of the file, where there are several, or what follows the input.
+    fn words(&self) -> Vec<String> {
+        if self.over() {
+            return vec!["storing the rest".to_owned()];
+        }
+        let pass = self.pass.0.saturating_add(1);
+        let pass = match self.pass.1 {
+            Some(1) => None,
+            Some(passes) => Some(format!("pass {pass} of {passes}")),
+            None => Some(format!("pass {pass}")),
+        };
+        let (file, files) = self.file;
+        let file = if self.name.is_empty() {
+            Some("waits for new files".to_owned())
+        } else {
+            (files > 1).then(|| format!("file {file} of {files}"))
+        };
+        pass.into_iter().chain(file).collect()
+    }
+}
+
+/// Formats `[====>     ]  42 %`; 100 % is the end only.
+fn bar(share: f64, cells: usize) -> String {
+    let full = ((share * cells as f64) as usize).min(cells);
+    let tip = if full < cells { ">" } else { "" };
+    let bar = format!("{}{tip}", "=".repeat(full));
+    format!("[{bar:cells$}] {:>3} %", (share * 100.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view() -> View {
+        View {
+            producer: "tokens-0".to_owned(),
+            input: Some(InputPosition {
+                pass: (41, Some(500)),
+                file: (6, 17),
+                name: "/usr/share/common-licenses/GPL-3".to_owned(),
+                bytes: 42_000,
+                total: Some(100_000),
+            }),
+            speeds: Some(Speeds {
+                tokens: 3_145_728.0,
+                bytes: 800.0,
+            }),
+            documents: 12_345,
+            tokens: 9_000_000,
+            batches: 192,
+            hindered: None,
+        }
+    }
+
+    #[test]
+    fn the_line_fits_into_the_terminal() {
+        let view = view();
+        assert_eq!(
+            view.line(160),
+            "tokens-0  [==========>             ]  42 %  1 min 13 s left  3.15M tokens/s  12,345 documents  \
+             192 batches  pass 42 of 500  file 6 of 17  ...ses/GPL-3"
+        );
+        assert_eq!(
+            view.line(80),
+            "[====>     ]  42 %  1 min 13 s left  3.15M tokens/s  12,345 docs  pass 42 of 500"
+        );
+        for columns in 20..200 {
+            let line = view.line(columns);
+            assert!(line.len() <= columns, "{columns}: {line}");
+        }
+    }
+
+    #[test]
+    fn without_an_end_there_is_no_bar_and_no_time_left() {
+        let mut view = view();
+        if let Some(input) = &mut view.input {
+            input.total = None;
+            input.pass = (3, None);
+        }
+        let line = view.line(160);
+        assert!(line.starts_with("tokens-0  3.15M tokens/s"), "{line}");
+        assert!(
+            line.contains("pass 4  file 6 of 17") && !line.contains("left"),
+            "{line}"
+        );
+        if let Some(input) = &mut view.input {
+            input.name.clear();
+        }
+        let line = view.line(160);
+        assert!(line.ends_with("pass 4  waits for new files"), "{line}");
+    }
+
+    #[test]
+    fn a_producer_that_cannot_go_on_says_why() {
+        let mut view = view();
+        view.hindered = Some("held back by job llm, whose attempt 0 is at step 3014".to_owned());
+        assert_eq!(
+            view.line(50),
+            "[====>     ]  42 %  held back by job llm, whose..."
+        );
+        view.hindered = None;
+        if let Some(input) = &mut view.input {
+            input.bytes = 100_000;
+        }
+        let line = view.line(160);
+        assert!(line.contains("[========================] 100 %"), "{line}");
+        assert!(line.ends_with("192 batches  storing the rest"), "{line}");
+    }
+}

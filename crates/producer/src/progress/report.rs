@@ -1,0 +1,119 @@
+//! Reports progress: on a terminal as a line that is drawn over again, elsewhere as a line of the log every ten
+//! seconds in which something was done.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_daemon::health::Health;
+use batchweave_daemon::live_line::{LiveLine, head};
+use tokio::time::Instant;
+use tracing::Level;
+
+use super::InputProgress;
+use super::rate::Window;
+use super::render::View;
+use crate::config::ProducerConfig;
+use crate::flow_control::PRODUCING;
+use crate::metrics::Metrics;
+
+/// Interval between drawings of the line.
+const DRAW_EVERY: Duration = Duration::from_millis(250);
+/// Interval between lines of the log.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Most characters of a file's name or a reason in the log.
+const NAME_CHARS: usize = 300;
+
+/// Reports the progress of a producer until it is dropped.
+pub(crate) struct Reporter {
+    producer: String,
+    progress: Arc<InputProgress>,
+    metrics: Arc<Metrics>,
+    health: Health,
+    window: Window,
+}
+
+impl Reporter {
+    pub(crate) fn new(
+        config: &ProducerConfig,
+        progress: Arc<InputProgress>,
+        metrics: Arc<Metrics>,
+        health: Health,
+    ) -> Self {
+        Self {
+            producer: config.producer.name.clone(),
+            progress,
+            metrics,
+            health,
+            window: Window::default(),
+        }
+    }
+
+    /// Reports until it is dropped.
+    pub(crate) async fn run(mut self) -> Infallible {
+        let mut line = LiveLine::default();
+        let (mut logged_at, mut logged) = (Instant::now(), (0, 0));
+        loop {
+            tokio::time::sleep(DRAW_EVERY).await;
+            if !tracing::enabled!(Level::INFO) {
+                line.erase();
+                continue;
+            }
+            let view = self.view(Instant::now());
+            if let Some(columns) = line.columns() {
+                line.draw(&view.line(columns));
+                continue;
+            }
+            line.erase();
+            let done = (view.documents, view.batches);
+            // A producer that is held back, or waits for files, has a line of its own in the log.
+            if logged_at.elapsed() >= LOG_EVERY && done != logged {
+                (logged_at, logged) = (Instant::now(), done);
+                log(&view);
+            }
+        }
+    }
+
+    fn view(&mut self, now: Instant) -> View {
+        let metrics = &self.metrics;
+        let (input, tokens) = (self.progress.now(), metrics.tokens.get());
+        // Before the first chunk the place where a restart continues is unknown in bytes.
+        let speeds = input
+            .as_ref()
+            .and_then(|input| self.window.add(now, tokens, input.bytes));
+        let (ready, doing) = self.health.get();
+        let hindered = !ready || doing != PRODUCING;
+        View {
+            producer: self.producer.clone(),
+            input,
+            speeds,
+            documents: metrics.documents.get(),
+            tokens,
+            batches: metrics.batches(),
+            hindered: hindered.then_some(doing),
+        }
+    }
+}
+
+fn log(view: &View) {
+    let input = view.input.as_ref();
+    let percent = view.share().map(|share| (share * 1000.0).floor() / 10.0);
+    let left_s = view.seconds_left().map(|seconds| seconds.round() as u64);
+    let tokens_per_second = view.speeds.map(|speeds| speeds.tokens.round() as u64);
+    let pass = input.map(|input| input.pass.0);
+    let file = input.map(|input| head(&input.name, NAME_CHARS));
+    let doing = view.hindered.as_ref().map(|why| head(why, NAME_CHARS));
+    tracing::info!(
+        producer = %view.producer,
+        percent,
+        left_s,
+        batches = view.batches,
+        documents = view.documents,
+        tokens = view.tokens,
+        tokens_per_second,
+        pass,
+        file,
+        doing,
+        "progress"
+    );
+}

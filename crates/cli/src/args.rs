@@ -9,12 +9,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
-    doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal, show, status, top,
-    verify,
+    doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run, seal, show, status,
+    top, verify,
 };
 
 const EXAMPLES: &str = "\
 Examples:
+  batchweave run mine.toml
   batchweave status --store s3://bucket/stream
   batchweave log --store file:///data/stream --follow
   batchweave show 1200 --slices --json
@@ -45,6 +46,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Start a producer and a consumer on this machine, from one file, until training ends
+    Run(run::RunArgs),
     /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
     /// Show the state of a stream: head, watermark, producers, jobs

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair` and `doctor` write to a store; every other verb needs read permissions only.
+//! - `run` writes through the daemons that it starts. Of the other verbs, only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -25,6 +25,7 @@ mod quarantine;
 mod reclaim;
 mod repair;
 mod retire;
+mod run;
 mod seal;
 mod show;
 mod sources;
@@ -100,6 +101,7 @@ pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
 async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
     let context = Context::new(cli.global);
     match cli.verb {
+        Verb::Run(args) => Box::pin(run::run(&args, &context)).await,
         Verb::Init(args) => init::run(&args, &context).await,
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,

@@ -3,7 +3,7 @@
 
 mod render;
 mod report;
-mod scrape;
+pub(crate) mod scrape;
 
 use std::io::IsTerminal;
 use std::time::Duration;

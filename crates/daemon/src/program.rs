@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, Overrides};
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
 use crate::{Exit, config, man_pages, panics, reload, shutdown, telemetry};
@@ -27,6 +29,31 @@ struct Args {
     /// Check the configuration and exit.
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Options for `batchweave run`, which starts both daemons from one file.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A top-level table of the file that belongs to another program.
+    #[arg(long, value_name = "TABLE", hide = true)]
+    ignore: Vec<String>,
+    /// A key with another value than the file's.
+    #[arg(long, value_name = "KEY=VALUE", hide = true)]
+    set: Vec<String>,
+    /// The process with whose end the daemon stops.
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with: Option<i32>,
+}
+
+impl Args {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            ignored: self.run.ignore.clone(),
+            set: self.run.set.clone(),
+        }
+    }
 }
 
 /// The texts of a daemon's command line.
@@ -126,10 +153,15 @@ fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
     log: fn(&C) -> &LogConfig,
     serve: impl FnOnce(C, CancellationToken) -> F,
 ) -> Result<(), Failure> {
-    let config: C = config::load(&args.config).map_err(|why| Failure::new(why, Exit::Config))?;
+    let overrides = args.overrides();
+    let config = config::load_with::<C>(&args.config, &overrides);
+    let config = config.map_err(|why| Failure::new(why, Exit::Config))?;
     if args.check {
         println!("{}: ok", args.config.display());
         return Ok(());
+    }
+    if let Some(parent) = args.run.end_with {
+        end_with(parent)?;
     }
     // First: a daemon whose service manager is unreachable must not start.
     Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
@@ -143,7 +175,7 @@ fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
                 Exit::Failure,
             )
         })?;
-        reload::on_hangup(args.config.clone(), &config, log).map_err(|why| {
+        reload::on_hangup((args.config.clone(), overrides), &config, log).map_err(|why| {
             Failure::new(
                 format!("cannot install signal handlers: {why}"),
                 Exit::Failure,
@@ -159,6 +191,17 @@ fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
     // pthread_detach reads memory that is gone when the thread ends just then (observed: SIGSEGV).
     runtime.shutdown_timeout(THREADS_END);
     ended
+}
+
+/// Stops this process when its parent ends, however that happens.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    // Without the signal the daemon would run on alone; all systems of this program have it.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    let alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
+    let text = || format!("the process {parent}, with which this daemon ends, has ended");
+    alive
+        .then_some(())
+        .ok_or_else(|| Failure::new(text(), Exit::Failure))
 }
 
 /// Starts the runtime, which panics when it cannot start its threads.
@@ -205,6 +248,10 @@ mod tests {
                 .unwrap_err()
                 .use_stderr()
         );
+        let run = ["--ignore", "arena", "--set", "a.b=1", "--end-with", "7"];
+        let args = parse(&[&["--config", "a"], &run[..]].concat()).unwrap();
+        assert_eq!(args.overrides().ignored, ["arena"]);
+        assert_eq!(args.overrides().set, ["a.b=1"]);
         let help = parse(&["--help"]).unwrap_err();
         assert!(!help.use_stderr());
         for part in ["Tests.", "--config <FILE>", "--check", "Exit codes: 0"] {

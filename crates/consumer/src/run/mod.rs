@@ -21,7 +21,7 @@ use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::open_log::open_log;
+use self::open_log::{is_no_folder, open_log};
 use self::tasks::{Channels, LOG_REQUESTS_MAX, Tasks, parts};
 use crate::config::ConsumerConfig;
 use crate::context::Context;
@@ -53,12 +53,15 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
         // An invalid value is refused when the configuration is checked.
         encryption: config.store.encryption().unwrap_or_default(),
         low_water: Some(batchweave_arena::receive_low_water),
+        await_folder: true,
         ..OpenOptions::default()
     };
     let open = async {
         let store = batchweave_store::open(&config.store.url, &options).await?;
-        batchweave_store::probe_read(store.as_ref(), rand::random()).await?;
-        Ok::<_, RunError>(store)
+        match batchweave_store::probe_read(store.as_ref(), rand::random()).await {
+            Err(why) if !is_no_folder(&why) => Err(RunError::from(why)),
+            _ => Ok(store),
+        }
     };
     let doing = || format!("an answer of the store {}", config.store.url);
     match unless_stopped(&stop, doing, Box::pin(open)).await {

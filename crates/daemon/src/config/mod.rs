@@ -4,6 +4,7 @@
 //! A configuration type has `#[serde(default)]` on every struct, so that any subset of keys is a
 //! valid file; `Config::check` reports missing required keys.
 
+mod overrides;
 mod report;
 mod units;
 mod walk;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
+pub use overrides::Overrides;
 pub use report::{ConfigErrors, Located};
 pub use units::{ByteSize, Listen, Period};
 
@@ -44,9 +46,14 @@ impl Problem {
 
 /// Reads, parses and checks the file at `path`.
 pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
+    load_with(path, &Overrides::default())
+}
+
+/// Reads, parses and checks the file at `path`, changed by `overrides`.
+pub fn load_with<T: Config>(path: &Path, overrides: &Overrides) -> Result<T, ConfigErrors> {
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(&name, &text),
+        Ok(text) => parse_with(&name, &text, overrides),
         Err(why) => Err(ConfigErrors {
             problems: vec![Located::whole_file(format!("cannot read it: {why}"))],
             file: name,
@@ -56,13 +63,24 @@ pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
 
 /// Parses and checks `text`; messages name it `file`.
 pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
-    let (table, syntax) = DeTable::parse_recoverable(text);
+    parse_with(file, text, &Overrides::default())
+}
+
+fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Result<T, ConfigErrors> {
+    let (mut table, syntax) = DeTable::parse_recoverable(text);
+    overrides.remove_ignored(table.get_mut());
     let mut found: Vec<Located> = syntax
         .iter()
         .map(|e| Located::at(text, e.span(), "", format!("syntax: {}", e.message())))
         .collect();
-    let walked = walk::walk::<T>(text, table);
+    let mut walked = walk::walk::<T>(text, table);
     found.extend(walked.problems);
+    if !overrides.set.is_empty() {
+        match overrides.apply(&walked.config) {
+            Ok(config) => walked.config = config,
+            Err(why) => found.push(Located::whole_file(why)),
+        }
+    }
     // With broken syntax, keys that the file does contain are missing: contradictions would be guesses.
     if syntax.is_empty() {
         for problem in walked.config.check() {

@@ -15,7 +15,7 @@ import pytest
 from site_of_daemons import BINARIES, ROOT, eventually
 
 CONFIG, BAD_INPUT = 64, 65
-STEPS = 48
+STEPS = 40
 KILLED = "ended with signal: 9 (SIGKILL); starting it again in 1 s; log: "
 
 

@@ -28,6 +28,8 @@ pub(super) struct Daemon {
     pub(super) admin: String,
     program: PathBuf,
     options: Vec<String>,
+    /// The AWS profile of the command line.
+    profile: Option<String>,
     state: State,
     restarts: u32,
 }
@@ -58,7 +60,7 @@ pub(super) enum Event {
 impl Daemon {
     /// Starts the daemon with a file and the options of its command line.
     pub(super) fn start(
-        role: Role,
+        (role, profile): (Role, Option<String>),
         file: &Path,
         options: &[String],
         log: LogFile,
@@ -74,6 +76,7 @@ impl Daemon {
             admin,
             program: lab::find(role.program()),
             options: all,
+            profile,
             state: State::Done,
             restarts: 0,
         };
@@ -94,6 +97,7 @@ impl Daemon {
         let mut command = std::process::Command::new(&self.program);
         command
             .args(&self.options)
+            .envs(self.profile.iter().map(|name| ("AWS_PROFILE", name)))
             .process_group(0)
             // This program talks to a service manager itself, if anyone does.
             .env_remove("NOTIFY_SOCKET")

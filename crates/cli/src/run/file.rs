@@ -2,8 +2,9 @@
 //! themselves, each without the other's tables and with the keys that `run` sets on its command line.
 
 use std::path::Path;
+use std::time::Duration;
 
-use batchweave_daemon::config::{Config, Problem};
+use batchweave_daemon::config::{Config, Period, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -106,9 +107,10 @@ impl Role {
 }
 
 impl RunFile {
-    /// Returns the root of the stream.
-    pub(super) fn url(&self) -> &str {
-        text(&self.store, "url").unwrap_or_default()
+    /// Returns the daemons' own deadline for stopping where the file has one.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let deadline: Option<Period> = text(&self.shutdown, "deadline")?.parse().ok();
+        deadline.map(|period| period.0)
     }
 
     /// Returns the options of the stream's store; those of the command line come first.

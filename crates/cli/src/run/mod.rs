@@ -36,6 +36,7 @@ use self::progress::{Known, Progress, Seen};
 use self::training::Training;
 use crate::context::Context;
 use crate::error::CliError;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,8 +50,10 @@ example. Running the command again continues.";
 /// Interval between looks at the processes, and between updates of a terminal.
 const TICK: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_secs(1);
-/// Time for both daemons to stop, above the producer's own deadline.
+/// Time for both daemons to stop, above their own deadlines.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
+/// A warning of the consumer that every first run has: the producer is about to create the stream.
+const EXPECTED: &str = "WARN waiting for the stream";
 /// Time for the second daemon to report its mistakes when the first one has ended with some.
 const MISTAKES_WITHIN: Duration = Duration::from_secs(5);
 
@@ -92,11 +95,12 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
     let start = |role, admin| -> Result<Daemon, RunError> {
         let log = LogFile::new(logs.fresh(Role::name(role))?);
         let options = file.options(role, context.global(), &socket.path);
-        Daemon::start(role, &args.file, &options, log, admin)
+        let profile = context.global().profile.clone();
+        Daemon::start((role, profile), &args.file, &options, log, admin)
     };
     let producer = start(Role::Producer, place::free_address()?)?;
     let consumer = start(Role::Consumer, place::status_page(file.listen())?)?;
-    let training = Training::new(Context::new(global), file.producer(), file.job());
+    let training = Training::new(Context::new(global.clone()), file.producer(), file.job());
     let known = Known {
         opaque: file.opaque(),
         ..Known::default()
@@ -108,9 +112,14 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         seen: Seen::default(),
         known,
         began: Instant::now(),
+        report_at: Instant::now(),
         until: args.until,
+        stop_within: file
+            .deadline()
+            .map_or(STOP_WITHIN, |own| STOP_WITHIN.max(own + LOOK)),
     };
-    run.introduce(&file, &socket, &logs.folder)?;
+    let url = global.store.clone().unwrap_or_default();
+    run.introduce((&url, file.job()), &socket, &logs.folder)?;
     Box::pin(run.until_end(stop)).await
 }
 
@@ -122,19 +131,37 @@ async fn check(file: &Path, options: impl Fn(Role) -> Vec<String>) -> Result<Exi
         child::check(Role::Consumer, file, &consumer),
     )?;
     let failed = [&checks.0, &checks.1].map(|(code, _)| (*code != Some(0)).then_some(*code));
-    let Some(code) = failed.into_iter().flatten().next() else {
-        crate::output::Output::line(&format!("{}: ok", file.display()))?;
-        return Ok(Exit::Ok);
-    };
+    let failed = failed.into_iter().flatten().next();
+    let fine = format!("{}: ok", file.display());
     let mut shown: Vec<&str> = Vec::new();
     for line in checks.0.1.lines().chain(checks.1.1.lines()) {
-        let fine = line == format!("{}: ok", file.display());
-        if !fine && !shown.contains(&line) {
+        if line == fine || shown.contains(&line) {
+            continue;
+        }
+        shown.push(line);
+        if failed.is_some() {
             eprintln!("{line}");
-            shown.push(line);
+        } else {
+            Output::line(line)?;
         }
     }
-    Ok(rules::exit_of(code))
+    if let Some(code) = failed {
+        return Ok(rules::exit_of(code));
+    }
+    Output::line(&fine)?;
+    Ok(Exit::Ok)
+}
+
+/// The reason to end a run, other than a signal.
+#[derive(Debug)]
+enum Ended {
+    Trained(String),
+    /// The daemon with this number ended, and a restart would not help.
+    Failed {
+        number: usize,
+        text: String,
+        exit: Exit,
+    },
 }
 
 /// The state of a run.
@@ -146,13 +173,20 @@ struct Run {
     seen: Seen,
     known: Known,
     began: Instant,
+    /// When the numbers are read next.
+    report_at: Instant,
     until: Until,
+    stop_within: Duration,
 }
 
 impl Run {
     /// Prints where everything is.
-    fn introduce(&self, file: &RunFile, socket: &Socket, logs: &Path) -> Result<(), CliError> {
-        let job = file.job();
+    fn introduce(
+        &self,
+        (url, job): (&str, &str),
+        socket: &Socket,
+        logs: &Path,
+    ) -> Result<(), CliError> {
         let connect = if socket.found {
             format!("batchweave.connect(job={job:?})")
         } else {
@@ -161,7 +195,7 @@ impl Run {
         };
         let [producer, consumer] = &self.daemons;
         self.display.introduce(&[
-            ("stream", file.url().to_owned()),
+            ("stream", url.to_owned()),
             ("logs", logs.display().to_string()),
             ("producer", format!("http://{}/", producer.admin)),
             ("consumer", format!("http://{}/", consumer.admin)),
@@ -171,45 +205,70 @@ impl Run {
 
     /// Runs until training ends, a daemon fails for good, or `stop`.
     async fn until_end(&mut self, stop: CancellationToken) -> Result<Exit, CliError> {
-        let mut look_at = Instant::now();
-        loop {
-            tokio::select! {
+        let end = loop {
+            let look = Box::pin(self.look());
+            let ended = tokio::select! {
                 biased;
-                () = stop.cancelled() => {
-                    self.display.event("stopping the producer and the consumer; Ctrl-C again to end at once")?;
-                    self.stop().await?;
-                    self.display.end("stopped; the same command continues")?;
-                    return Ok(Exit::Ok);
-                }
-                () = tokio::time::sleep(TICK) => {}
+                () = stop.cancelled() => break None,
+                ended = look => ended?,
+            };
+            if ended.is_some() {
+                break ended;
             }
-            if let Some(exit) = self.look_after().await? {
-                return Ok(exit);
-            }
-            if Instant::now() < look_at {
-                continue;
-            }
-            look_at = Instant::now() + LOOK;
-            self.report().await?;
-            let sessions = self.seen.consumer.as_ref().map(|n| {
-                let [now, ever] = ["sessions", "sessions_total"].map(|name| n.sum(name) as u64);
-                (now, ever)
-            });
-            let finished = self.known.finished.is_some() && self.until == Until::Trained;
-            if finished && let Some(end) = self.training.ended(sessions).await {
+        };
+        match end {
+            None => {
+                self.display
+                    .event("stopping the producer and the consumer; Ctrl-C again ends at once")?;
                 self.stop().await?;
-                self.display.end(&end)?;
-                return Ok(Exit::Ok);
+                self.display.end("stopped; the same command continues")?;
+                Ok(Exit::Ok)
+            }
+            Some(Ended::Trained(words)) => {
+                self.stop().await?;
+                self.display.end(&words)?;
+                Ok(Exit::Ok)
+            }
+            Some(Ended::Failed { number, text, exit }) => {
+                self.display.error(&text)?;
+                if exit == Exit::Config {
+                    self.mistakes_of(1 - number).await?;
+                }
+                self.stop().await?;
+                Ok(exit)
             }
         }
     }
 
-    /// Shows news of the logs and reacts to ends of processes; returns the exit code if one ended for good.
-    async fn look_after(&mut self) -> Result<Option<Exit>, CliError> {
+    /// Waits a moment, looks at both daemons and prints what is due; returns the reason to end.
+    async fn look(&mut self) -> Result<Option<Ended>, CliError> {
+        tokio::time::sleep(TICK).await;
+        if let Some(ended) = self.look_after().await? {
+            return Ok(Some(ended));
+        }
+        if Instant::now() < self.report_at {
+            return Ok(None);
+        }
+        self.report_at = Instant::now() + LOOK;
+        self.report().await?;
+        if self.until == Until::Stopped || self.known.finished.is_none() {
+            return Ok(None);
+        }
+        let sessions = self.seen.consumer.as_ref().map(|numbers| {
+            let [now, ever] = ["sessions", "sessions_total"].map(|name| numbers.sum(name) as u64);
+            (now, ever)
+        });
+        let ended = self.training.ended(sessions).await;
+        Ok(ended.map(Ended::Trained))
+    }
+
+    /// Shows news of the logs and reacts to ends of processes; returns a daemon that ended for good.
+    async fn look_after(&mut self) -> Result<Option<Ended>, CliError> {
         for number in 0..self.daemons.len() {
             let daemon = &mut self.daemons[number];
             let (name, path) = (daemon.role.name(), daemon.log.path.display().to_string());
-            for line in daemon.log.news() {
+            let news = daemon.log.news().into_iter();
+            for line in news.filter(|line| !line.contains(EXPECTED)) {
                 self.display
                     .complain(&format!("{name}: {line}; log: {path}"))?;
             }
@@ -221,8 +280,7 @@ impl Run {
                 None | Some(Event::Ended) => {}
                 Some(Event::Restarts(text)) => self.display.complain(&text)?,
                 Some(Event::Failed { text, exit }) => {
-                    self.fail(number, &text, exit).await?;
-                    return Ok(Some(exit));
+                    return Ok(Some(Ended::Failed { number, text, exit }));
                 }
             }
         }
@@ -246,23 +304,20 @@ impl Run {
         Ok(Some(daemon.unfinished()))
     }
 
-    /// Prints the message of a daemon that ended for good, and the other's, if that ends with one too.
-    async fn fail(&mut self, number: usize, text: &str, exit: Exit) -> Result<(), CliError> {
-        self.display.error(text)?;
-        if exit == Exit::Config {
-            let other = &mut self.daemons[1 - number];
-            let until = Instant::now() + MISTAKES_WITHIN;
-            while Instant::now() < until
-                && other.runs()
-                && Numbers::read(&other.admin).await.is_none()
-            {
-                if let Some(Event::Failed { text, .. }) = other.poll()? {
-                    self.display.error(&text)?;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+    /// Prints the mistakes that the other daemon finds in its part of the file, if it ends with some.
+    async fn mistakes_of(&mut self, number: usize) -> Result<(), CliError> {
+        let daemon = &mut self.daemons[number];
+        let until = Instant::now() + MISTAKES_WITHIN;
+        while Instant::now() < until && daemon.runs() {
+            if let Some(Event::Failed { text, .. }) = daemon.poll()? {
+                return self.display.error(&text);
             }
+            if Numbers::read(&daemon.admin).await.is_some() {
+                break;
+            }
+            tokio::time::sleep(TICK / 10).await;
         }
-        self.stop().await
+        Ok(())
     }
 
     /// Reads the numbers and prints the progress.
@@ -284,14 +339,14 @@ impl Run {
 
     /// Stops both daemons, with a deadline.
     async fn stop(&mut self) -> Result<(), CliError> {
-        let deadline = Instant::now() + STOP_WITHIN;
+        let deadline = Instant::now() + self.stop_within;
         for daemon in &self.daemons {
             daemon.ask_to_stop();
         }
         for daemon in &mut self.daemons {
             if !daemon.end(deadline).await {
                 let (name, log) = (daemon.role.name(), daemon.log.path.display());
-                let seconds = STOP_WITHIN.as_secs();
+                let seconds = self.stop_within.as_secs();
                 self.display.complain(&format!(
                     "{name}: did not stop within {seconds} s and was killed; a restart repeats what was in flight; log: {log}"
                 ))?;

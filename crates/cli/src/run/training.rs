@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use batchweave_log::Log;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::context::Context;
 use crate::job_status;
 
-/// Time between reads of the job's progress, doubled after each that finds no end.
+/// The job's progress is read every quarter of the time since its ranks have gone, within these bounds.
 const READ_EVERY: Duration = Duration::from_secs(1);
 const READ_RARELY: Duration = Duration::from_secs(30);
+/// Longest wait for the store; the display stands still meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Training {
@@ -20,7 +22,8 @@ pub(super) struct Training {
     log: Option<Log>,
     /// Sessions that ever connected, at the last read of the progress.
     ever: u64,
-    pause: Duration,
+    /// When the last rank was seen.
+    gone: Instant,
     due: Instant,
 }
 
@@ -32,7 +35,7 @@ impl Training {
             job: job.to_owned(),
             log: None,
             ever: 0,
-            pause: READ_EVERY,
+            gone: Instant::now(),
             due: Instant::now(),
         }
     }
@@ -40,11 +43,19 @@ impl Training {
     /// Opens the log, or reads its newest records. The daemons report failures of the store, so none is an
     /// error here.
     pub(super) async fn open(&mut self) -> Option<&mut Log> {
-        match &mut self.log {
-            Some(log) => {
-                log.catch_up().await.ok()?;
+        let mut log = self.log.take();
+        let read = async {
+            match &mut log {
+                Some(log) => log.catch_up().await.is_ok(),
+                None => {
+                    log = self.context.log().await.ok();
+                    log.is_some()
+                }
             }
-            None => self.log = Some(self.context.log().await.ok()?),
+        };
+        // After an interruption the log is opened anew.
+        if timeout(PATIENCE, read).await.ok()? {
+            self.log = log;
         }
         self.log.as_mut()
     }
@@ -70,7 +81,7 @@ impl Training {
     /// are the connected ranks and those that ever connected.
     pub(super) async fn ended(&mut self, sessions: Option<(u64, u64)>) -> Option<String> {
         let (0, ever) = sessions? else {
-            self.pause = READ_EVERY;
+            (self.gone, self.due) = (Instant::now(), Instant::now());
             return None;
         };
         if ever == 0 && self.ever == 0 {
@@ -78,16 +89,15 @@ impl Training {
         }
         // A restarted consumer counts from 0.
         if ever != 0 && ever != self.ever {
-            (self.ever, self.pause, self.due) = (ever, READ_EVERY, Instant::now());
+            (self.ever, self.gone, self.due) = (ever, Instant::now(), Instant::now());
         }
         if Instant::now() < self.due {
             return None;
         }
-        self.due = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(READ_RARELY);
+        self.due = Instant::now() + (self.gone.elapsed() / 4).clamp(READ_EVERY, READ_RARELY);
         let job = self.job.clone();
         let log = self.open().await?;
-        let objects = log.job_objects().await.ok()?;
+        let objects = timeout(PATIENCE, log.job_objects()).await.ok()?.ok()?;
         let end = log.manifest().end()?;
         let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
         let mine = jobs.iter().find(|one| one.name.as_str() == job)?;

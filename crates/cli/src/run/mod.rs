@@ -44,8 +44,8 @@ Examples:
   batchweave run mine.toml --check
   batchweave run mine.toml --until stopped     # serve the job again and again, until Ctrl-C
 
-The file has the tables of config/producer.toml and of config/consumer.toml, each once; config/run.toml is an
-example. Running the command again continues.";
+The file has the tables of config/producer.toml and of config/consumer.toml, each once;
+config/run.toml is an example. Running the command again continues.";
 
 /// Interval between looks at the processes, and between updates of a terminal.
 const TICK: Duration = Duration::from_millis(250);

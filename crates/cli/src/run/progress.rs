@@ -54,25 +54,26 @@ pub(super) struct Progress {
 impl Progress {
     /// Returns the progress between two looks at the daemons.
     pub(super) fn new(before: &Seen, now: &Seen, known: &Known) -> Self {
-        let of = |numbers: &Option<Numbers>, name| numbers.as_ref().map_or(0.0, |n| n.sum(name));
+        let of = |numbers: Option<&Numbers>, name| numbers.map_or(0.0, |n| n.sum(name));
+        let (producer, consumer) = (now.producer.as_ref(), now.consumer.as_ref());
+        let delivered = rate(before.consumer.as_ref(), consumer, "steps_delivered_total");
         let batches = known
             .finished
-            .unwrap_or_else(|| of(&now.producer, "batches") as u64);
-        let ranks = of(&now.consumer, "sessions") as u64;
-        let least = now.consumer.as_ref().and_then(|n| n.least("rank_step"));
-        let head = of(&now.consumer, "head_step") as u64;
+            .unwrap_or_else(|| of(producer, "batches") as u64);
+        let ranks = of(consumer, "sessions") as u64;
+        let least = consumer.and_then(|n| n.least("rank_step"));
+        let head = of(consumer, "head_step") as u64;
         Self {
             seconds: known.elapsed.as_secs(),
             batches,
             tokens: batches * known.batch_tokens,
-            tokens_per_second: rate(&before.producer, &now.producer, "tgbs_total")
+            tokens_per_second: rate(before.producer.as_ref(), producer, "tgbs_total")
                 * known.batch_tokens as f64,
             finished: known.finished.is_some(),
             ranks,
             step: least.filter(|_| ranks > 0).map(|step| step as Step),
             steps: head.max(batches),
-            steps_per_second: rate(&before.consumer, &now.consumer, "steps_delivered_total")
-                / ranks.max(1) as f64,
+            steps_per_second: delivered / ranks.max(1) as f64,
             waits: waits(before, now, known),
             opaque: known.opaque,
         }
@@ -136,7 +137,7 @@ fn short(number: f64) -> String {
 }
 
 /// Returns the growth of a counter per second; 0 after a restart.
-fn rate(before: &Option<Numbers>, now: &Option<Numbers>, name: &str) -> f64 {
+fn rate(before: Option<&Numbers>, now: Option<&Numbers>, name: &str) -> f64 {
     let (Some(before), Some(now)) = (before, now) else {
         return 0.0;
     };

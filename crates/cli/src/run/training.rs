@@ -45,13 +45,11 @@ impl Training {
     pub(super) async fn open(&mut self) -> Option<&mut Log> {
         let mut log = self.log.take();
         let read = async {
-            match &mut log {
-                Some(log) => log.catch_up().await.is_ok(),
-                None => {
-                    log = self.context.log().await.ok();
-                    log.is_some()
-                }
+            if let Some(log) = &mut log {
+                return log.catch_up().await.is_ok();
             }
+            log = self.context.log().await.ok();
+            log.is_some()
         };
         // After an interruption the log is opened anew.
         if timeout(PATIENCE, read).await.ok()? {

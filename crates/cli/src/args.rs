@@ -10,12 +10,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal,
-    show, status, top, verify,
+    completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
+    seal, show, status, top, verify,
 };
 
 const EXAMPLES: &str = "\
 Examples:
+  batchweave run mine.toml
   batchweave status --store s3://bucket/stream
   batchweave log --store file:///data/stream --follow
   batchweave show 1200 --slices --json
@@ -46,6 +47,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Start a producer and a consumer on this machine, from one file, until training ends
+    Run(run::RunArgs),
     /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
     /// Show how much a stream has, how fast it grows, and how far ahead of the jobs it is

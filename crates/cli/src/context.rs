@@ -49,6 +49,11 @@ impl Context {
         Ok(Self::new(global))
     }
 
+    /// Returns the global options of the command line.
+    pub(crate) fn global(&self) -> &GlobalArgs {
+        &self.global
+    }
+
     /// Returns the value of `--store` on the command line.
     pub fn store_option(&self) -> Option<&str> {
         self.global.store.as_deref()

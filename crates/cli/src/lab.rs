@@ -33,7 +33,7 @@ pub(crate) fn is_help(args: &[OsString], cli: &clap::Command) -> bool {
 
 /// Replaces this process by `batchweave-lab` with the command line `args`; returns only when that fails.
 pub(crate) fn exec(args: &[OsString]) -> CliError {
-    let mut command = Command::new(program());
+    let mut command = Command::new(find(PROGRAM));
     command.args(args.iter().skip(1));
     if let Some(name) = args.first() {
         // Usage lines show the name that the command was called by.
@@ -46,10 +46,10 @@ pub(crate) fn exec(args: &[OsString]) -> CliError {
     ))
 }
 
-/// The program beside this one, or one that PATH finds.
-fn program() -> PathBuf {
+/// Returns the path of a program of this release: beside this one, or else found in PATH.
+pub(crate) fn find(program: &str) -> PathBuf {
     let here = std::env::current_exe().ok();
-    let beside = here.map(|path| path.with_file_name(PROGRAM));
+    let beside = here.map(|path| path.with_file_name(program));
     let found = beside.filter(|path| path.is_file());
-    found.unwrap_or_else(|| PROGRAM.into())
+    found.unwrap_or_else(|| program.into())
 }

@@ -4,8 +4,8 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; every
-//!   other verb needs read permissions only.
+//! - `run` writes through the daemons that it starts. Of the other verbs, only `init`, `seal`, `job`, `quarantine`,
+//!   `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -29,6 +29,7 @@ mod quarantine;
 mod reclaim;
 mod repair;
 mod retire;
+mod run;
 mod seal;
 mod show;
 mod sources;
@@ -49,6 +50,7 @@ pub use crate::args::exit_codes_help;
 pub use crate::context::{Context, list};
 pub use crate::error::CliError;
 pub use crate::global::GlobalArgs;
+pub use crate::run::RunError;
 pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code.
@@ -104,6 +106,7 @@ pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
 async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
     let context = Context::new(cli.global);
     match cli.verb {
+        Verb::Run(args) => Box::pin(run::run(&args, &context)).await,
         Verb::Init(args) => init::run(&args, &context).await,
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,

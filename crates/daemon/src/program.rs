@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::check::Findings;
-use crate::config::Config;
+use crate::config::{Config, Overrides};
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
 use crate::{Exit, config, man_pages, panics, reload, shutdown, telemetry};
@@ -29,6 +31,8 @@ struct Args {
     /// `--check=file` reads the file only.
     #[arg(long, value_name = "EXTENT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     check: Option<Extent>,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 /// The extent of `--check`.
@@ -38,6 +42,29 @@ enum Extent {
     All,
     /// The file only: for service managers, which must not refuse a start while a store is down.
     File,
+}
+
+/// Options for `batchweave run`, which starts both daemons from one file.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A top-level table of the file that belongs to another program.
+    #[arg(long, value_name = "TABLE", hide = true)]
+    ignore: Vec<String>,
+    /// A key with another value than the file's.
+    #[arg(long, value_name = "KEY=VALUE", hide = true)]
+    set: Vec<String>,
+    /// The process with whose end the daemon stops.
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with: Option<i32>,
+}
+
+impl Args {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            ignored: self.run.ignore.clone(),
+            set: self.run.set.clone(),
+        }
+    }
 }
 
 /// The texts of a daemon's command line.
@@ -148,11 +175,16 @@ fn run<
     check: impl FnOnce(C) -> K,
     serve: impl FnOnce(C, CancellationToken) -> F,
 ) -> Result<(), Failure> {
-    let config: C = config::load(&args.config).map_err(|why| Failure::new(why, Exit::Config))?;
+    let overrides = args.overrides();
+    let config = config::load_with::<C>(&args.config, &overrides);
+    let config = config.map_err(|why| Failure::new(why, Exit::Config))?;
     match args.check {
         Some(Extent::All) => return report(&args.config, work(check(config))?),
         Some(Extent::File) => return report(&args.config, Findings::default()),
         None => {}
+    }
+    if let Some(parent) = args.run.end_with {
+        end_with(parent)?;
     }
     // First: a daemon whose service manager is unreachable must not start.
     Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
@@ -165,7 +197,7 @@ fn run<
                 Exit::Failure,
             )
         })?;
-        reload::on_hangup(args.config.clone(), &config, log).map_err(|why| {
+        reload::on_hangup((args.config.clone(), overrides), &config, log).map_err(|why| {
             Failure::new(
                 format!("cannot install signal handlers: {why}"),
                 Exit::Failure,
@@ -195,6 +227,17 @@ fn report(file: &Path, findings: Findings) -> Result<(), Failure> {
     }
     println!("{}", findings.report(file));
     Ok(())
+}
+
+/// Stops this process when its parent ends, however that happens.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    // Without the signal the daemon would run on alone; all systems of this program have it.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    let alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
+    let text = || format!("the process {parent}, with which this daemon ends, has ended");
+    alive
+        .then_some(())
+        .ok_or_else(|| Failure::new(text(), Exit::Failure))
 }
 
 /// Starts the runtime, which panics when it cannot start its threads.
@@ -243,6 +286,10 @@ mod tests {
                 .unwrap_err()
                 .use_stderr()
         );
+        let run = ["--ignore", "arena", "--set", "a.b=1", "--end-with", "7"];
+        let args = parse(&[&["--config", "a"], &run[..]].concat()).unwrap();
+        assert_eq!(args.overrides().ignored, ["arena"]);
+        assert_eq!(args.overrides().set, ["a.b=1"]);
         let help = parse(&["--help"]).unwrap_err();
         assert!(!help.use_stderr());
         for part in ["Tests.", "--config <FILE>", "--check", "Exit codes: 0"] {

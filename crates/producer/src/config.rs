@@ -225,7 +225,7 @@ pub struct FlowControlConfig {
     /// Most bytes ahead of the slowest job; 0 is unlimited.
     pub max_bytes: ByteSize,
     pub when_no_job: WhenNoJob,
-    /// Most steps above the watermark while there is no job to wait for.
+    /// Most steps above the watermark while there is no job to wait for; 0: `max_steps`.
     pub no_job_steps: u64,
     /// Most batches of a lane that wait for their turn.
     pub lane_lead: u64,

@@ -18,6 +18,9 @@ const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder";
 pub struct OpenOptions {
     /// Create the root folder of a `file://` store if it is absent.
     pub create: bool,
+    /// Accept a root folder of a `file://` store that does not exist yet: until it does, requests fail with
+    /// `NoBucket`.
+    pub await_folder: bool,
     /// S3 endpoint, instead of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or the profile's.
     pub endpoint: Option<String>,
     /// S3 region, instead of `AWS_REGION` or the profile's.
@@ -130,6 +133,9 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, St
     match scheme {
         "file" if !rest.starts_with('/') => {
             refuse("file:// takes an absolute path, so three slashes")
+        }
+        "file" if options.await_folder => {
+            Ok(Arc::new(FileStore::open_later(Path::new(rest)).await?))
         }
         "file" => Ok(Arc::new(
             FileStore::open(Path::new(rest), options.create).await?,

@@ -81,7 +81,8 @@ def connect(
 ) -> Reader:
     """Connects to the consumer daemon of this node and returns a reader.
 
-    `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock.
+    `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock, then the
+    one of this user's `batchweave run`.
     `job`: the training run; without one the reader neither retains data nor holds producers back.
     `dp_rank`, `dp_size`: the data coordinate (not the tensor or pipeline one); default: the
     launcher's rank and world size, then 0 of 1. `mesh`: instead of both, this rank's place from

@@ -84,7 +84,7 @@ pub struct SocketTable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PrefetchTable {
-    /// Bytes read ahead of use.
+    /// Bytes read ahead of use; 0: derived from the arena.
     pub bytes: ByteSize,
     /// Steps read ahead of each rank.
     pub steps: u64,
@@ -120,6 +120,9 @@ pub struct AdminTable {
     pub listen: Listen,
 }
 
+/// Bytes read ahead where neither the arena nor they are given.
+const AUTOMATIC_MAX: u64 = 512 << 20;
+
 impl Default for SocketTable {
     fn default() -> Self {
         Self {
@@ -134,7 +137,7 @@ impl Default for SocketTable {
 impl Default for PrefetchTable {
     fn default() -> Self {
         Self {
-            bytes: ByteSize::mib(512),
+            bytes: ByteSize(0),
             steps: 64,
             concurrency: 32,
             read_bytes: ByteSize::mib(16),
@@ -256,6 +259,18 @@ impl SocketTable {
 }
 
 impl PrefetchTable {
+    /// Returns the bytes read ahead in an arena of `arena_bytes`: at most half of an automatic one, which may
+    /// be large.
+    pub(crate) fn bytes_of(&self, arena: &ArenaTable, arena_bytes: u64) -> u64 {
+        let half = arena_bytes / 2;
+        match (self.bytes.bytes(), arena.bytes.bytes()) {
+            (0, 0) => half.min(AUTOMATIC_MAX),
+            (0, _) => half,
+            (given, 0) => given.min(half),
+            (given, _) => given,
+        }
+    }
+
     fn check(&self, arena: &ArenaTable, problem: &mut impl FnMut(&str, String)) {
         if self.bytes > arena.bytes && arena.bytes.bytes() > 0 {
             let message = format!("{} is more than arena.bytes ({})", self.bytes, arena.bytes);

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::check::check;
-use self::open_log::open_log;
+use self::open_log::{is_no_folder, open_log};
 use self::tasks::{Channels, LOG_REQUESTS_MAX, Tasks, parts};
 use crate::config::ConsumerConfig;
 use crate::context::Context;
@@ -50,12 +50,15 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
     batchweave_arena::share_heaps();
     let options = OpenOptions {
         low_water: Some(batchweave_arena::receive_low_water),
+        await_folder: true,
         ..config.store.options()
     };
     let open = async {
         let store = batchweave_store::open(&config.store.url, &options).await?;
-        batchweave_store::probe_read(store.as_ref(), rand::random()).await?;
-        Ok::<_, RunError>(store)
+        match batchweave_store::probe_read(store.as_ref(), rand::random()).await {
+            Err(why) if !is_no_folder(&why) => Err(RunError::from(why)),
+            _ => Ok(store),
+        }
     };
     let doing = || format!("an answer of the store {}", config.store.url);
     match unless_stopped(&stop, doing, Box::pin(open)).await {

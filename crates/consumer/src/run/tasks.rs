@@ -122,10 +122,7 @@ pub(super) fn parts(
 }
 
 fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
-    let mut ahead_bytes = config.prefetch.bytes.bytes();
-    if config.arena.bytes.bytes() == 0 {
-        ahead_bytes = ahead_bytes.min(arena_bytes / 2);
-    }
+    let ahead_bytes = config.prefetch.bytes_of(&config.arena, arena_bytes);
     Limits {
         ahead_bytes,
         refill_bytes: config.prefetch.read_bytes.bytes().min(ahead_bytes / 4),

@@ -4,6 +4,7 @@
 //! A configuration type has `#[serde(default)]` on every struct, so that any subset of keys is a
 //! valid file; `Config::check` reports missing required keys.
 
+mod overrides;
 mod report;
 mod units;
 mod walk;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
+pub use overrides::Overrides;
 pub use report::{ConfigErrors, Located};
 pub use units::{ByteSize, Listen, Period};
 
@@ -52,9 +54,14 @@ impl Problem {
 
 /// Reads, parses and checks the file at `path`.
 pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
+    load_with(path, &Overrides::default())
+}
+
+/// Reads, parses and checks the file at `path`, changed by `overrides`.
+pub fn load_with<T: Config>(path: &Path, overrides: &Overrides) -> Result<T, ConfigErrors> {
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(&name, &text),
+        Ok(text) => parse_with(&name, &text, overrides),
         Err(why) => Err(ConfigErrors {
             problems: vec![Located::whole_file(unreadable(&why))],
             file: name,
@@ -75,7 +82,11 @@ fn unreadable(why: &std::io::Error) -> String {
 
 /// Parses and checks `text`; messages name it `file`.
 pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
-    let (table, syntax) = DeTable::parse_recoverable(text);
+    parse_with(file, text, &Overrides::default())
+}
+
+fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Result<T, ConfigErrors> {
+    let (mut table, syntax) = DeTable::parse_recoverable(text);
     if let (Some(first), Some(language)) = (syntax.first(), wording::other_language(text)) {
         let message = format!(
             "syntax: this looks like {language}, and the configuration is TOML: write tables as [store] and keys as url = \"...\""
@@ -85,6 +96,7 @@ pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
             problems: vec![Located::at(text, first.span(), "", message)],
         });
     }
+    overrides.remove_ignored(table.get_mut());
     let mut found: Vec<Located> = syntax
         .iter()
         .map(|e| {
@@ -92,8 +104,14 @@ pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
             Located::at(text, e.span(), "", message)
         })
         .collect();
-    let walked = walk::walk::<T>(text, table);
+    let mut walked = walk::walk::<T>(text, table);
     found.extend(walked.problems);
+    if !overrides.set.is_empty() {
+        match overrides.apply(&walked.config) {
+            Ok(config) => walked.config = config,
+            Err(why) => found.push(Located::whole_file(why)),
+        }
+    }
     // With broken syntax, keys that the file does contain are missing: contradictions would be guesses.
     if syntax.is_empty() {
         for problem in walked.config.check() {

@@ -254,3 +254,28 @@ fn a_file_in_another_language_is_one_problem() {
         (2, "syntax: duplicate key; remove one of the two")
     );
 }
+
+#[test]
+fn a_command_line_replaces_keys_and_leaves_out_tables_of_other_programs() {
+    let text = "[stream]\nslices = 4\n[arena]\nslots = 3\n[poll]\ninterval = \"1s\"\n";
+    let overrides = |set: &[&str]| Overrides {
+        ignored: vec!["stream".to_owned()],
+        set: set.iter().map(|one| (*one).to_owned()).collect(),
+    };
+    let set = [
+        "name=train",
+        "arena.slots=7",
+        "tags=[\"a\", \"b\"]",
+        "poll.listen=127.0.0.1:9",
+    ];
+    let config: Sample = parse_with("f.toml", text, &overrides(&set)).unwrap();
+    assert_eq!((config.name.as_str(), config.arena.slots), ("train", 7));
+    assert_eq!(config.tags, ["a", "b"]);
+    assert_eq!(config.poll.listen, "127.0.0.1:9".parse().unwrap());
+    assert_eq!(config.poll.interval, Period::millis(1000), "of the file");
+    let why = parse_with::<Sample>("f.toml", text, &overrides(&["arena.slots=many"]));
+    let why = why.unwrap_err().to_string();
+    assert!(why.contains("--set arena.slots=many"), "{why}");
+    let why = parse::<Sample>("f.toml", text).unwrap_err().to_string();
+    assert!(why.contains("stream"), "another program's table: {why}");
+}

@@ -54,6 +54,17 @@ impl FileStore {
             .map(|folder| Self(Arc::new(folder)))
     }
 
+    /// Opens the folder at an absolute path, which may not exist yet.
+    pub async fn open_later(path: &Path) -> Result<Self, StoreError> {
+        match Self::open(path, false).await {
+            Err(why) if why.kind == ErrorKind::NoBucket => {
+                let folder = Folder::at(path.to_path_buf());
+                Ok(Self(Arc::new(folder)))
+            }
+            opened => opened,
+        }
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         op: Op,
@@ -68,10 +79,14 @@ impl FileStore {
 }
 
 impl Folder {
-    fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
+    fn at(path: PathBuf) -> Self {
         let root = format!("file://{}", path.display());
         let swept = Once::new();
-        let folder = Self { root, path, swept };
+        Self { root, path, swept }
+    }
+
+    fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
+        let folder = Self::at(path);
         if create && !folder.path.exists() {
             publish::create_folders(&folder.path).map_err(|e| folder.not_created(&e))?;
         }

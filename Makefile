@@ -9,7 +9,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
+.PHONY: help demo wheel install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
 	image image-check docs generated-docs
 .NOTPARALLEL:
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-frameworks  the tests with real PyTorch, transformers and accelerate, which are installed first (5.5 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
+	@echo 'make wheel      the Python wheel with the programs, in target/wheels'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
@@ -73,6 +74,12 @@ build: system-build
 	$(call step,release build)
 	cargo build $(CARGO_FLAGS)
 
+# The wheel brings all programs in one file; it needs no Rust where it is installed.
+wheel: system-build system-python $(VENV)/maturin
+	$(call step,wheel)
+	tools/wheel $(PYTHON) target/wheels
+	@ls -sh target/wheels/*.whl
+
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINARIES ?= target/release
@@ -118,6 +125,12 @@ $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find py
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r python/requirements-dev.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python
+	@touch $@
+
+# One tool alone, so that `make wheel` installs none of the tests' packages.
+$(VENV)/maturin: python/requirements-dev.txt
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check "$$(grep '^maturin==' python/requirements-dev.txt)"
 	@touch $@
 
 ruff: $(VENV)/ready

@@ -21,6 +21,7 @@ mod lab;
 mod locate;
 mod log;
 pub mod output;
+pub mod programs;
 mod quarantine;
 mod reclaim;
 mod repair;
@@ -45,6 +46,7 @@ pub use crate::args::exit_codes_help;
 pub use crate::context::{Context, list};
 pub use crate::error::CliError;
 pub use crate::global::GlobalArgs;
+pub use crate::lab::runs_in_lab;
 pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code.

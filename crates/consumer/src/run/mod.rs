@@ -3,7 +3,6 @@
 //! `open_log` opens the log, `tasks` are the tasks beside the socket, `simulation` runs them in the simulator.
 
 mod open_log;
-#[cfg(feature = "simulation")]
 pub mod simulation;
 mod tasks;
 

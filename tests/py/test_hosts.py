@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dashboard import Series, draw, series
+from dashboard_svg import Series, draw, series
 from hosts import ADMIN_PORT, NAMES, Training, forbidden
 from site_of_daemons import ROOT, eventually
 
@@ -90,7 +90,7 @@ class Account:
             answer = self.training.run("store", "curl", "-s", url + urllib.parse.urlencode(words))
             return series(answer)
 
-        drawn = draw(ask, span, self.moments[1:])
+        drawn = draw(ask, span, self.moments[1:], only="Trends: training", window="20s")
         for number in (0, 1):
             for job in ("producer", "trainer"):
                 address = f"{self.training.address(f'{job}-{number}')}:{ADMIN_PORT}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ KUBERNETES = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ["dev", "aws"]
 # Not in the schemas of Kubernetes: it belongs to the Prometheus operator.
 CUSTOM = {"PodMonitor"}
+# The kinds whose pods serve metrics.
+JOBS = {"StatefulSet", "Job"}
 
 
 def built(overlay: str) -> Path:
@@ -98,6 +101,21 @@ def test_the_consumer_is_a_native_sidecar_with_room_for_two_arenas(overlay: str)
     assert consumer["resources"]["limits"]["memory"] == f"{2 * 1024 + 256}Mi"
     folders = [mount["mountPath"] for mount in consumer["volumeMounts"]]
     assert "/run/batchweave" in folders
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_scraped_pods_carry_the_labels_that_the_dashboard_selects_by(overlay: str) -> None:
+    monitor = next(one for one in resources(overlay) if one["kind"] == "PodMonitor")
+    rules = monitor["spec"]["podMetricsEndpoints"][0]["relabelings"]
+    sources = {rule["targetLabel"]: rule["sourceLabels"][0] for rule in rules}
+    assert set(sources) == {"stream", "run"}
+    pods = [one["spec"]["template"] for one in resources(overlay) if one["kind"] in JOBS]
+    assert len(pods) == 2
+    for pod in pods:
+        labels = pod["metadata"]["labels"]
+        assert "batchweave.io/store" in labels, "the PodMonitor selects by it"
+        named = {"__meta_kubernetes_pod_label_" + re.sub(r"[./-]", "_", name) for name in labels}
+        assert sources["stream"] in named
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

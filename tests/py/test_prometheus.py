@@ -1,45 +1,12 @@
-"""Metrics, rules, alerts and the dashboard, with Prometheus's own tools and a real server."""
+"""Metrics, rules and alerts, with Prometheus's own tools; test_dashboard.py has the dashboard."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import time
-import urllib.parse
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-import pytest
-from dashboard import DASHBOARD, Series, draw, series
-from site_of_daemons import ROOT, Site, eventually, free_port, get
-
-RULES = ROOT / "deploy" / "prometheus"
-PICTURES = os.environ.get("BATCHWEAVE_PICTURES")
-
-
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    if not found:
-        pytest.skip(f"NOT CHECKED: {name} is not installed (apt-get install prometheus)")
-    return found
-
-
-def promtool(*arguments: str, stdin: str | None = None) -> str:
-    result = subprocess.run(
-        [tool("promtool"), *arguments], input=stdin, text=True, capture_output=True, check=False
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout + result.stderr
-
-
-def queries() -> list[str]:
-    """Return every expression of the dashboard."""
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    return [target["expr"] for panel in panels for target in panel.get("targets", [])]
+from dashboard import queries
+from prometheus_server import RULES, promtool
+from site_of_daemons import ROOT, Site, get
 
 
 def documented() -> dict[str, str]:
@@ -79,7 +46,7 @@ def test_each_metric_that_is_used_exists() -> None:
     recorded = set(re.findall(r"record: (\S+)", (RULES / "rules.yml").read_text()))
     texts = {path.name: path.read_text() for path in (RULES / "rules.yml", RULES / "alerts.yml")}
     texts["alerts_test.yml"] = (RULES / "alerts_test.yml").read_text()
-    texts["dashboard"] = "\n".join(queries())
+    texts["dashboard"] = "\n".join(query.expr for query in queries())
     texts["metrics.md"] = (ROOT / "docs" / "metrics.md").read_text()
     for name, text in texts.items():
         used = set(re.findall(r"(?<![:\w])batchweave_(?:producer|consumer|reclaim)_\w+", text))
@@ -102,88 +69,3 @@ def test_what_the_daemons_serve_passes_check_metrics(site: Site) -> None:
         status, text = get(port, "/metrics")
         assert status == 200
         promtool("check", "metrics", stdin=text)
-
-
-class Server:
-    """Prometheus, which scrapes the site each second with the shipped rules."""
-
-    def __init__(self, site: Site, folder: Path) -> None:
-        self.port = free_port()
-        shipped = (RULES / "prometheus.yml").read_text()
-        config = (
-            shipped.replace("15s", "1s")
-            .replace("127.0.0.1:9464", f"127.0.0.1:{site.producer_port}")
-            .replace("127.0.0.1:9465", f"127.0.0.1:{site.consumer_port}")
-        )
-        (folder / "prometheus.yml").write_text(config)
-        for name in ("rules.yml", "alerts.yml"):
-            shutil.copy(RULES / name, folder / name)
-        with (folder / "prometheus.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    tool("prometheus"),
-                    f"--config.file={folder / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-
-    def query(self, expression: str) -> list[Any]:
-        status, text = get(self.port, "/api/v1/query?query=" + urllib.parse.quote(expression))
-        if status != 200:
-            assert status in (0, 503), text
-            return []
-        return list(json.loads(text)["data"]["result"])
-
-
-@pytest.fixture(scope="module")
-def server(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(site, tmp_path_factory.mktemp("server"))
-    yield server
-    server.process.kill()
-    server.process.wait()
-
-
-def test_each_query_of_the_dashboard_answers(site: Site, server: Server) -> None:
-    expressions = queries()
-    assert len(expressions) > 15
-    left = set(expressions)
-
-    def answered() -> bool:
-        left.difference_update([one for one in list(left) if server.query(one)])
-        return not left
-
-    try:
-        eventually("data for every query", answered)
-    except AssertionError:
-        pytest.fail(f"no data for {sorted(left)}\n{site.log('batchweave-consumer')}")
-
-
-def test_the_dashboard_can_be_drawn(server: Server) -> None:
-    """With BATCHWEAVE_PICTURES the picture is kept."""
-    eventually("delivered tokens", lambda: bool(server.query("dp_rank:batchweave_ahead:seconds")))
-    end = time.time()
-    span = (end - 60, end)
-
-    def ask(expression: str) -> list[Series]:
-        words = {"query": expression, "start": span[0], "end": span[1], "step": 1}
-        status, text = get(server.port, "/api/v1/query_range?" + urllib.parse.urlencode(words))
-        assert status == 200, text
-        return series(text)
-
-    drawn = draw(ask, span, [(end - 5, "now")])
-    panels = [one for one in json.loads(DASHBOARD.read_text())["panels"] if one["type"] != "row"]
-    assert drawn.count('class="panel"') == len(panels)
-    # There may be no failed requests and no lost commits.
-    assert drawn.count("<polyline") >= len(panels) - 3
-    if PICTURES:
-        (Path(PICTURES) / "dashboard-healthy.svg").write_text(drawn)
-
-
-def test_no_alert_is_raised_by_a_healthy_site(site: Site, server: Server) -> None:
-    eventually("scrapes", lambda: bool(server.query('up{job="batchweave-consumer"} == 1')))
-    raised = server.query('ALERTS{alertstate="firing"}')
-    assert not raised, raised
-    assert site.delivered > 0

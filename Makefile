@@ -32,8 +32,11 @@ help:
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
-demo: system-python build $(VENV)/ready
-	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
+# Compiles one program, which contains all that the demo starts.
+demo: system-build system-python $(VENV)/numpy
+	$(call step,release build of the demo's program)
+	cargo build $(CARGO_FLAGS) --bin batchweave-all
+	PYTHONPATH=$(CURDIR)/python/src target/release/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
 test: system-all
@@ -127,11 +130,12 @@ $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find py
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python
 	@touch $@
 
-# One tool alone, so that `make wheel` installs none of the tests' packages.
-$(VENV)/maturin: python/requirements-dev.txt
+# One package of the list alone, for targets that need none of the tests' packages.
+$(VENV)/maturin $(VENV)/numpy: $(VENV)/%: python/requirements-dev.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check "$$(grep '^maturin==' python/requirements-dev.txt)"
-	@touch $@
+	grep '^$*[=>]' $< >$@.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $@.txt
+	@mv $@.txt $@
 
 ruff: $(VENV)/ready
 	$(call step,ruff)

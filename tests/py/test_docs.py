@@ -39,6 +39,7 @@ NOT_RUN = {
     "batchweave-consumer --config config/": "needs a bucket; test_first_steps does it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "pip install ": "the Makefile does it",
+    "venv/bin/": "test_wheel.py does it in an environment of its own",
     "torchrun ": "make test-frameworks",
     "python": "the tests below python/ run the examples",
 }

@@ -41,6 +41,7 @@ NOT_RUN = {
     "batchweave run config/": "test_run.py checks the shipped file and runs others",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "pip install ": "the Makefile does it",
+    "venv/bin/": "test_wheel.py does it in an environment of its own",
     "torchrun ": "make test-frameworks",
     "python": "the tests below python/ run the examples",
 }

@@ -25,6 +25,7 @@ mod lab;
 mod locate;
 mod log;
 pub mod output;
+pub mod programs;
 mod quarantine;
 mod reclaim;
 mod repair;
@@ -50,6 +51,7 @@ pub use crate::args::exit_codes_help;
 pub use crate::context::{Context, list};
 pub use crate::error::CliError;
 pub use crate::global::GlobalArgs;
+pub use crate::lab::runs_in_lab;
 pub use crate::run::RunError;
 pub use crate::verify::{JobProof, prove_job};
 

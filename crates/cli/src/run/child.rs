@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::error::RunError;
 use super::file::{Role, assignment};
 use super::log_file::LogFile;
 use super::rules::{Reaction, react};
-use crate::lab;
+use crate::programs::{self, Start};
 
 /// A daemon of this run.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Daemon {
     pub(super) log: LogFile,
     /// Address of its status page.
     pub(super) admin: String,
-    program: PathBuf,
+    program: Start,
     options: Vec<String>,
     /// The AWS profile of the command line.
     profile: Option<String>,
@@ -74,7 +74,7 @@ impl Daemon {
             role,
             log,
             admin,
-            program: lab::find(role.program()),
+            program: programs::start(role.program()),
             options: all,
             profile,
             state: State::Done,
@@ -94,7 +94,7 @@ impl Daemon {
             let path = self.log.path.clone();
             RunError::LogFile { path, why }
         })?;
-        let mut command = std::process::Command::new(&self.program);
+        let mut command = self.program.command();
         command
             .args(&self.options)
             .envs(self.profile.iter().map(|name| ("AWS_PROFILE", name)))
@@ -144,7 +144,7 @@ impl Daemon {
     fn ended(&mut self, status: ExitStatus, lived: Duration) -> Event {
         let name = self.role.name();
         let log = self.log.path.display();
-        let words = self.log.last_words(self.role.program());
+        let words = self.log.last_words(self.role.program().as_str());
         let words = words.unwrap_or_else(|| format!("ended with {status}"));
         match react(status.code(), lived, self.restarts) {
             Reaction::Restart { pause, restarts } => {
@@ -203,7 +203,7 @@ pub(super) async fn check(
     file: &Path,
     options: &[String],
 ) -> Result<(Option<i32>, String), RunError> {
-    let mut command = Command::new(lab::find(role.program()));
+    let mut command = Command::from(programs::start(role.program()).command());
     command
         .arg("--config")
         .arg(file)
@@ -217,6 +217,6 @@ pub(super) async fn check(
 }
 
 fn no_program(role: Role, why: io::Error) -> RunError {
-    let program = role.program();
+    let program = role.program().as_str();
     RunError::NoProgram { program, why }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::global::GlobalArgs;
+use crate::programs::Name;
 
 /// A table whose keys only its daemon knows.
 type Table = Map<String, Value>;
@@ -81,11 +82,11 @@ impl Config for RunFile {
 }
 
 impl Role {
-    /// Returns the name of the program.
-    pub(super) const fn program(self) -> &'static str {
+    /// Returns the program.
+    pub(super) const fn program(self) -> Name {
         match self {
-            Self::Producer => "batchweave-producer",
-            Self::Consumer => "batchweave-consumer",
+            Self::Producer => Name::Producer,
+            Self::Consumer => Name::Consumer,
         }
     }
 

@@ -4,7 +4,6 @@
 
 mod check;
 mod open_log;
-#[cfg(feature = "simulation")]
 pub mod simulation;
 mod tasks;
 

@@ -39,7 +39,6 @@ pub(crate) struct Tasks {
     finish: CancellationToken,
     ledger: JoinHandle<()>,
     /// Tasks that end with the process, or by themselves at `stop`.
-    #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
     others: [JoinHandle<()>; 3],
 }
 
@@ -86,7 +85,6 @@ impl Tasks {
     }
 
     /// Aborts all tasks, as the end of the process does.
-    #[cfg(feature = "simulation")]
     pub(crate) fn kill(&self) {
         self.ledger.abort();
         self.others.iter().for_each(JoinHandle::abort);

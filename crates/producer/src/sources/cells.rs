@@ -6,7 +6,7 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::columns::{Groups, ParquetFailure};
+use super::columns::{Groups, ReadFailure};
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time; small, because samples may be large.
@@ -34,7 +34,7 @@ impl Cell {
     }
 }
 
-type Outcome<T> = Result<T, ParquetFailure>;
+type Outcome<T> = Result<T, ReadFailure>;
 type Row = Result<Vec<Cell>, Reason>;
 
 /// A cursor over the rows of several columns.

@@ -59,9 +59,12 @@ pub enum Reason {
     /// The template rejects the conversation.
     #[error("the conversation {detail}; correct it, or chat.template")]
     Chat { detail: String },
-    /// A conversation is expected, and the file is not JSONL.
+    /// The document's messages or roles have other names than the configuration's.
+    #[error("the conversation {detail}")]
+    Messages { detail: String },
+    /// A conversation is expected, and the file is neither JSONL nor Parquet.
     #[error(
-        "packing.mode = \"chat\" takes conversations from JSONL files; name such files in source.paths"
+        "packing.mode = \"chat\" takes conversations from JSONL and Parquet files; name such files in source.paths"
     )]
     NotConversations,
     /// A text is expected, and the file holds an array.

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use batchweave_daemon::panics::{Panic, guard};
 
 use super::cells::{Cell, CellRows};
-use super::columns::{ColumnRows, ParquetFailure};
+use super::columns::{ColumnRows, ReadFailure};
 use super::decompress::Codec;
 use super::lines::{Line, next_line, whole};
 use super::{Format, InputFile, Place, Reason, Share, SourceError, Unit, remote};
@@ -52,7 +52,7 @@ enum Rows {
 
 impl Rows {
     /// Returns the number, bytes and cells of the next row.
-    fn next(&mut self) -> Result<Option<NextRow>, ParquetFailure> {
+    fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
         Ok(match self {
             Self::Texts(rows) => rows
                 .next()?
@@ -64,8 +64,8 @@ impl Rows {
     }
 }
 
-fn panicked<T>(panic: Panic) -> Result<T, ParquetFailure> {
-    Err(ParquetFailure::Content(Reason::Panicked {
+fn panicked<T>(panic: Panic) -> Result<T, ReadFailure> {
+    Err(ReadFailure::Content(Reason::Panicked {
         panic: panic.to_string(),
     }))
 }
@@ -128,11 +128,11 @@ impl<'a> FileReader<'a> {
         };
         self.kind = match guard(open).unwrap_or_else(panicked) {
             Ok(rows) => Kind::Parquet(rows),
-            Err(ParquetFailure::Content(reason)) => {
+            Err(ReadFailure::Content(reason)) => {
                 self.check_size()?;
                 Kind::Failed(reason)
             }
-            Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
+            Err(ReadFailure::Io(why)) => return Err(self.unreadable(why)),
         };
         Ok(())
     }
@@ -239,11 +239,11 @@ impl<'a> FileReader<'a> {
             let (row, value) = match guard(|| rows.next()).unwrap_or_else(panicked) {
                 Ok(None) => return Ok(None),
                 Ok(Some(row)) => row,
-                Err(ParquetFailure::Content(reason)) => {
+                Err(ReadFailure::Content(reason)) => {
                     self.check_size()?;
                     return Ok(self.bad(reason));
                 }
-                Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
+                Err(ReadFailure::Io(why)) => return Err(self.unreadable(why)),
             };
             let place = Place {
                 unit: row,

@@ -216,10 +216,12 @@ class Peer:
 
     def push(self) -> None:
         d = self.daemon
-        while self.running and len({step for _, step in self.held.values()}) < self._credits():
+        while self.running:
             if d.end is not None and self.next_step >= d.end:
                 self.running = False
                 self.send(68, struct.pack("<Q", d.end))
+                return
+            if len({step for _, step in self.held.values()}) >= self._credits():
                 return
             self.send_step(self.next_step)
             self.next_step += 1

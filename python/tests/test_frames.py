@@ -151,7 +151,8 @@ def test_all_credits_held_is_an_error_that_lists_them(daemon: FakeDaemon, path: 
         kept = [next(reader), next(reader)]
         with pytest.raises(FramesHeldError) as caught:
             next(reader)
-        assert "step 0 slice 0 (frame 1, 256 bytes), step 1 slice 0" in str(caught.value)
+        assert "steps 0 to 1 (512 bytes) taken at" in str(caught.value)
+        assert "test_frames.py:" in str(caught.value)
         assert "2 credits" in str(caught.value)
         assert caught.value.step == 2
         del kept, caught

@@ -83,7 +83,7 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
             text = str(caught.value)
             assert "step 0 did not arrive" in text
             assert reader.cause == "producing: the head is at step 0"
-            assert "producing: the head is at step 0; check that the producers run" in text
+            assert "producing: the head is at step 0; check that producers run" in text
             daemon.peers[0].send_segment()
             daemon.peers[0].send_layout()
             daemon.peers[0].send_step(0)

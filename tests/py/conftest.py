@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from browser import Page
 from site_of_daemons import Site, eventually
 
 
@@ -18,3 +19,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
     finally:
         site.end()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Start a browser."""
+    page = Page(tmp_path_factory.mktemp("browser"))
+    try:
+        yield page
+    finally:
+        page.close()

@@ -20,7 +20,7 @@ COLOURS = ["#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6", "#b
 # The named colours of Grafana that thresholds and mappings use.
 NAMED = {"green": "#1a7f37", "orange": "#b35900", "red": "#c4162a", "text": "#222"}
 # The most lines in a legend, and characters of each; the rest is only counted.
-NAMES_MAX, NAME_CHARACTERS = 4, 26
+NAMES_MAX, NAME_CHARACTERS = 4, 18
 UNITS = {"s": "s", "bytes": "B", "Bps": "B/s", "reqps": "/s"}
 
 # Labels and points (seconds, value) of one series.
@@ -187,7 +187,7 @@ def table_svg(panel: dict[str, Any], ask: Ask, span: tuple[float, float]) -> lis
 
 STYLE = """
 text{font:12px sans-serif;fill:#333}.title{font-weight:600}.axis{text-anchor:end;font-size:10px}
-.name{text-anchor:start}.legend{font-size:11px}.row{font-size:15px;font-weight:600}
+.name{text-anchor:start}.legend{font-size:10px}.row{font-size:15px;font-weight:600}
 .head{font-weight:600}.note{font-size:10px;fill:#a33}.panel{fill:#fff;stroke:#ccc}
 .grid{stroke:#e6e6e6}.mark{stroke:#a33;stroke-dasharray:3 3;opacity:.6}
 polyline{fill:none;stroke-width:1.5}

@@ -1,16 +1,19 @@
-"""The documentation as a book: it contains every page, and every link has a target."""
+"""The documentation as a book: every page is there, every link has a target, every page fits."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import Page
 from shell_blocks import pages
 from site_of_daemons import ROOT
-from test_status_page import browser
+
+PICTURES = os.environ.get("BATCHWEAVE_PICTURES")
 
 
 def book(*words: str) -> subprocess.CompletedProcess[str]:
@@ -55,34 +58,86 @@ def test_a_link_that_leads_nowhere_is_found(built: Path, link: str) -> None:
     assert link.split("#")[0] in checked.stderr, checked.stderr
 
 
-@pytest.mark.parametrize(
-    "page", ["README", "docs/paper", "docs/when-not", "docs/coming-from/kafka"]
-)
-@pytest.mark.parametrize("width", [1200, 500])
-def test_a_page_fits_its_window(built: Path, page: str, width: int, tmp_path: Path) -> None:
+# How far the page, its body and its text are wider than they show; parts that stick out of the text
+# and do not scroll by themselves; pictures that were not found.
+MEASURED = """(() => {
+    const main = document.querySelector("main"), right = main.getBoundingClientRect().right;
+    const parts = [document.documentElement, document.body, main];
+    const scrolls = part => part !== main &&
+        (/auto|scroll/.test(getComputedStyle(part).overflowX) || scrolls(part.parentElement));
+    const inside = [...main.querySelectorAll("table, img, svg, pre")];
+    const ends = one => one.getBoundingClientRect().right;
+    const out = inside.filter(one => ends(one) > right + 1 && !scrolls(one));
+    const lost = [...main.querySelectorAll("img")].filter(one => one.naturalWidth === 0);
+    return {
+        wider: Math.max(...parts.map(part => part.scrollWidth - part.clientWidth)),
+        out: out.map(one => one.outerHTML.slice(0, 80)),
+        lost: lost.map(one => one.src),
+    };
+})()"""
+FITS = {"wider": 0, "out": [], "lost": []}
+# The narrow one first: a window that shrinks keeps mdBook's open table of contents beside the text.
+WIDTHS = (390, 1280)
+# Contrast of text to page, and brightness of the page from 0 to 1, as WCAG 2 defines them.
+COLOURS = """(() => {
+    const luminance = colour => {
+        const parts = colour.match(/[\\d.]+/g).slice(0, 3).map(part => part / 255);
+        const [r, g, b] = parts.map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const back = luminance(getComputedStyle(document.documentElement).backgroundColor);
+    const fore = [...document.querySelectorAll("main p, main p a, main th, main li")]
+        .map(one => luminance(getComputedStyle(one).color));
+    const contrast = one => (Math.max(one, back) + 0.05) / (Math.min(one, back) + 0.05);
+    return {back, contrast: Math.min(...fore.map(contrast))};
+})()"""
+
+
+def test_every_page_fits_its_window(built: Path, page: Page) -> None:
     """Wide tables and code scroll by themselves, the page does not; the console is silent."""
-    shown = built / f"{page}.html"
-    measured = shown.with_name("measured.html")
-    script = """
-        const parts = [document.documentElement, ...document.querySelectorAll(".content, main")];
-        const wider = parts.map((part) => part.scrollWidth - part.clientWidth);
-        document.body.dataset.wide = Math.max(...wider);
-    """
-    measured.write_text(
-        shown.read_text().replace(
-            "</body>", f'<script>addEventListener("load", () => {{ {script} }})</script></body>'
-        )
+    wrong = []
+    for file in sorted(built.rglob("*.html")):
+        if file.name in ("toc.html", "404.html"):
+            continue
+        page.show(file.as_uri(), WIDTHS[0], "light")
+        for width in WIDTHS:
+            page.resize(width)
+            found = page.evaluate(MEASURED)
+            if found != FITS or page.console:
+                wrong.append((file.name, width, found, list(page.console)))
+            page.console.clear()
+    assert not wrong, wrong
+
+
+def test_what_does_not_fit_is_found(built: Path, page: Page) -> None:
+    page.show((built / "docs" / "performance.html").as_uri(), WIDTHS[0], "light")
+    assert page.evaluate(MEASURED) == FITS
+    add = "document.querySelector('main').innerHTML +="
+    page.evaluate(f"{add} '<p style=white-space:nowrap>' + 'wide '.repeat(300)")
+    assert page.evaluate(MEASURED)["wider"] > 1000
+    page.evaluate(
+        "document.querySelector('main img').style.cssText = 'max-width: none; width: 3000px'"
     )
-    try:
-        window = f"--window-size={width},1100"
-        drawn, output = browser(tmp_path, window, "--dump-dom", measured.as_uri())
-    finally:
-        measured.unlink()
-    console = [line for line in output.splitlines() if "CONSOLE" in line]
-    assert not console, console
-    wide = re.search(r'data-wide="(-?\d+)"', drawn)
-    assert wide, drawn[-500:]
-    assert int(wide[1]) <= 0
+    page.evaluate(f"{add} '<img src=nowhere.png>'")
+    found = page.evaluate(MEASURED)
+    assert found["out"], found
+    assert found["lost"], found
+    page.console.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "name", ["index", "docs/own-data", "docs/first-steps", "docs/python", "docs/performance"]
+)
+def test_pages_follow_the_colour_scheme(built: Path, page: Page, name: str, scheme: str) -> None:
+    """With BATCHWEAVE_PICTURES pictures at both widths are kept."""
+    for width in WIDTHS:
+        page.show((built / f"{name}.html").as_uri(), width, scheme)
+        found = page.evaluate(COLOURS)
+        assert (found["back"] < 0.1) == (scheme == "dark"), found
+        assert found["contrast"] >= 4.5, found
+        if PICTURES:
+            page.picture(Path(PICTURES) / f"book-{Path(name).name}-{width}-{scheme}.png")
 
 
 def test_the_landing_page_begins_with_the_fast_road() -> None:

@@ -7,6 +7,7 @@ import logging
 import platform
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,12 +146,13 @@ def open_session(
     next_step: int,
     deadline: float,
     opened: list[Session],
+    waits: Callable[[str], None] = lambda _: None,
 ) -> tuple[Session, _wire.Welcome]:
     """Tries until the daemon sends a welcome or an error; raises `Unserved` at the deadline.
 
     `greetings` are the hello, and one for an older daemon that does not know all its fields.
     Each session is put into `opened` before anything is sent on it: the caller closes them when an
-    interrupt loses the result.
+    interrupt loses the result. `waits` is called with the cause while there is no welcome.
     """
     pause, cause = _PAUSE_FIRST, "the deadline was already over"
     while True:
@@ -159,7 +161,7 @@ def open_session(
         if connected is not None:
             session = Session(connected, next_step)
             opened.append(session)
-            answer = _answer(path, session, greetings, deadline)
+            answer = _answer(path, session, greetings, deadline, waits)
             if answer is None:
                 continue
             if isinstance(answer, _wire.Welcome):
@@ -167,6 +169,7 @@ def open_session(
                 return session, answer
             session.close()
             cause = answer
+        waits(cause)
         left = deadline - time.monotonic()
         if left <= 0:
             raise Unserved(cause)
@@ -194,11 +197,15 @@ def _connect(path: str) -> tuple[socket.socket | None, str]:
 
 
 def _answer(
-    path: str, session: Session, greetings: list[bytes], deadline: float
+    path: str,
+    session: Session,
+    greetings: list[bytes],
+    deadline: float,
+    waits: Callable[[str], None],
 ) -> _wire.Welcome | str | None:
     """Returns the daemon's answer; None if the next greeting is to be tried."""
     try:
-        return _greet(session, greetings[0], deadline)
+        return _greet(session, greetings[0], deadline, waits)
     except BadMessageError as error:
         if len(greetings) == 1 or "unknown field" not in str(error):
             raise
@@ -212,7 +219,9 @@ def _answer(
     return None
 
 
-def _greet(session: Session, greeting: bytes, deadline: float) -> _wire.Welcome | str:
+def _greet(
+    session: Session, greeting: bytes, deadline: float, waits: Callable[[str], None]
+) -> _wire.Welcome | str:
     session.post(greeting)
     cause = "the daemon accepted the connection and does not answer"
     while True:
@@ -223,6 +232,7 @@ def _greet(session: Session, greeting: bytes, deadline: float) -> _wire.Welcome 
             left = deadline - time.monotonic()
             if left <= 0:
                 return cause
+            waits(cause)
             session.wait(min(left, 0.5))
             continue
         session.event = None

@@ -20,6 +20,8 @@ from batchweave import _wire
 from batchweave._connect import Options, Unserved, guards, hello, open_session, unserved
 from batchweave._events import Event, Lost
 from batchweave._exit import ends_with_the_interpreter
+from batchweave._holds import Taker
+from batchweave._late import Late
 from batchweave._marks import Marks
 from batchweave._session import Session, close_parked
 from batchweave._wait import Wait
@@ -66,6 +68,7 @@ class Reading:
         self._origin = State("", 0)
         self._ahead: Batch | None = None
         self._cause = (-1, "")
+        self._late, self._taker = Late(options), Taker()
         ends_with_the_interpreter(self)
         self._as_it_comes = not options.copy and options.split_rows == 1
 
@@ -113,7 +116,7 @@ class Reading:
 
     def _read(self, found: Batch | Event | Lost | None = None) -> Batch:
         """Returns the next batch, waiting if necessary; `found` has been received already."""
-        wait = Wait(self._options, self._position)
+        wait = Wait(self._options, self._position, self._late, self._taker)
         self._resyncs = 0
         try:
             while True:
@@ -170,20 +173,34 @@ class Reading:
                     f"{self._position}, this rank's next; report it with the daemon's log"
                 )
         self._cause = (self._position, "daemon_restarting")
-        session = self.open(wait.deadline)
+        session = self.open(wait.deadline, wait.started)
         # Reported separately from the waits of the new session.
         self._waited, self._progress_at = wait.without_session(), -math.inf
         return session
 
-    def open(self, deadline: float) -> Session:
-        """Opens a session at the position, in place of the current one."""
+    def open(self, deadline: float, since: float | None = None) -> Session:
+        """Opens a session at the position, in place of the current one.
+
+        `since`: when the wait for it began, for warnings; default: now.
+        """
+        begun = time.monotonic() if since is None else since
         first, before = self._welcome is None, self._session
         lost = before is None or before.lost
         opened: list[Session] = []
+
+        def waits(cause: str) -> None:
+            self._late.has_no_session(begun, self._position, cause, first=first)
+
         try:
             session, welcome = open_session(
-                self._options.socket, self._greetings(before), self._position, deadline, opened
+                self._options.socket,
+                self._greetings(before),
+                self._position,
+                deadline,
+                opened,
+                waits,
             )
+            session.taker = self._taker
             if first and self._options.begin == "latest":
                 self._begin_at(welcome.next_step)
                 session.next_step = self._position

@@ -36,7 +36,7 @@ import numpy as np
 
 from batchweave import _arena, _layout, _wire
 from batchweave._events import Event, Lost, event_of
-from batchweave._holds import Hold, Sender
+from batchweave._holds import Hold, Sender, Taker
 from batchweave._layout import Array, Arrays, Layout
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
@@ -66,6 +66,7 @@ class Session:
         self.credits = 0
         self.origin = State("", 0)
         """The fields that all states of this session share."""
+        self.taker = Taker()
         self.held: dict[int, Hold] = {}
         self.event: Event | None = None
         self.lost = self.torn = self.forked = self.interrupted = False
@@ -275,11 +276,8 @@ class Session:
         # Recorded first, then sent, as in `_slice`.
         sender = weakref.ref(root, self._last_dropped)
         hold = Hold(root, self._note)
-        hold.sender = sender
-        hold.frame = frame
-        hold.step = step
-        hold.index = index
-        hold.size = length
+        hold.sender, hold.frame, hold.step = sender, frame, step
+        hold.index, hold.size, hold.place = index, length, self.taker.place
         self.held[frame] = hold
         return Batch(step, [Slice(index, root, layout)], self.origin)
 
@@ -325,11 +323,8 @@ class Session:
         sender = Sender(root, self._dropped)
         sender.deaths, sender.of = self._deaths, of
         hold = Hold(root, self._note)
-        hold.sender = sender
-        hold.frame = frame
-        hold.step = step
-        hold.index = index
-        hold.size = length
+        hold.sender, hold.frame, hold.step = sender, frame, step
+        hold.index, hold.size, hold.place = index, length, self.taker.place
         self.held[frame] = hold
         return Slice(index, arrays, layout)
 

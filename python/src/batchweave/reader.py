@@ -8,6 +8,7 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from sys import _getframe
 from types import TracebackType
 from typing import Any
 
@@ -66,6 +67,7 @@ class Reader(Reading):
 
     def __next__(self) -> Batch:
         """Returns the next batch; StopIteration at the stream's end, an error after the timeout."""
+        self._taker.takes(_getframe(1))
         batch, found = self._quickly()
         if batch is None:
             batch = self._peeked() or self._read(found)
@@ -93,6 +95,7 @@ class Reader(Reading):
         `start` or the last `seek` to the stream's end, or `limit` steps where that is less.
         Skipped steps (a quarantine) count, too.
         """
+        self._taker.measures(_getframe(1))
         end = self.info.end_step
         if self._stop != NO_STOP:
             stop = self._stop if end is None else min(self._stop, end)
@@ -125,6 +128,7 @@ class Reader(Reading):
 
     def peek(self) -> Batch:
         """Returns the next batch without moving on; StopIteration at the end."""
+        self._taker.takes(_getframe(1))
         batch = self._peeked() or self._read()
         self._ahead = batch
         return batch

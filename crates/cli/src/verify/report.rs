@@ -221,8 +221,8 @@ impl RunReport {
         }
         let verdict = match (&self.contradiction, &self.not_proved) {
             (None, None) => style.green(&format!(
-                "proved: steps {}, {} in all, each to every data coordinate exactly once, in order, \
-                 with the bytes that the log names; {}",
+                "proved: steps {}, {} in all, each received by every data coordinate exactly once, in \
+                 order, with the bytes that the log names; {}",
                 range(self.from, self.to),
                 self.steps,
                 self.compared(),

@@ -182,7 +182,7 @@ async fn an_honest_run_is_proved_also_after_its_data_is_gone() {
         "      3    18  28      4      8        2  attempt 1, step 18",
         "      4    28  30      4      2        0  attempt 3, step 28",
         "      5    30  40      4     10        0  attempt 4, step 30",
-        "proved: steps 0..39, 38 in all, each to every data coordinate exactly once",
+        "proved: steps 0..39, 38 in all, each received by every data coordinate exactly once",
     ];
     run.world.run(&verify).prints(&expected);
     let picture = fs::read_to_string(&svg).unwrap();

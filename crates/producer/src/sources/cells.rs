@@ -76,6 +76,20 @@ impl CellRows {
         Ok(rows)
     }
 
+    /// Opens `file` at row `row` of the column `name`, whose rows must be lists of whole numbers.
+    pub(super) fn open_lists(file: &InputFile, name: &str, row: u64) -> Outcome<Self> {
+        let rows = Self::open(file, &[name.to_owned()], row)?;
+        let whole = rows.columns.iter().all(|(index, levels, _)| {
+            let kind = rows.groups.descriptor(*index).physical_type();
+            levels.list && [PhysicalType::INT32, PhysicalType::INT64].contains(&kind)
+        });
+        if !whole {
+            let found = format!("column \"{name}\", which has no list of integers per row");
+            return Err(Reason::NotIds { found }.into());
+        }
+        Ok(rows)
+    }
+
     fn open_group(&mut self) -> Outcome<bool> {
         let Some(group) = self.groups.next()? else {
             return Ok(false);

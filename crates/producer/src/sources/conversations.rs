@@ -122,10 +122,7 @@ fn missing(messages: &str, fields: &[TypePtr]) -> String {
 }
 
 /// Returns a row as a JSON object.
-fn object(
-    fields: Vec<(String, Field)>,
-    columns: &ConversationColumns,
-) -> Result<Vec<u8>, Reason> {
+fn object(fields: Vec<(String, Field)>, columns: &ConversationColumns) -> Result<Vec<u8>, Reason> {
     let mut json = String::from("{");
     for (name, field) in fields {
         match field {

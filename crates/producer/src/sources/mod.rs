@@ -4,6 +4,7 @@
 //!   stored beside the log (`stored_list`);
 //! - `read` reads the units of a file: `lines` of text, rows of Parquet (`columns`, `cells`, `conversations`) or
 //!   whole files;
+//! - `ids` reads token ids of .npy arrays and of Megatron's files;
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
@@ -17,9 +18,11 @@ mod decompress;
 mod error;
 mod find;
 mod growing;
+mod ids;
 mod lines;
 mod list;
 mod read;
+mod read_ids;
 mod remote;
 mod stored_list;
 

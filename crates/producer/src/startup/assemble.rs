@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::inputs::share;
-use crate::config::{LastBatch, ProducerConfig};
+use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
 use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
@@ -19,7 +19,7 @@ use crate::pipeline::new_files::NewFilePoller;
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
-use crate::sources::{InputFinder, Inputs, ReadOptions, Share};
+use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
 /// Most batches in one object: its log entry must stay small.
@@ -83,7 +83,7 @@ pub(crate) fn assemble(
     Pipeline {
         reading: InputReader {
             inputs: parts.inputs.clone(),
-            options: read_options(config),
+            options: read_options(config, &parts.transform),
             from: parts.from.at,
             passes: config.source.epochs,
             new_files,
@@ -104,9 +104,10 @@ pub(crate) fn assemble(
     }
 }
 
-fn read_options(config: &ProducerConfig) -> ReadOptions {
+fn read_options(config: &ProducerConfig, transform: &DocumentTransform) -> ReadOptions {
     ReadOptions {
         format: config.source.format,
+        content: read_content(config, transform),
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
@@ -116,6 +117,19 @@ fn read_options(config: &ProducerConfig) -> ReadOptions {
         } else {
             share(config)
         },
+    }
+}
+
+fn read_content(config: &ProducerConfig, transform: &DocumentTransform) -> ReadContent {
+    let ids = config.source.content == SourceContent::Ids;
+    match (config.packing.mode, transform.end_token()) {
+        (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
+            messages: config.chat.messages.clone(),
+            tools: config.chat.tools.clone(),
+            content_key: config.chat.content_key.clone(),
+        }),
+        (_, Some(end_token)) if ids => ReadContent::Ids { end_token },
+        _ => ReadContent::Documents,
     }
 }
 

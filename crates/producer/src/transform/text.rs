@@ -18,7 +18,7 @@ pub fn decode(
     first: bool,
     raw: Vec<u8>,
 ) -> Result<Option<String>, Reason> {
-    if format == Format::Npy {
+    if matches!(format, Format::Npy | Format::Megatron) {
         return Err(Reason::NotText);
     }
     let raw = match raw.strip_prefix(BOM) {

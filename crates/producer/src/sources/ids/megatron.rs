@@ -66,7 +66,8 @@ impl IndexHeader {
             sequences,
             borders,
         };
-        let wanted = u128::from(HEADER_BYTES) + 12 * u128::from(sequences) + 8 * u128::from(borders);
+        let wanted =
+            u128::from(HEADER_BYTES) + 12 * u128::from(sequences) + 8 * u128::from(borders);
         // An index of several modalities has one more byte per sequence.
         if [wanted, wanted + u128::from(sequences)].contains(&size.into()) {
             return Ok(header);
@@ -213,7 +214,11 @@ impl IdRows for MegatronIds<'_> {
             if ours {
                 let limit = self.limit;
                 let long = bytes > limit;
-                let ids = if long { Err(Reason::TooLong { limit }) } else { Ok(ids) };
+                let ids = if long {
+                    Err(Reason::TooLong { limit })
+                } else {
+                    Ok(ids)
+                };
                 return Ok(Some(IdRow {
                     unit,
                     offset: 0,

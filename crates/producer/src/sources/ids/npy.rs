@@ -39,7 +39,9 @@ impl NpyLayout {
 
     fn from_header(head: &[u8]) -> Result<Self, String> {
         let header = npy::header(head).ok_or("has no readable header; write it again")?;
-        let shape = header.shape.ok_or("has no readable shape; write it again")?;
+        let shape = header
+            .shape
+            .ok_or("has no readable shape; write it again")?;
         let descr = header.descr.unwrap_or_default();
         let kind = match descr.as_str() {
             "|u1" => IntType::new(1, false),
@@ -82,8 +84,7 @@ impl NpyLayout {
 
     /// Returns the size of the whole file in bytes.
     pub(in crate::sources) fn file_bytes(&self) -> u64 {
-        self.data_at
-            .saturating_add(self.items * self.kind.bytes())
+        self.data_at.saturating_add(self.items * self.kind.bytes())
     }
 
     /// Returns the offset of the document at `unit`, whose place has `offset`.
@@ -131,7 +132,8 @@ impl<R: Read + Send> NpyIds<R> {
             ids_max: limit / 8,
             limit,
             ids: (Vec::new(), 0),
-            left: layout.items - ((offset - layout.data_at) / layout.kind.bytes()).min(layout.items),
+            left: layout.items
+                - ((offset - layout.data_at) / layout.kind.bytes()).min(layout.items),
             unit,
             offset,
             layout,
@@ -184,12 +186,23 @@ impl<R: Read + Send> NpyIds<R> {
             if found.is_some() {
                 length += 1;
                 let long = length - 1 > self.ids_max;
-                let document = if long { Err(self.too_long()) } else { Ok(document) };
+                let document = if long {
+                    Err(self.too_long())
+                } else {
+                    Ok(document)
+                };
                 return Ok((document, length));
             }
         }
         let long = length > self.ids_max;
-        Ok((if long { Err(self.too_long()) } else { Ok(document) }, length))
+        Ok((
+            if long {
+                Err(self.too_long())
+            } else {
+                Ok(document)
+            },
+            length,
+        ))
     }
 }
 
@@ -208,7 +221,8 @@ impl<R: Read + Send> IdRows for NpyIds<R> {
             self.unit += 1;
             self.offset += read * self.layout.kind.bytes();
             // A list has nothing between two end tokens; like a blank line, that is left out.
-            let blank = self.layout.row.is_none() && read <= 1 && ids.as_ref().is_ok_and(Vec::is_empty);
+            let blank =
+                self.layout.row.is_none() && read <= 1 && ids.as_ref().is_ok_and(Vec::is_empty);
             if ours && !blank {
                 return Ok(Some(IdRow { unit, offset, ids }));
             }
@@ -217,7 +231,11 @@ impl<R: Read + Send> IdRows for NpyIds<R> {
 
     fn place(&self) -> (u64, u64) {
         // As places at the beginning of a file have it.
-        let offset = if self.unit == 0 || self.layout.row.is_some() { 0 } else { self.offset };
+        let offset = if self.unit == 0 || self.layout.row.is_some() {
+            0
+        } else {
+            self.offset
+        };
         (self.unit, offset)
     }
 }

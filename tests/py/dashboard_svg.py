@@ -20,7 +20,7 @@ COLOURS = ["#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6", "#b
 # The named colours of Grafana that thresholds and mappings use.
 NAMED = {"green": "#1a7f37", "orange": "#b35900", "red": "#c4162a", "text": "#222"}
 # The most lines in a legend, and characters of each; the rest is only counted.
-NAMES_MAX, NAME_CHARACTERS = 4, 18
+NAMES_MAX, NAME_CHARACTERS = 4, 22
 UNITS = {"s": "s", "bytes": "B", "Bps": "B/s", "reqps": "/s"}
 
 # Labels and points (seconds, value) of one series.
@@ -173,14 +173,16 @@ def table_svg(panel: dict[str, Any], ask: Ask, span: tuple[float, float]) -> lis
     for override in panel["fieldConfig"]["overrides"]:
         properties = {one["id"]: one["value"] for one in override["properties"]}
         settings[override["matcher"]["options"]] = properties
-    wide = (at["w"] * COLUMN - 20) / len(columns)
+    fixed = [settings[name].get("custom.width", 0) for name in columns]
+    rest = (at["w"] * COLUMN - 20 - sum(fixed)) / max(fixed.count(0), 1)
+    left = list(itertools.accumulate([width or rest for width in fixed], initial=10))
     out = []
-    for number, name in enumerate(columns):
-        out.append(f'<text class="cell head" x="{10 + number * wide:.0f}" y="40">{name}</text>')
+    for x, name in zip(left, columns, strict=False):
+        out.append(f'<text class="cell head" x="{x:.0f}" y="40">{name}</text>')
     for line, row in enumerate(rows(panel, ask, span[1])[: at["h"] - 2]):
-        for number, name in enumerate(columns):
+        for x, name in zip(left, columns, strict=False):
             value, colour = shown(row[name], settings[name]) if name in row else ("-", "#222")
-            place = f'x="{10 + number * wide:.0f}" y="{62 + line * 22}" style="fill:{colour}"'
+            place = f'x="{x:.0f}" y="{62 + line * 22}" style="fill:{colour}"'
             out.append(f'<text class="cell" {place}>{escape(value)}</text>')
     return out
 
@@ -196,9 +198,13 @@ DRAWN = {"timeseries": trend_svg, "stat": stat_svg, "table": table_svg}
 
 
 def draw(
-    ask: Ask, span: tuple[float, float], notes: list[tuple[float, str]], only: str = "", **how: str
+    ask: Ask,
+    span: tuple[float, float],
+    notes: list[tuple[float, str]],
+    only: tuple[str, ...] = ("",),
+    **how: str,
 ) -> str:
-    """Draw the dashboard, or the rows whose title begins with `only`, over `span`; `notes` are
+    """Draw the rows whose titles begin with one of `only`, by default all, over `span`; `notes` are
     times with a short name, as annotations; `how` is for `dashboard.filled`.
     """
     panels, inside = [], False

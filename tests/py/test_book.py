@@ -85,11 +85,17 @@ COLOURS = """(() => {
         const [r, g, b] = parts.map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
-    const back = luminance(getComputedStyle(document.documentElement).backgroundColor);
-    const fore = [...document.querySelectorAll("main p, main p a, main th, main li")]
-        .map(one => luminance(getComputedStyle(one).color));
-    const contrast = one => (Math.max(one, back) + 0.05) / (Math.min(one, back) + 0.05);
-    return {back, contrast: Math.min(...fore.map(contrast))};
+    const style = one => getComputedStyle(one);
+    const clear = colour => /transparent|, 0\\)/.test(colour);
+    const behind = one => one === document.documentElement || !clear(style(one).backgroundColor)
+        ? luminance(style(one).backgroundColor) : behind(one.parentElement);
+    const contrast = one => {
+        const pair = [luminance(style(one).color), behind(one)];
+        return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    };
+    const texts = "p, p a, th, td, li, code, .hljs-comment, .hljs-string, .hljs-keyword";
+    const found = [...document.querySelectorAll("main :is(" + texts + ")")].map(contrast);
+    return {back: behind(document.documentElement), contrast: Math.min(...found)};
 })()"""
 
 

@@ -78,24 +78,26 @@ class Account:
         options += [f"--screenshot={Path(PICTURES) / title}.png"]
         self.training.run(name, "chromium", *options, url)
 
-    def dashboard(self) -> None:
-        """Draw the dashboard over the whole run, with numbered chapters."""
+    def dashboard(self, title: str, *rows: str) -> None:
+        """Draw rows of the dashboard over the whole run, with numbered chapters."""
         if not PICTURES or "prometheus" not in self.training.processes:
             return
         span = (self.began, time.time())
 
         def ask(expression: str) -> list[Series]:
-            words = {"query": expression, "start": span[0], "end": span[1], "step": 2}
+            # Minutes of a long run are seconds of this one.
+            asked = expression.replace("[5m]", "[20s]")
+            words = {"query": asked, "start": span[0], "end": span[1], "step": 2}
             url = f"http://{self.training.address('store')}:9090/api/v1/query_range?"
             answer = self.training.run("store", "curl", "-s", url + urllib.parse.urlencode(words))
             return series(answer)
 
-        drawn = draw(ask, span, self.moments[1:], only="Trends: training", window="20s")
+        drawn = draw(ask, span, self.moments[1:], only=rows, window="20s")
         for number in (0, 1):
             for job in ("producer", "trainer"):
                 address = f"{self.training.address(f'{job}-{number}')}:{ADMIN_PORT}"
                 drawn = drawn.replace(address, f"{job}-{number}")
-        (Path(PICTURES) / "dashboard.svg").write_text(drawn)
+        (Path(PICTURES) / f"{title}.svg").write_text(drawn)
 
     def watch(self) -> None:
         """Run a Prometheus server with the shipped rules and short intervals."""
@@ -188,6 +190,7 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     account.record_state()
     account.ask("job", "show", "training")
     account.picture("trainer-0", "cable-pulled")
+    account.dashboard("dashboard-answers", "Is training fed?", "Who waits")
     held = training.page("producer-1", "/readyz")
     assert "held back by job training" in held, held
     training.cable("trainer-0", "up")
@@ -210,7 +213,7 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     account.picture("trainer-1", "narrow-link")
     training.bandwidth("trainer-1", None)
 
-    account.dashboard()
+    account.dashboard("dashboard-trends", "Trends: training")
     account.chapter("the end: producers are stopped, the stream is sealed")
     assert [training.stop(f"producer-{number}") for number in (0, 1)] == [0, 0]
     account.ask("seal", "--reason", "the end of the tour")

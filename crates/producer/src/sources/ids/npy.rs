@@ -239,3 +239,6 @@ impl<R: Read + Send> IdRows for NpyIds<R> {
         (self.unit, offset)
     }
 }
+
+#[cfg(test)]
+mod tests;

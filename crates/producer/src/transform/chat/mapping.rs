@@ -65,7 +65,11 @@ fn field(value: &Value, name: &str) -> Option<Value> {
 fn names(value: &Value) -> String {
     let keys = value.try_iter().into_iter().flatten();
     let keys: Vec<String> = keys.take(NAMES_MAX).map(|key| key.to_string()).collect();
-    keys.join(", ")
+    if keys.is_empty() {
+        "nothing".to_owned()
+    } else {
+        keys.join(", ")
+    }
 }
 
 fn is_sharegpt(message: &Value) -> bool {

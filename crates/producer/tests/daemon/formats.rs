@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use batchweave_daemon::Exit;
+use batchweave_daemon::config::parse;
 use batchweave_producer::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 use batchweave_producer::sources::Format;
 
@@ -251,4 +252,43 @@ async fn wrong_input_is_named_with_its_remedy() {
         why.contains("megatron-u2.bin is not in the input; name both files"),
         "{why}"
     );
+}
+
+/// Returns the configuration in the block of docs/producing.md that begins with `first`, with `more`.
+fn documented(first: &str, more: &str, file: &str) -> ProducerConfig {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/producing.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, block) = page.split_once(&format!("```toml\n{first}")).unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let base = "store.url = \"file:///x\"\nproducer.name = \"a\"\nsource.paths = [\"x\"]\n";
+    let text = format!("{base}{more}{first}{block}");
+    let documented: ProducerConfig = parse("producing.md", &text).unwrap();
+    let mut config = config(&[file]);
+    config.chat = documented.chat;
+    config.source = batchweave_producer::config::SourceConfig {
+        paths: config.source.paths,
+        ..documented.source
+    };
+    if more.is_empty() {
+        config.tokenizer = documented.tokenizer;
+    }
+    config.packing.mode = documented.packing.mode;
+    config
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_settings_of_the_documentation_read_these_files() {
+    let world = World::new();
+    let template = chat(&world, "chat.jsonl").chat.template;
+    let expected = payloads(|world| chat(world, "chat.jsonl")).await;
+    let more = format!("packing.mode = \"chat\"\nchat.template = {template:?}\n");
+    let found = payloads(|_| {
+        let mut config = documented("chat.messages", &more, "sharegpt.jsonl");
+        config.stream.seq_len = 255;
+        config
+    });
+    assert!(found.await == expected);
+    let found = payloads(|_| documented("source.content", "", "ids.jsonl"));
+    let text = payloads(|_| config(&["documents.jsonl"])).await;
+    assert_eq!(found.await.len(), text.len());
 }

@@ -1,4 +1,4 @@
-"""Writes the input files of this folder with pyarrow 26 and numpy 2.2, independently of the readers under test.
+"""Writes the input files of this folder with pyarrow 26 and numpy 2.2, without the tested readers.
 
 All hold the same documents: ids are the bytes of the texts, and the end token is 256.
 """
@@ -18,11 +18,13 @@ ids = [list(text.encode()) for text in texts]
 
 
 def lines(name: str, documents: list[dict]) -> None:
+    """Write a JSONL file."""
     rows = [json.dumps(document, ensure_ascii=False) + "\n" for document in documents]
     (HERE / name).write_text("".join(rows))
 
 
 def parquet(name: str, columns: dict[str, pa.Array]) -> None:
+    """Write a Parquet file of four row groups."""
     pq.write_table(pa.table(columns), HERE / name, row_group_size=16, compression="zstd")
 
 
@@ -75,7 +77,9 @@ for n in range(60):
         | {key: m[key] for key in m.keys() - {"role", "content"}}
         for m in chats[-1]["messages"]
     ]
-    shared.append({"conversations": turns} | {key: chats[-1][key] for key in chats[-1].keys() & {"tools"}})
+    shared.append(
+        {"conversations": turns} | {key: chats[-1][key] for key in chats[-1].keys() & {"tools"}}
+    )
 lines("chat.jsonl", chats)
 lines("sharegpt.jsonl", shared)
 call_type = pa.struct([("name", pa.string()), ("count", pa.int64())])

@@ -4,16 +4,20 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair` and `doctor` write to a store; every other verb needs read permissions only.
+//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; every
+//!   other verb needs read permissions only.
 #![forbid(unsafe_code)]
 
 mod admin;
 mod args;
+mod completions;
 mod context;
+mod delete;
 mod describe;
 mod doctor;
 mod error;
 mod global;
+mod groups;
 mod init;
 mod job;
 mod job_status;
@@ -111,6 +115,8 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Retire(args) => retire::run(&args, &context).await,
         Verb::Reclaim(args) => reclaim::run(&args, &context).await,
         Verb::Repair(args) => repair::run(&args, &context).await,
+        Verb::Delete(args) => delete::run(&args, &context).await,
+        Verb::Completions(args) => completions::run(&args, command()),
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => verify::run(&args, &context).await,
         Verb::Top(args) => top::run(&args, &context).await,

@@ -38,4 +38,4 @@ mod stream_head;
 pub use error::RunError;
 #[cfg(feature = "simulation")]
 pub use run::simulation;
-pub use run::{run, run_on};
+pub use run::{check, run, run_on};

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use batchweave_consumer::config::ConsumerConfig;
-use batchweave_consumer::run;
+use batchweave_consumer::{check, run};
 use batchweave_daemon::{Exit, Failure, Program};
 
 const PROGRAM: Program = Program {
@@ -18,6 +18,7 @@ into shared memory, and hands them out over a Unix socket.",
 fn main() -> Exit {
     PROGRAM.main(
         |config: &ConsumerConfig| &config.log,
+        check,
         async |config, stop| {
             let ended = run(config, stop).await;
             ended.map_err(|why| Failure::new(&why, why.exit()))

@@ -1,5 +1,5 @@
 //! The producer's configuration as plain structs; config/producer.toml explains each key. `defaults` holds the
-//! defaults, `check` finds contradictions, `store` reads `[store]`.
+//! defaults, `check` finds contradictions, `hints` knows the names of other programs, `store` reads `[store]`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -279,6 +279,7 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 
 mod check;
 mod defaults;
+mod hints;
 mod ids;
 mod store;
 

@@ -31,4 +31,5 @@ mod worker;
 
 pub use error::RunError;
 pub use run::{Outcome, run, run_on, run_watched};
+pub use startup::check;
 pub use transform::chat;

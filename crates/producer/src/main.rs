@@ -3,7 +3,7 @@
 
 use batchweave_daemon::{Exit, Failure, Program};
 use batchweave_producer::config::ProducerConfig;
-use batchweave_producer::{Outcome, chat, run};
+use batchweave_producer::{Outcome, chat, check, run};
 use tokio_util::sync::CancellationToken;
 
 const PROGRAM: Program = Program {
@@ -26,7 +26,7 @@ fn main() -> Exit {
     {
         return chat::serve().map_or(Exit::Failure, |()| Exit::Ok);
     }
-    PROGRAM.main(|config: &ProducerConfig| &config.log, produce)
+    PROGRAM.main(|config: &ProducerConfig| &config.log, check, produce)
 }
 
 async fn produce(mut config: ProducerConfig, stop: CancellationToken) -> Result<(), Failure> {

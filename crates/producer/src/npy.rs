@@ -101,7 +101,8 @@ mod tests {
         fn any_dictionary_is_read(
             shape in proptest::collection::vec(any::<u64>(), 0..4), order in any::<bool>(), version in 1..4_u8,
         ) {
-            let numbers: String = shape.iter().map(|n| format!("{n},")).collect();
+            let numbers: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
+            let numbers = numbers.concat();
             let order_text = if order { "True" } else { "False" };
             let text = format!("{{'descr': '<u2', 'fortran_order': {order_text}, 'shape': ({numbers}), }}   \n");
             let found = header(&file(version, &text)).unwrap();

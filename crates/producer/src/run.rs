@@ -9,13 +9,13 @@ use batchweave_daemon::admin;
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions};
+use batchweave_store::Store;
 use batchweave_store::counting::Counted;
-use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{ProducerConfig, non_empty};
+use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::{Metrics, register};
@@ -41,14 +41,7 @@ pub enum Outcome {
 
 /// Runs the daemon on the store that the configuration names, until the input is over or `stop` is cancelled.
 pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outcome, RunError> {
-    let options = OpenOptions {
-        create: config.stream.create,
-        endpoint: non_empty(&config.store.endpoint),
-        region: non_empty(&config.store.region),
-        // Checked with the rest of the configuration.
-        encryption: config.store.encryption().unwrap_or_default(),
-        ..OpenOptions::default()
-    };
+    let options = config.store.options(config.stream.create);
     let open = Box::pin(batchweave_store::open(&config.store.url, &options));
     let doing = || format!("opening the store {}", config.store.url);
     match unless_stopped(&stop, doing, open).await {

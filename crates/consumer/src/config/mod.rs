@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
 use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
 use batchweave_daemon::telemetry::LogConfig;
-use batchweave_store::Encryption;
+use batchweave_store::{Encryption, OpenOptions};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of the daemon, one field per table.
@@ -44,6 +44,18 @@ impl StoreTable {
     /// Returns the encryption of written objects; fails if it is not a valid combination.
     pub(crate) fn encryption(&self) -> Result<Encryption, String> {
         Encryption::parse(&self.encryption, &self.kms_key)
+    }
+
+    /// Returns how to open the store.
+    pub(crate) fn options(&self) -> OpenOptions {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        OpenOptions {
+            endpoint: given(&self.endpoint),
+            region: given(&self.region),
+            // An invalid value is refused when the configuration is checked.
+            encryption: self.encryption().unwrap_or_default(),
+            ..OpenOptions::default()
+        }
     }
 }
 
@@ -164,6 +176,23 @@ impl SocketTable {
 }
 
 impl Config for ConsumerConfig {
+    fn hint(key: &str, _: Option<&str>) -> Option<String> {
+        let tables = [
+            "producer",
+            "stream",
+            "source",
+            "tokenizer",
+            "packing",
+            "chat",
+            "upload",
+            "commit",
+            "ahead",
+        ];
+        let table = key.split('.').next().unwrap_or(key);
+        let text = "it belongs to the producer's configuration, and this is the consumer's; config/consumer.toml lists its keys";
+        tables.contains(&table).then(|| text.to_owned())
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
         let mut problem = |key: &str, message: String| problems.push(Problem::new(key, message));
@@ -198,7 +227,10 @@ impl SocketTable {
         if !self.path.is_absolute() {
             problem(
                 "socket.path",
-                format!("{} is not an absolute path", self.path.display()),
+                format!(
+                    "{} is not an absolute path; write it from the root, as \"/run/batchweave/consumer.sock\"",
+                    self.path.display()
+                ),
             );
         }
         if length > SOCKET_PATH_BYTES_MAX {

@@ -1,7 +1,8 @@
 //! Starting and stopping the daemon, in order.
 //!
-//! `open_log` opens the log, `tasks` are the tasks beside the socket, `simulation` runs them in the simulator.
+//! `open_log` opens the log, `check` opens what `--check` opens, `tasks` are the tasks beside the socket, `simulation` runs them in the simulator.
 
+mod check;
 mod open_log;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -21,6 +22,7 @@ use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use self::check::check;
 use self::open_log::open_log;
 use self::tasks::{Channels, LOG_REQUESTS_MAX, Tasks, parts};
 use crate::config::ConsumerConfig;
@@ -46,14 +48,9 @@ const TRIM_PERIOD: Duration = Duration::from_secs(30);
 /// Runs the daemon on the store that the configuration names until `stop`.
 pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), RunError> {
     batchweave_arena::share_heaps();
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let options = OpenOptions {
-        endpoint: given(&config.store.endpoint),
-        region: given(&config.store.region),
-        // An invalid value is refused when the configuration is checked.
-        encryption: config.store.encryption().unwrap_or_default(),
         low_water: Some(batchweave_arena::receive_low_water),
-        ..OpenOptions::default()
+        ..config.store.options()
     };
     let open = async {
         let store = batchweave_store::open(&config.store.url, &options).await?;

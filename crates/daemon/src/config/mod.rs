@@ -7,6 +7,7 @@
 mod report;
 mod units;
 mod walk;
+mod wording;
 
 use std::path::Path;
 
@@ -21,6 +22,13 @@ pub use units::{ByteSize, Listen, Period};
 pub trait Config: DeserializeOwned + Default + Serialize {
     /// Returns contradictions between keys and missing required keys.
     fn check(&self) -> Vec<Problem>;
+
+    /// Returns the remedy for an unknown key, or for a value of a wrong type: the name that another program gives
+    /// to something of this one.
+    fn hint(key: &str, value: Option<&str>) -> Option<String> {
+        let _ = (key, value);
+        None
+    }
 }
 
 /// A problem with one key, before its place in the file is known.
@@ -48,18 +56,41 @@ pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&name, &text),
         Err(why) => Err(ConfigErrors {
-            problems: vec![Located::whole_file(format!("cannot read it: {why}"))],
+            problems: vec![Located::whole_file(unreadable(&why))],
             file: name,
         }),
     }
 }
 
+fn unreadable(why: &std::io::Error) -> String {
+    let remedy = match why.kind() {
+        std::io::ErrorKind::NotFound => "; name the configuration file with --config",
+        std::io::ErrorKind::IsADirectory => "; name the configuration file in it with --config",
+        std::io::ErrorKind::PermissionDenied => "; let this user read it",
+        std::io::ErrorKind::InvalidData => "; write it as TOML in UTF-8",
+        _ => "",
+    };
+    format!("cannot read it: {why}{remedy}")
+}
+
 /// Parses and checks `text`; messages name it `file`.
 pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
     let (table, syntax) = DeTable::parse_recoverable(text);
+    if let (Some(first), Some(language)) = (syntax.first(), wording::other_language(text)) {
+        let message = format!(
+            "syntax: this looks like {language}, and the configuration is TOML: write tables as [store] and keys as url = \"...\""
+        );
+        return Err(ConfigErrors {
+            file: file.into(),
+            problems: vec![Located::at(text, first.span(), "", message)],
+        });
+    }
     let mut found: Vec<Located> = syntax
         .iter()
-        .map(|e| Located::at(text, e.span(), "", format!("syntax: {}", e.message())))
+        .map(|e| {
+            let message = wording::syntax(e.message());
+            Located::at(text, e.span(), "", message)
+        })
         .collect();
     let walked = walk::walk::<T>(text, table);
     found.extend(walked.problems);

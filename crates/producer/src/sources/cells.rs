@@ -84,8 +84,8 @@ impl CellRows {
             levels.list && [PhysicalType::INT32, PhysicalType::INT64].contains(&kind)
         });
         if !whole {
-            let found = format!("column \"{name}\", which has no list of integers per row");
-            return Err(Reason::NotIds { found }.into());
+            let column = name.to_owned();
+            return Err(Reason::NotIdColumn { column }.into());
         }
         Ok(rows)
     }

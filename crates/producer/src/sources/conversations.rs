@@ -29,6 +29,8 @@ pub struct ConversationColumns {
 }
 
 type Outcome<T> = Result<T, ReadFailure>;
+/// The number of a row and its JSON object.
+type Row = (u64, Result<Vec<u8>, Reason>);
 
 /// A cursor over the conversations of a file.
 pub(super) struct ConversationRows {
@@ -62,7 +64,7 @@ impl ConversationRows {
     }
 
     /// Returns the number and the JSON object of the next row; `None` at the end.
-    pub(super) fn next(&mut self) -> Outcome<Option<(u64, Result<Vec<u8>, Reason>)>> {
+    pub(super) fn next(&mut self) -> Outcome<Option<Row>> {
         let row = self.next_row;
         let fields = self.next_fields()?;
         Ok(fields.map(|fields| (row, object(fields, &self.columns))))

@@ -18,8 +18,14 @@ pub enum Reason {
     #[error("the line is {found}, not a JSON object; write {{\"{field}\": \"...\"}}")]
     NotAnObject { field: String, found: &'static str },
     /// The object has no such field.
-    #[error("no field \"{field}\"; add it, or name the right one in source.field")]
-    MissingField { field: String },
+    #[error(
+        "no field \"{field}\" in an object with {fields}; name the right one in source.field, or add it"
+    )]
+    MissingField {
+        field: String,
+        /// The fields that it has.
+        fields: String,
+    },
     /// The field is not a string.
     #[error(
         "field \"{field}\" is {found}, not a string; quote it, name the right one in source.field, or set source.content = \"ids\" for token ids"
@@ -89,6 +95,11 @@ pub enum Reason {
         "token ids are a list of whole numbers, not {found}; name the right one in source.field or source.column"
     )]
     NotIds { found: String },
+    /// The Parquet column is not a list of whole numbers.
+    #[error(
+        "column \"{column}\" has no list of integers per row; name the one with the token ids in source.column"
+    )]
+    NotIdColumn { column: String },
     /// Ids are expected, and the file holds text.
     #[error(
         "source.content = \"ids\" takes JSONL, Parquet and .npy files, and Megatron's with source.format = \"megatron\"; name such files in source.paths"
@@ -110,7 +121,9 @@ pub enum Reason {
     #[error("it makes this program fail ({panic}); leave the document out, and please report it")]
     Panicked { panic: String },
     /// The file is not readable as Parquet.
-    #[error("not readable as Parquet ({detail}); write the file again")]
+    #[error(
+        "not readable as Parquet ({detail}); write the file again, or name its format in source.format"
+    )]
     BrokenParquet { detail: String },
 }
 
@@ -119,6 +132,24 @@ impl Reason {
     pub(crate) fn tokenizer(why: impl fmt::Display) -> Self {
         let detail = why.to_string();
         Self::Tokenizer { detail }
+    }
+
+    /// Returns whether the reason concerns the file and not one document: every document of it is bad.
+    pub(crate) fn is_of_file(&self) -> bool {
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::NoColumn { .. }
+                | Self::ColumnType { .. }
+                | Self::BrokenParquet { .. }
+                | Self::NotConversations
+                | Self::NotText
+                | Self::NotArrays
+                | Self::NotIdFile
+                | Self::NotIdColumn { .. }
+                | Self::Npy { .. }
+                | Self::Megatron { .. }
+        )
     }
 
     /// Returns the reason for JSON that does not parse.
@@ -149,6 +180,7 @@ impl DocumentError {
             Reason::NoColumn { .. }
             | Reason::ColumnType { .. }
             | Reason::BrokenParquet { .. }
+            | Reason::NotIdColumn { .. }
             | Reason::Npy { .. }
             | Reason::Megatron { .. } => true,
             Reason::Id { .. } => false,

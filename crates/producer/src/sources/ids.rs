@@ -51,9 +51,9 @@ impl IntType {
             word[..item.len()].copy_from_slice(item);
             let n = u64::from_le_bytes(word);
             if self.signed {
-                (n << shift) as i64 >> shift
+                (n << shift).cast_signed() >> shift
             } else {
-                n as i64
+                n.cast_signed()
             }
         }));
     }

@@ -83,7 +83,7 @@ pub(crate) fn assemble(
     Pipeline {
         reading: InputReader {
             inputs: parts.inputs.clone(),
-            options: read_options(config, &parts.transform),
+            options: read_options(config, parts.transform.end_token()),
             from: parts.from.at,
             passes: config.source.epochs,
             new_files,
@@ -104,10 +104,11 @@ pub(crate) fn assemble(
     }
 }
 
-fn read_options(config: &ProducerConfig, transform: &DocumentTransform) -> ReadOptions {
+/// Returns the settings by which this producer reads its share of the input; lists of ids are divided at `end_token`.
+pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
     ReadOptions {
         format: config.source.format,
-        content: read_content(config, transform),
+        content: read_content(config, end_token),
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
@@ -120,15 +121,17 @@ fn read_options(config: &ProducerConfig, transform: &DocumentTransform) -> ReadO
     }
 }
 
-fn read_content(config: &ProducerConfig, transform: &DocumentTransform) -> ReadContent {
+fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent {
     let ids = config.source.content == SourceContent::Ids;
-    match (config.packing.mode, transform.end_token()) {
+    match (config.packing.mode, end_token) {
         (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
             messages: config.chat.messages.clone(),
             tools: config.chat.tools.clone(),
             content_key: config.chat.content_key.clone(),
         }),
-        (_, Some(end_token)) if ids => ReadContent::Ids { end_token },
+        (_, end_token) if ids => ReadContent::Ids {
+            end_token: end_token.unwrap_or_default(),
+        },
         _ => ReadContent::Documents,
     }
 }

@@ -50,6 +50,21 @@ pub enum TokenizerError {
     /// The file cannot be read.
     #[error("tokenizer.path: {path} can't be read: {why}; name a tokenizer.json file")]
     Unreadable { path: String, why: std::io::Error },
+    /// The path is a folder.
+    #[error(
+        "tokenizer.path: {path} is a folder; name the tokenizer.json file in it, for example {path}/tokenizer.json"
+    )]
+    Folder { path: String },
+    /// The path is the name of a model.
+    #[error(
+        "tokenizer.path: no file {path}, which looks like a model's name; download that model's tokenizer.json and \
+         name the file{embedded}"
+    )]
+    ModelName {
+        path: String,
+        /// A further remedy, for a model whose encoding is part of this program.
+        embedded: &'static str,
+    },
     /// Neither library supports the file.
     #[error(
         "tokenizer.path: {path} is not usable: {detail}; name a tokenizer.json file of the Hugging Face format"

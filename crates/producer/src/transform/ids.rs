@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::text::BOM;
+use super::text::{BOM, fields};
 use crate::sources::{Cell, Format, Reason, Unit};
 
 /// The vocabulary that ids must belong to.
@@ -73,6 +73,7 @@ fn json(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason
         Some(List::Other(found)) => Err(not_ids(format!("field \"{field}\", {found}"))),
         None => Err(Reason::MissingField {
             field: field.to_owned(),
+            fields: fields(&String::from_utf8_lossy(raw)),
         }),
     }
 }

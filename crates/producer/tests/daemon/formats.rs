@@ -209,8 +209,8 @@ async fn wrong_input_is_named_with_its_remedy() {
         (
             column,
             [
-                "ids-int32.parquet: token ids are a list",
-                "column \"id\", which has no list of integers",
+                "ids-int32.parquet: column \"id\" has no list of integers per row",
+                "source.column",
             ],
         ),
         (

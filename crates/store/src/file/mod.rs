@@ -72,8 +72,7 @@ impl Folder {
         let swept = Once::new();
         let folder = Self { root, path, swept };
         if create && !folder.path.exists() {
-            publish::create_folders(&folder.path)
-                .map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
+            publish::create_folders(&folder.path).map_err(|e| folder.not_created(&e))?;
         }
         let meta =
             fs::metadata(&folder.path).map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
@@ -82,6 +81,22 @@ impl Folder {
             return Err(folder.error(Op::Open, "", ErrorKind::Invalid, Effect::DidNot, detail));
         }
         Ok(folder)
+    }
+
+    /// Returns the error for a root that could not be created; a file in its path is named.
+    fn not_created(&self, error: &io::Error) -> StoreError {
+        let mut above = self.path.ancestors();
+        let Some(file) = above
+            .find(|above| above.exists())
+            .filter(|there| !there.is_dir())
+        else {
+            return self.io(Op::Open, "", error, Effect::DidNot);
+        };
+        let detail = format!(
+            "can't be created: {} is not a folder; give a folder of its own to the stream",
+            file.display()
+        );
+        self.error(Op::Open, "", ErrorKind::Invalid, Effect::DidNot, detail)
     }
 
     fn check(&self, op: Op, key: &str) -> Result<(), StoreError> {

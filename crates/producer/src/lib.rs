@@ -4,7 +4,7 @@
 //! - `program` is the `main` of the binary; `run` starts and stops the daemon; `startup` checks and opens all that
 //!   it needs;
 //! - `sources` finds files and reads their units; `tokenizer` makes tokens;
-//! - `transform` makes documents of units: text, conversations or arrays; `packing` (pure) makes batches of
+//! - `transform` makes documents of units: text, conversations, ids or arrays; `packing` (pure) makes batches of
 //!   documents; `cursor` is the restart point that each commit stores;
 //! - `pipeline` joins the stages that read, tokenize, batch and upload;
 //! - `flow_control` limits how far the producer runs ahead of the jobs; `worker` runs long work in threads;
@@ -20,6 +20,7 @@ pub mod cursor;
 mod error;
 mod flow_control;
 pub mod metrics;
+mod npy;
 pub mod packing;
 pub mod pipeline;
 mod program;

@@ -34,6 +34,8 @@ impl Config for ProducerConfig {
             ("source.field", &self.source.field),
             ("source.column", &self.source.column),
             ("chat.messages", &self.chat.messages),
+            ("chat.role_key", &self.chat.role_key),
+            ("chat.content_key", &self.chat.content_key),
         ] {
             wrong(key, text.is_empty(), "must not be empty");
         }
@@ -131,6 +133,7 @@ impl Config for ProducerConfig {
             )
         }));
         self.check_mode(&mut problems);
+        self.check_ids(&mut problems);
         self.check_names(&mut problems);
         problems
     }

@@ -2,12 +2,13 @@
 //! itself.
 //!
 //! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `bytes` makes one
-//!   token per byte;
+//!   token per byte, `none` stands for the one that made ids;
 //! - `single_thread` keeps fastokens from starting threads.
 
 mod bytes;
 mod embedded;
 mod huggingface;
+mod none;
 mod single_thread;
 
 use std::path::Path;
@@ -93,6 +94,8 @@ pub enum Choice<'a> {
     Embedded(Encoding),
     /// One token per byte, with 256 as end token.
     Bytes,
+    /// None: documents are ids below `vocab_size`.
+    None { vocab_size: u32, end_token: u32 },
     /// A `tokenizer.json` file of the Hugging Face format.
     File {
         path: &'a Path,
@@ -105,6 +108,10 @@ pub enum Choice<'a> {
 pub fn load(choice: &Choice<'_>) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
     single_thread::keep_fastokens_on_the_calling_thread();
     Ok(match choice {
+        Choice::None {
+            vocab_size,
+            end_token,
+        } => Arc::new(none::NoTokenizer::new(*vocab_size, *end_token)),
         Choice::Bytes => Arc::new(bytes::Bytes::new()),
         Choice::Embedded(encoding) => Arc::new(embedded::Embedded::new(*encoding)?),
         Choice::File { path, end_token } => huggingface::load(path, end_token)?,

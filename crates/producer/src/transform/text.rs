@@ -21,7 +21,7 @@ pub fn decode(
     first: bool,
     raw: Vec<u8>,
 ) -> Result<Option<String>, Reason> {
-    if format == Format::Npy {
+    if matches!(format, Format::Npy | Format::Megatron) {
         return Err(Reason::NotText);
     }
     let raw = match raw.strip_prefix(BOM) {
@@ -77,7 +77,7 @@ fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
 }
 
 /// Returns the first fields of the JSON object in `line`, for a message.
-fn fields(line: &str) -> String {
+pub(super) fn fields(line: &str) -> String {
     let object: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(line).unwrap_or_default();
     let names = object.keys().take(FIELDS_NAMED);

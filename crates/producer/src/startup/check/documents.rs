@@ -8,7 +8,7 @@ use batchweave_daemon::check::Findings;
 
 use super::super::assemble::read_options;
 use super::super::inputs::input_finder;
-use crate::config::{OnBadDocument, PackingMode, ProducerConfig};
+use crate::config::{OnBadDocument, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::Content;
 use crate::sources::{
     DocumentError, FileReader, Format, InputFile, InputFinder, InputList, Place, ReadOptions,
@@ -136,16 +136,19 @@ fn first_documents(
 ) -> FirstDocuments {
     let options = ReadOptions {
         share: Share::ALL,
-        ..read_options(config)
+        ..read_options(config, transform.and_then(DocumentTransform::end_token))
     };
     let mut found = FirstDocuments::default();
-    for file in files {
+    let list = InputList { files };
+    for (number, file) in (0..).zip(&list.files) {
         let name = file.pin.name.clone();
-        match first_document(&file, &options, config, transform) {
+        match first_document(&list, (number, file), &options, (config, transform)) {
             Ok(Some(document)) => {
                 found.files += 1;
                 found.first.get_or_insert((name, document.tokens));
             }
+            // One file of each of Megatron's pairs has the documents.
+            Ok(None) if options.format == Format::Megatron => {}
             Ok(None) => found.empty.push(name),
             Err(why) => {
                 found.files += 1;
@@ -164,14 +167,20 @@ struct Readable {
 
 /// Returns the first document of `file`; `None` when there is none in its first units.
 fn first_document(
-    file: &InputFile,
+    list: &InputList,
+    (number, file): (u32, &InputFile),
     options: &ReadOptions,
-    config: &ProducerConfig,
-    transform: Option<&DocumentTransform>,
+    (config, transform): (&ProducerConfig, Option<&DocumentTransform>),
 ) -> Result<Option<Readable>, String> {
     let text = |why: SourceError| why.to_string();
     let format = options.format.for_file(&file.pin.name);
-    let mut reader = FileReader::open(file, options, Place::default()).map_err(text)?;
+    let from = Place {
+        file: number,
+        ..Place::default()
+    };
+    let Some(mut reader) = FileReader::open_in(list, options, from).map_err(text)? else {
+        return Ok(None);
+    };
     let mut skipped = None;
     for _ in 0..UNITS_MAX {
         let Some(unit) = reader.next_unit().map_err(text)? else {
@@ -212,7 +221,8 @@ fn document(
     }
     let first = unit.place.unit == 0;
     let raw = unit.raw?;
-    let is_text = !matches!(config.packing.mode, PackingMode::Chat | PackingMode::Opaque);
+    let is_text = config.source.content == SourceContent::Text
+        && !matches!(config.packing.mode, PackingMode::Chat | PackingMode::Opaque);
     let some = if is_text {
         decode(format, &config.source.field, first, raw)?.is_some()
     } else {

@@ -58,6 +58,9 @@ enum Response {
     Wrong {
         detail: String,
     },
+    Messages {
+        detail: String,
+    },
 }
 
 impl Response {
@@ -66,6 +69,7 @@ impl Response {
             Ok((text, learned)) => Self::Rendered { text, learned },
             Err(Reason::BrokenJson { column, detail }) => Self::BrokenJson { column, detail },
             Err(Reason::Chat { detail }) => Self::Wrong { detail },
+            Err(Reason::Messages { detail }) => Self::Messages { detail },
             Err(other) => Self::Wrong {
                 detail: other.to_string(),
             },
@@ -77,6 +81,7 @@ impl Response {
             Self::Rendered { text, learned } => Ok((text, learned)),
             Self::BrokenJson { column, detail } => Err(Reason::BrokenJson { column, detail }),
             Self::Wrong { detail } => Err(wrong(detail)),
+            Self::Messages { detail } => Err(Reason::Messages { detail }),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::ids::ProducerName;
 
-/// Returns the class of a key that BatchWeave writes, one of [`super::CLASSES`]; `None` for any other key.
+/// Returns the class of a key that BatchWeave writes; `None` for any other key.
 pub fn class_of(key: &str) -> Option<&'static str> {
     let jobs = |key| {
         parse_mark(key).is_some()
@@ -25,6 +25,7 @@ pub fn class_of(key: &str) -> Option<&'static str> {
         "inputs" => ("inputs", parse_inputs(key).is_some()),
         "data" => ("data", is_data(key)),
         "jobs" => ("jobs", jobs(key)),
+        "tokenizers" => ("tokenizers", is_tokenizer(key)),
         "probe" => ("probe", is_probe(key)),
         _ => return None,
     };
@@ -50,6 +51,15 @@ fn is_data(key: &str) -> bool {
     producer.parse::<ProducerName>().is_ok() && opening && name.is_some()
 }
 
+/// Returns whether this is the stored file of a tokenizer, by its fingerprint.
+fn is_tokenizer(key: &str) -> bool {
+    let name = key.strip_prefix("tokenizers/").unwrap_or_default();
+    let fingerprint = name
+        .split_once('.')
+        .map_or(name, |(fingerprint, _)| fingerprint);
+    fingerprint.len() == 64 && is_hex(fingerprint) && !name.contains('/')
+}
+
 /// Returns whether this is a temporary object of a check of the store.
 fn is_probe(key: &str) -> bool {
     let rest = key
@@ -64,9 +74,11 @@ fn is_hex(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::{
-        alive, data, inputs, intent, intent_finished, intent_opened, ledger, log, mark, progress,
-        provenance, repair, segment, snapshot,
+        CLASSES, alive, data, inputs, intent, intent_finished, intent_opened, ledger, log, mark,
+        progress, provenance, repair, segment, snapshot,
     };
     use super::*;
     use crate::ids::{Hash, JobName, Nonce};
@@ -77,6 +89,7 @@ mod tests {
         let (p, job): (ProducerName, JobName) = ("tok-0".parse().unwrap(), "run".parse().unwrap());
         let nonce = Nonce([0xab; 8]);
         let hash = Hash([0xcd; 32]);
+        let mut classes = BTreeSet::from(CLASSES);
         let (epoch, files) = (2, 7);
         let link = LinkId {
             epoch,
@@ -101,10 +114,13 @@ mod tests {
             (progress(&job, 1, 2, 3, (0, 1), "node"), "jobs"),
             (alive(&job, 1, 2, 3, "node"), "jobs"),
             (ledger(&job, 1, 2, 3, "node", 4), "jobs"),
+            (format!("tokenizers/{}.json", "0a".repeat(32)), "tokenizers"),
             ("probe/00000000000000ff/race-3-0".to_owned(), "probe"),
         ] {
             assert_eq!(class_of(&key), Some(class), "{key}");
+            classes.remove(class);
         }
+        assert!(classes.is_empty(), "without a key here: {classes:?}");
     }
 
     #[test]
@@ -121,6 +137,7 @@ mod tests {
             "inner/log/00000000000000000007.json",
             "probe/notes",
             "jobs/run@1/model.pt",
+            "tokenizers/gpt2.json",
             "index/3.json",
             "",
         ] {

@@ -189,10 +189,6 @@ fn rank_wait(before: &Numbers, now: &Numbers) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn numbers(text: &str, ready: bool, doing: &str) -> Option<Numbers> {
-        Some(Numbers::new(text, ready, doing))
-    }
-
     fn seen(batches: u32, held: u8, step: u32, waited: u32) -> Seen {
         let producer = format!(
             "batchweave_producer_batches {batches}\nbatchweave_producer_tgbs_total {batches}\n\
@@ -208,8 +204,8 @@ mod tests {
             step + 1
         );
         Seen {
-            producer: numbers(&producer, true, "held back by job train"),
-            consumer: numbers(&consumer, true, "2 ranks"),
+            producer: Some(Numbers::new(&producer, true, "held back by job train")),
+            consumer: Some(Numbers::new(&consumer, true, "2 ranks")),
         }
     }
 
@@ -260,8 +256,8 @@ mod tests {
              the consumer is starting"
         );
         let waiting = Seen {
-            consumer: numbers("", false, "waiting for the stream"),
-            producer: numbers("", true, "producing"),
+            consumer: Some(Numbers::new("", false, "waiting for the stream")),
+            producer: Some(Numbers::new("", true, "producing")),
         };
         let progress = Progress::new(&nothing, &waiting, &Known::default());
         assert_eq!(progress.waits, ["consumer: waiting for the stream"]);

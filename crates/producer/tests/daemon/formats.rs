@@ -1,7 +1,7 @@
 //! Input of other programs: the same documents in every form that pyarrow, numpy and Megatron-LM write give the same
 //! batches, also after crashes. tests/inputs/make.py wrote the files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::parse;
@@ -31,7 +31,10 @@ fn ids(files: &[&str]) -> ProducerConfig {
     let mut config = config(files);
     config.source.content = SourceContent::Ids;
     (config.source.field, config.source.column) = ("input_ids".into(), "input_ids".into());
-    if files.iter().any(|name| name.ends_with(".idx")) {
+    if files
+        .iter()
+        .any(|name| Path::new(name).extension().is_some_and(|end| end == "idx"))
+    {
         config.source.format = Format::Megatron;
     }
     config

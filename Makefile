@@ -9,7 +9,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
+.PHONY: help demo wheel install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
 	image image-check docs generated-docs
 .NOTPARALLEL:
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-frameworks  the tests with real PyTorch, transformers and accelerate, which are installed first (5.5 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
+	@echo 'make wheel      the Python wheel with the programs, in target/wheels'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
@@ -31,8 +32,11 @@ help:
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
-demo: system-python build $(VENV)/ready
-	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
+# Compiles one program, which contains all that the demo starts.
+demo: system-build system-python $(VENV)/numpy
+	$(call step,release build of the demo's program)
+	cargo build $(CARGO_FLAGS) --bin batchweave-all
+	PYTHONPATH=$(CURDIR)/python/src target/release/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
 test: system-all
@@ -72,6 +76,12 @@ model: build
 build: system-build
 	$(call step,release build)
 	cargo build $(CARGO_FLAGS)
+
+# The wheel brings all programs in one file; it needs no Rust where it is installed.
+wheel: system-build system-python $(VENV)/maturin
+	$(call step,wheel)
+	tools/wheel $(PYTHON) target/wheels
+	@ls -sh target/wheels/*.whl
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -119,6 +129,13 @@ $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find py
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r python/requirements-dev.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python
 	@touch $@
+
+# One package of the list alone, for targets that need none of the tests' packages.
+$(VENV)/maturin $(VENV)/numpy: $(VENV)/%: python/requirements-dev.txt
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	grep '^$*[=>]' $< >$@.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $@.txt
+	@mv $@.txt $@
 
 ruff: $(VENV)/ready
 	$(call step,ruff)

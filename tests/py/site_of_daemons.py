@@ -65,7 +65,6 @@ class Site:
     def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.url = url or f"file://{folder / 'stream'}"
-        # A consumer waits for a stream but not for a folder, as that would hide a wrong URL.
         (folder / "stream").mkdir()
         self.socket = folder / "consumer.sock"
         self.producer_port, self.consumer_port = free_port(), free_port()

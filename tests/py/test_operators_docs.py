@@ -18,6 +18,7 @@ SOURCES = [
     "crates/log/src/error.rs",
     "crates/arena/src/error.rs",
     "crates/client/src/error.rs",
+    "crates/cli/src/run/error.rs",
 ]
 
 

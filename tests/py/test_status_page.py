@@ -25,10 +25,16 @@ def test_the_page_shows_what_the_daemon_does(site: Site, page: Page, daemon: str
     eventually("three plots", lambda: drawn().count('role="img"') == 3)
     text = drawn()
     assert not page.console
-    assert f'<h1 id="program">batchweave-{daemon}</h1>' in text
-    assert re.search(r'class="state good"[^>]*>ready<', text), text
+    assert f'<span id="program">batchweave-{daemon}</span>' in text
+    title = str(page.evaluate("document.title"))
+    assert title.removeprefix("(held) ").startswith(f"{daemon} "), title
+    assert " · " in title, title
+    assert re.search(r'class="state (good"[^>]*>ready|warn"[^>]*>held)<', text), text
     assert text.count("aria-label=") >= 4, "each plot has words for screen readers"
     assert "does not answer" not in text
+    assert "batchweave_" not in re.sub(r'title="[^"]*"', "", text), "words instead of metric names"
+    ranks = bool(page.evaluate("!document.getElementById('ranks').hidden"))
+    assert ranks == (daemon == "consumer")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -25,7 +25,7 @@ pub use allocator::{give_large_blocks_back, share_heaps, trim_heaps};
 pub use closing::{CLOSING_MAX, closing};
 pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};
-pub use listener::Listener;
+pub use listener::{Listener, SocketPath, check_socket};
 pub use low_water::receive_low_water;
 pub use mapped::{Element, FrameView, MappedSegment};
 pub use numa::memory_nodes;

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, bind, connect, listen};
 
@@ -106,6 +107,46 @@ impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
+}
+
+/// The state of a socket's path before it is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketPath {
+    /// It can be bound: the folder is usable, and no process serves the path.
+    Free,
+    /// A process serves it.
+    Served,
+}
+
+/// Checks that `path` can be bound, without binding it.
+pub fn check_socket(path: &Path) -> Result<SocketPath, SocketError> {
+    let address = address(path)?;
+    let unusable = |source| SocketError::Folder {
+        path: path.to_owned(),
+        source,
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let usable = Access::WRITE_OK | Access::EXEC_OK;
+    if !fs::metadata(folder).map_err(unusable)?.is_dir() {
+        return Err(unusable(Errno::NOTDIR.into()));
+    }
+    access(folder, usable).map_err(|errno| unusable(errno.into()))?;
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(SocketPath::Free),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(SocketError::NotASocket {
+                path: path.to_owned(),
+            });
+        }
+        Ok(_) => {}
+    }
+    let stale = connect(&new_socket(path)?, &address);
+    let free = matches!(stale, Err(Errno::CONNREFUSED | Errno::NOENT));
+    Ok(if free {
+        SocketPath::Free
+    } else {
+        SocketPath::Served
+    })
 }
 
 /// Locks the socket's folder while binding, because two daemons that find the same stale file could each

@@ -10,12 +10,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
-    doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal, show, status, top,
-    verify,
+    completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
+    seal, show, status, top, verify,
 };
 
 const EXAMPLES: &str = "\
 Examples:
+  batchweave run mine.toml
   batchweave status --store s3://bucket/stream
   batchweave log --store file:///data/stream --follow
   batchweave show 1200 --slices --json
@@ -46,6 +47,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Start a producer and a consumer on this machine, from one file, until training ends
+    Run(run::RunArgs),
     /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
     /// Show how much a stream has, how fast it grows, and how far ahead of the jobs it is
@@ -68,6 +71,8 @@ pub(crate) enum Verb {
     Reclaim(reclaim::ReclaimArgs),
     /// Show what can be done about an unreadable record; with --apply, do it
     Repair(repair::RepairArgs),
+    /// Show the objects of a stream; with --apply, delete them all
+    Delete(delete::DeleteArgs),
     /// Check that a store and a stream are fit for use, with remedies
     Doctor(doctor::DoctorArgs),
     /// Check that a stream is intact, or prove what a run received
@@ -82,6 +87,8 @@ pub(crate) enum Verb {
     DevS3(LabArgs),
     /// Run the whole system on text of this machine, with crashes and a proof
     Demo(LabArgs),
+    /// Print the completions of a shell
+    Completions(completions::CompletionsArgs),
     /// Manual pages and completions, for make install
     #[command(hide = true)]
     Generate(LabArgs),
@@ -109,6 +116,7 @@ impl Cli {
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes_help()));
+        let command = crate::groups::grouped(command);
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
 }

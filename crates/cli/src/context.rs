@@ -35,6 +35,25 @@ impl Context {
         Self { global, out }
     }
 
+    /// Returns the context of a verb that takes the root as an argument, too.
+    pub(crate) fn at(&self, root: Option<&str>) -> Result<Self, CliError> {
+        let mut global = self.global.clone();
+        if let Some(root) = root {
+            let other = global.store.replace(root.to_owned());
+            if let Some(other) = other.filter(|other| other != root) {
+                return Err(CliError::Usage(format!(
+                    "two roots: {root} and --store {other}; give one"
+                )));
+            }
+        }
+        Ok(Self::new(global))
+    }
+
+    /// Returns the global options of the command line.
+    pub(crate) fn global(&self) -> &GlobalArgs {
+        &self.global
+    }
+
     /// Returns the value of `--store` on the command line.
     pub fn store_option(&self) -> Option<&str> {
         self.global.store.as_deref()

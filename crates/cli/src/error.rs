@@ -6,6 +6,8 @@ use batchweave_daemon::Exit;
 use batchweave_log::{FramesError, LogError};
 use batchweave_store::{ErrorKind, Op, StoreError};
 
+use crate::run::RunError;
+
 /// The error of a verb: its message, and the reason that determines the exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -36,6 +38,8 @@ pub enum CliError {
     /// Any other failure of a verb's work.
     #[error("{0}")]
     Failed(String),
+    #[error(transparent)]
+    Run(#[from] RunError),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -57,6 +61,7 @@ impl CliError {
             Self::Log(e) => Exit::for_log(e),
             Self::Frames(FramesError::Index(_)) | Self::Unsound(_) => Exit::Protocol,
             Self::NotProved(_) => Exit::NotProved,
+            Self::Run(e) => e.exit(),
         }
     }
 

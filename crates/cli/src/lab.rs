@@ -3,12 +3,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::Command;
 
 use crate::error::CliError;
-
-const PROGRAM: &str = "batchweave-lab";
+use crate::programs::{self, Name};
 
 /// The arguments of a verb that `batchweave-lab` runs and parses.
 #[derive(Debug, clap::Args)]
@@ -22,18 +19,35 @@ pub(crate) struct LabArgs {
     _arguments: Vec<OsString>,
 }
 
+/// Returns whether `batchweave-lab` runs the command line `args`.
+pub fn runs_in_lab(args: &[OsString]) -> bool {
+    let cli = crate::command();
+    if is_help(args, &cli) {
+        return true;
+    }
+    let Ok(matches) = cli.clone().try_get_matches_from(args) else {
+        return false;
+    };
+    let verb = matches.subcommand_name();
+    verb.is_some_and(|verb| is_lab_verb(&cli, verb))
+}
+
 /// Whether the command line asks for help on such a verb, as `batchweave help bench` does.
 pub(crate) fn is_help(args: &[OsString], cli: &clap::Command) -> bool {
     let [_, help, verb, ..] = args else {
         return false;
     };
-    let verb = verb.to_str().and_then(|name| cli.find_subcommand(name));
-    help == "help" && verb.is_some_and(clap::Command::is_disable_help_flag_set)
+    help == "help" && verb.to_str().is_some_and(|name| is_lab_verb(cli, name))
+}
+
+fn is_lab_verb(cli: &clap::Command, name: &str) -> bool {
+    let verb = cli.find_subcommand(name);
+    verb.is_some_and(clap::Command::is_disable_help_flag_set)
 }
 
 /// Replaces this process by `batchweave-lab` with the command line `args`; returns only when that fails.
 pub(crate) fn exec(args: &[OsString]) -> CliError {
-    let mut command = Command::new(program());
+    let mut command = programs::start(Name::Lab).command();
     command.args(args.iter().skip(1));
     if let Some(name) = args.first() {
         // Usage lines show the name that the command was called by.
@@ -41,15 +55,40 @@ pub(crate) fn exec(args: &[OsString]) -> CliError {
     }
     let error = command.exec();
     CliError::Failed(format!(
-        "cannot run {PROGRAM}, which this verb needs: {error}; install it beside batchweave or in a folder of \
-         PATH (`make install` does)"
+        "cannot run {}, which this verb needs: {error}; install it beside batchweave or in a folder of \
+         PATH (`make install` does)",
+        Name::Lab
     ))
 }
 
-/// The program beside this one, or one that PATH finds.
-fn program() -> PathBuf {
-    let here = std::env::current_exe().ok();
-    let beside = here.map(|path| path.with_file_name(PROGRAM));
-    let found = beside.filter(|path| path.is_file());
-    found.unwrap_or_else(|| PROGRAM.into())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_of_the_lab_are_told_apart() {
+        let lab = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            runs_in_lab(&words)
+        };
+        for line in [
+            "batchweave demo --seed 7",
+            "batchweave help plan",
+            "batchweave bench --help",
+            "batchweave --store memory://x dev-s3 --listen 127.0.0.1:0",
+            "batchweave generate share",
+        ] {
+            assert!(lab(line), "{line}");
+        }
+        for line in [
+            "batchweave",
+            "batchweave status --store memory://x",
+            "batchweave help status",
+            "batchweave --store demo status",
+            "batchweave --help",
+            "batchweave nothing",
+        ] {
+            assert!(!lab(line), "{line}");
+        }
+    }
 }

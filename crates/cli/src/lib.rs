@@ -4,16 +4,20 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair` and `doctor` write to a store; every other verb needs read permissions only.
+//! - `run` writes through the daemons that it starts. Of the other verbs, only `init`, `seal`, `job`, `quarantine`,
+//!   `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
 
 mod admin;
 mod args;
+mod completions;
 mod context;
+mod delete;
 mod describe;
 mod doctor;
 mod error;
 mod global;
+mod groups;
 mod init;
 mod job;
 mod job_status;
@@ -21,10 +25,12 @@ mod lab;
 mod locate;
 mod log;
 pub mod output;
+pub mod programs;
 mod quarantine;
 mod reclaim;
 mod repair;
 mod retire;
+mod run;
 mod seal;
 mod show;
 mod sources;
@@ -45,6 +51,8 @@ pub use crate::args::exit_codes_help;
 pub use crate::context::{Context, list};
 pub use crate::error::CliError;
 pub use crate::global::GlobalArgs;
+pub use crate::lab::runs_in_lab;
+pub use crate::run::RunError;
 pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code.
@@ -100,6 +108,7 @@ pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
 async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
     let context = Context::new(cli.global);
     match cli.verb {
+        Verb::Run(args) => Box::pin(run::run(&args, &context)).await,
         Verb::Init(args) => init::run(&args, &context).await,
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
@@ -111,6 +120,8 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Retire(args) => retire::run(&args, &context).await,
         Verb::Reclaim(args) => reclaim::run(&args, &context).await,
         Verb::Repair(args) => repair::run(&args, &context).await,
+        Verb::Delete(args) => delete::run(&args, &context).await,
+        Verb::Completions(args) => completions::run(&args, command()),
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => verify::run(&args, &context).await,
         Verb::Top(args) => top::run(&args, &context).await,

@@ -180,6 +180,7 @@ pub fn bytes(count: u64) -> String {
 pub fn count(number: u64, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
+        None if noun.ends_with("ch") => format!("{noun}es"),
         None => format!("{noun}s"),
     };
     format!("{number} {}", if number == 1 { noun } else { &plural })
@@ -231,6 +232,7 @@ mod tests {
         assert_eq!(count(0, "entry"), "0 entries");
         assert_eq!(count(2, "step"), "2 steps");
         assert_eq!(count_grouped(12_345, "step"), "12,345 steps");
+        assert_eq!(count(2, "batch"), "2 batches");
         assert_eq!(
             [range(3, 3), range(3, 4), range(0, 40)],
             ["none", "3", "0..39"]

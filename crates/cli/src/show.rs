@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArgs {
     /// The step to show
-    #[arg(value_name = "STEP")]
+    #[arg(value_name = "STEP", value_parser = step)]
     step: Step,
     /// Read all slices and verify checksums and digest
     #[arg(long)]
@@ -116,6 +116,12 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
     report.fault().map_or(Ok(Exit::Ok), |fault| {
         let (step, root) = (args.step, log.store().root());
         Err(CliError::Unsound(format!("step {step} of {root}: {fault}")))
+    })
+}
+
+fn step(text: &str) -> Result<Step, String> {
+    text.parse().map_err(|_| {
+        "give the number of a step, from 0; `batchweave status` shows the newest".to_owned()
     })
 }
 

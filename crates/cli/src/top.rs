@@ -4,7 +4,7 @@
 mod nodes;
 mod render;
 mod report;
-mod scrape;
+pub(crate) mod scrape;
 
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;

@@ -4,7 +4,8 @@
 //! It stores no position of its own: each rank states where to start, so the daemon may be killed at any
 //! time. From the top down:
 //!
-//! - `run` starts and stops everything, for the process and for the simulator;
+//! - `program` is the `main` of the binary; `run` starts and stops everything, for the process and for the
+//!   simulator;
 //! - `server` is the Unix socket, `log_follower` reads the log, `reports` stores progress and heartbeats;
 //! - `node` holds the state of the daemon under one lock; `ledger` records what ranks received;
 //! - `job` has the rules of jobs, attempts and marks, `fetch` reads indexes and frames, `segments` makes
@@ -24,6 +25,7 @@ mod log_follower;
 mod metrics;
 mod mistakes;
 mod node;
+mod program;
 mod quarantine;
 mod reclaimer;
 mod reports;
@@ -36,6 +38,6 @@ mod store_health;
 mod stream_head;
 
 pub use error::RunError;
-#[cfg(feature = "simulation")]
+pub use program::main;
 pub use run::simulation;
-pub use run::{run, run_on};
+pub use run::{check, run, run_on};

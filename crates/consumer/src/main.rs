@@ -1,26 +1,6 @@
-//! `batchweave-consumer --config F`: the consumer daemon of one node.
+//! The `batchweave-consumer` binary.
 #![forbid(unsafe_code)]
 
-use batchweave_consumer::config::ConsumerConfig;
-use batchweave_consumer::run;
-use batchweave_daemon::{Exit, Failure, Program};
-
-const PROGRAM: Program = Program {
-    name: "batchweave-consumer",
-    version: env!("CARGO_PKG_VERSION"),
-    about: "Serves the training ranks of this node: follows a stream's log, fetches their slices ahead of use \
-into shared memory, and hands them out over a Unix socket.",
-    exit_codes: "Exit codes: 0 stopped on request, 1 failure, 64 configuration, socket or arena, \
-69 store unavailable, 70 a fault of the program, 73 store or stream refused, 76 stored objects break the protocol; \
-137 (killed) usually means that a memory limit was hit.",
-};
-
-fn main() -> Exit {
-    PROGRAM.main(
-        |config: &ConsumerConfig| &config.log,
-        async |config, stop| {
-            let ended = run(config, stop).await;
-            ended.map_err(|why| Failure::new(&why, why.exit()))
-        },
-    )
+fn main() -> batchweave_daemon::Exit {
+    batchweave_consumer::main()
 }

@@ -1,71 +1,98 @@
 //! The contents of the consumer's status page.
 
-use batchweave_daemon::admin::{Plot, StatusPage, Table};
+use batchweave_daemon::admin::{Plot, Ranks, StatusPage, Table};
 
 pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-consumer",
     version: env!("CARGO_PKG_VERSION"),
     plots: &[
         Plot {
-            title: "Tokens delivered",
+            title: "Delivered",
+            unit: "tokens",
             metric: "batchweave_consumer_frames_delivered_total",
             scale: Some("batchweave_consumer_slice_tokens"),
         },
         Plot {
-            title: "Bytes fetched",
+            title: "Fetched from the store",
+            unit: "bytes",
             metric: "batchweave_consumer_fetched_bytes_total",
             scale: None,
         },
+        // Seconds of waiting per second: the mean number of ranks that wait.
         Plot {
-            title: "Seconds that ranks waited",
+            title: "Ranks that wait for data",
+            unit: "ranks",
             metric: "batchweave_consumer_rank_wait_seconds_total",
             scale: None,
         },
     ],
+    ranks: Some(Ranks {
+        head: "batchweave_consumer_head_step",
+        step: "batchweave_consumer_rank_step",
+        ahead: "batchweave_consumer_ahead_steps",
+        held: "batchweave_consumer_held_frames",
+        waits: "batchweave_consumer_rank_wait_seconds_total",
+    }),
+    held: None,
     tables: &[
         Table {
-            title: "Positions of ranks",
-            about: "Their next steps, the steps read ahead of them, and the frames that they hold.",
+            title: "Stream",
+            about: "Steps that are committed, and the first that is still stored.",
             metrics: &[
-                "batchweave_consumer_head_step",
-                "batchweave_consumer_watermark_step",
-                "batchweave_consumer_rank_step",
-                "batchweave_consumer_ahead_steps",
-                "batchweave_consumer_held_frames",
+                (
+                    "batchweave_consumer_head_step",
+                    "first step not committed yet",
+                ),
+                (
+                    "batchweave_consumer_watermark_step",
+                    "first step still stored",
+                ),
+                (
+                    "batchweave_consumer_awaited_lane",
+                    "producer whose turn it is",
+                ),
             ],
         },
         Table {
             title: "Waiting time by cause",
             about: "Seconds since the start, by rank and cause.",
-            metrics: &["batchweave_consumer_rank_wait_seconds_total"],
+            metrics: &[("batchweave_consumer_rank_wait_seconds_total", "waited")],
         },
         Table {
             title: "Memory",
             about: "The arena, and the bytes in it that no rank holds.",
             metrics: &[
-                "batchweave_consumer_arena_bytes",
-                "batchweave_consumer_ahead_bytes",
+                ("batchweave_consumer_arena_bytes", "shared memory"),
+                ("batchweave_consumer_ahead_bytes", "read ahead"),
             ],
         },
         Table {
             title: "Jobs and checkpoints",
-            about: "Attempts, marks, and the watermark.",
+            about: "Attempts, marks of checkpoints, and reclaimed storage.",
             metrics: &[
-                "batchweave_consumer_attempt",
-                "batchweave_consumer_marks_total",
-                "batchweave_consumer_incomplete_marks",
-                "batchweave_consumer_awaited_lane",
-                "batchweave_reclaim_watermark_step",
-                "batchweave_reclaim_bytes_total",
+                ("batchweave_consumer_attempt", "current attempt"),
+                ("batchweave_consumer_marks_total", "marks"),
+                (
+                    "batchweave_consumer_incomplete_marks",
+                    "marks that lack ranks",
+                ),
+                (
+                    "batchweave_reclaim_watermark_step",
+                    "storage reclaimed up to step",
+                ),
+                ("batchweave_reclaim_bytes_total", "storage reclaimed"),
             ],
         },
         Table {
             title: "Store",
             about: "Requests and failures since the start.",
             metrics: &[
-                "batchweave_consumer_store_requests_total",
-                "batchweave_consumer_store_errors_total",
-                "batchweave_consumer_checksum_failures_total",
+                ("batchweave_consumer_store_requests_total", "requests"),
+                ("batchweave_consumer_store_errors_total", "failed requests"),
+                (
+                    "batchweave_consumer_checksum_failures_total",
+                    "wrong bytes, read again",
+                ),
             ],
         },
     ],

@@ -1,8 +1,10 @@
 //! Every key of the store. Prefixes end in `/`. Numbers are padded so that listings for people sort;
 //! nothing relies on the order of a LIST.
 
+mod class;
 mod jobs;
 
+pub use class::class_of;
 pub use jobs::{
     AliveKey, LedgerKey, MarkKey, Owner, ProgressKey, alive, attempt_folder, job_folder, ledger,
     ledgers, mark, marks, parse_alive, parse_ledger, parse_mark, parse_owner, parse_progress,
@@ -20,6 +22,8 @@ use jobs::plain as number;
 
 /// The stream's identity and parameters.
 pub const STREAM: &str = "stream.json";
+/// Marks a stream that is being deleted: the first object of a deletion, and the last one that it deletes.
+pub const DELETING: &str = "deleting.json";
 /// Prefix of all snapshots.
 pub const SNAPSHOTS: &str = "snapshots/";
 /// Prefix of all repairs.
@@ -34,7 +38,7 @@ pub const INDEX: &str = "index/";
 pub const INPUTS: &str = "inputs/";
 /// Prefix of the objects of all jobs.
 pub const JOBS: &str = "jobs/";
-/// Prefix of the log, which is never listed and never deleted from.
+/// Prefix of the log, which only `batchweave delete` lists and deletes from.
 pub const LOG: &str = "log/";
 
 /// Classes by which requests are counted: the first name of every key, without its ending.

@@ -5,6 +5,7 @@
 //! no bodies, and bounds connections, headers and time. When there are too many connections, the oldest is
 //! closed, so that slow clients do not hold up probes.
 
+mod ranks;
 mod status_page;
 
 use std::convert::Infallible;
@@ -32,8 +33,9 @@ use crate::config::Listen;
 use crate::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::notify::{self, Notifier};
+pub use ranks::Ranks;
 use status_page::Sampler;
-pub use status_page::{Plot, StatusPage, Table};
+pub use status_page::{Identity, Plot, StatusPage, Table};
 
 /// The page is one file without outside resources, and requests only this endpoint.
 const PAGE: &str = include_str!("admin/page.html");
@@ -53,6 +55,7 @@ pub async fn start(
     health: &Health,
     end: &CancellationToken,
     status_page: StatusPage,
+    identity: Identity,
 ) -> io::Result<()> {
     if let Some(notifier) = Notifier::from_env()? {
         tokio::spawn(notify::follow(notifier, health.clone(), end.clone()));
@@ -60,7 +63,7 @@ pub async fn start(
     let Some(address) = listen.0 else {
         return Ok(());
     };
-    let admin = Admin::bind(address, registry, health.clone(), status_page).await?;
+    let admin = Admin::bind(address, registry, health.clone(), status_page, identity).await?;
     let address = admin.address()?;
     tracing::info!(%address, "admin endpoint: / for people, /metrics, /healthz, /readyz");
     if !address.ip().is_loopback() {
@@ -95,12 +98,13 @@ impl Admin {
         registry: Registry,
         health: Health,
         status_page: StatusPage,
+        identity: Identity,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await.map_err(|why| {
             let text = format!("admin endpoint cannot listen on {address}: {why}; set admin.listen to a free address, or \"off\"");
             io::Error::new(why.kind(), text)
         })?;
-        let sampler = Arc::new(Sampler::new(status_page, registry.clone()));
+        let sampler = Arc::new(Sampler::new(status_page, identity, registry.clone()));
         let here_only = listener.local_addr()?.ip().is_loopback();
         let state = Arc::new(State {
             here_only,

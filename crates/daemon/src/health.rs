@@ -16,6 +16,8 @@ struct Inner {
     now: RwLock<(bool, String)>,
     /// Last heartbeat of each part.
     hearts: Mutex<BTreeMap<&'static str, Instant>>,
+    /// What the status page tells besides, by name.
+    facts: Mutex<BTreeMap<&'static str, String>>,
     store: OnceLock<Counted>,
 }
 
@@ -24,6 +26,7 @@ impl Default for Health {
         Self(Arc::new(Inner {
             now: RwLock::new((false, "starting".into())),
             hearts: Mutex::default(),
+            facts: Mutex::default(),
             store: OnceLock::new(),
         }))
     }
@@ -38,6 +41,24 @@ impl Health {
     /// Sets not ready, with the reason.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.set(false, reason.into());
+    }
+
+    /// Sets a line of the status page, such as the progress; an empty text removes it.
+    pub fn tell(&self, name: &'static str, text: impl Into<String>) {
+        let mut facts = self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        match text.into() {
+            text if text.is_empty() => facts.remove(name),
+            text => facts.insert(name, text),
+        };
+    }
+
+    /// Returns the lines set by [`Self::tell`], by name.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let facts = self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts
+            .iter()
+            .map(|(name, text)| (*name, text.clone()))
+            .collect()
     }
 
     /// Reports not ready while `store` does not answer. Only the first call has an effect.

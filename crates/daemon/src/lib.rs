@@ -1,6 +1,6 @@
 //! Everything that both daemons share around their work. Nothing here knows streams or arenas.
 //!
-//! - `program`: the `main` of a daemon; [`config`], [`telemetry`] and `reload`: configuration and logs;
+//! - `program`: the `main` of a daemon; [`check`]: its `--check`; [`config`], [`telemetry`] and `reload`: configuration and logs;
 //!   [`Exit`]: exit codes; [`panics`], [`shutdown`]: the ways to end.
 //! - [`admin`]: the HTTP endpoint with metrics, probes and the status page; [`metrics`]: their making;
 //!   [`connection_slots`]: a bound on its connections; `recent_messages`, `repeats`: log lines kept or
@@ -9,6 +9,7 @@
 //!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`man_pages`]: manual pages and completions.
 #![forbid(unsafe_code)]
 pub mod admin;
+pub mod check;
 pub mod config;
 pub mod connection_slots;
 mod exit;

@@ -7,6 +7,27 @@ use std::{fs, io};
 use clap::Command;
 use clap_complete::Shell;
 
+/// A shell with completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Returns the completions of a program for `shell`.
+pub fn completions(mut command: Command, shell: CompletedShell) -> Vec<u8> {
+    let shell = match shell {
+        CompletedShell::Bash => Shell::Bash,
+        CompletedShell::Zsh => Shell::Zsh,
+        CompletedShell::Fish => Shell::Fish,
+    };
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    script
+}
+
 /// Folder of each shell's completions, below `share`.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions"),

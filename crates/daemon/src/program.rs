@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::check::Findings;
+use crate::config::{Config, Overrides};
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
 use crate::{Exit, config, man_pages, panics, reload, shutdown, telemetry};
@@ -24,9 +27,44 @@ struct Args {
     /// Configuration file; the shipped one in config/ lists every key.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and exit.
-    #[arg(long)]
-    check: bool,
+    /// Check the configuration, open everything that it names, and exit; nothing is left behind.
+    /// `--check=file` reads the file only.
+    #[arg(long, value_name = "EXTENT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    check: Option<Extent>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// The extent of `--check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Extent {
+    /// The file, and the store, input, tokenizer, memory and socket that it names.
+    All,
+    /// The file only: for service managers, which must not refuse a start while a store is down.
+    File,
+}
+
+/// Options for `batchweave run`, which starts both daemons from one file.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A top-level table of the file that belongs to another program.
+    #[arg(long, value_name = "TABLE", hide = true)]
+    ignore: Vec<String>,
+    /// A key with another value than the file's.
+    #[arg(long, value_name = "KEY=VALUE", hide = true)]
+    set: Vec<String>,
+    /// The process with whose end the daemon stops.
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with: Option<i32>,
+}
+
+impl Args {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            ignored: self.run.ignore.clone(),
+            set: self.run.set.clone(),
+        }
+    }
 }
 
 /// The texts of a daemon's command line.
@@ -59,10 +97,16 @@ impl Failure {
 }
 
 impl Program {
-    /// Runs `serve` with the configuration and a token that the first signal cancels.
-    pub fn main<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
+    /// Runs `serve` with the configuration and a token that the first signal cancels; with `--check`, runs `check`
+    /// with the configuration and prints its findings.
+    pub fn main<
+        C: Config + Send + 'static,
+        K: Future<Output = Findings>,
+        F: Future<Output = Result<(), Failure>>,
+    >(
         self,
         log: fn(&C) -> &LogConfig,
+        check: impl FnOnce(C) -> K,
         serve: impl FnOnce(C, CancellationToken) -> F,
     ) -> Exit {
         let words: Vec<OsString> = std::env::args_os().collect();
@@ -88,7 +132,7 @@ impl Program {
             }
         };
         no_core_files();
-        match run(&args, log, serve) {
+        match run(&args, log, check, serve) {
             Ok(()) => Exit::Ok,
             Err(failure) => {
                 eprintln!("{}: {}", self.name, failure.text);
@@ -121,44 +165,79 @@ fn no_core_files() {
     let _ = setrlimit(Resource::Core, none);
 }
 
-fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
+fn run<
+    C: Config + Send + 'static,
+    K: Future<Output = Findings>,
+    F: Future<Output = Result<(), Failure>>,
+>(
     args: &Args,
     log: fn(&C) -> &LogConfig,
+    check: impl FnOnce(C) -> K,
     serve: impl FnOnce(C, CancellationToken) -> F,
 ) -> Result<(), Failure> {
-    let config: C = config::load(&args.config).map_err(|why| Failure::new(why, Exit::Config))?;
-    if args.check {
-        println!("{}: ok", args.config.display());
-        return Ok(());
+    let overrides = args.overrides();
+    let config = config::load_with::<C>(&args.config, &overrides);
+    let config = config.map_err(|why| Failure::new(why, Exit::Config))?;
+    match args.check {
+        Some(Extent::All) => return report(&args.config, work(check(config))?),
+        Some(Extent::File) => return report(&args.config, Findings::default()),
+        None => {}
+    }
+    if let Some(parent) = args.run.end_with {
+        end_with(parent)?;
     }
     // First: a daemon whose service manager is unreachable must not start.
     Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
     telemetry::init(log(&config));
     panics::log_panics();
-    let runtime = runtime()?;
-    let work = async {
+    work(async {
         let stop = shutdown::on_signals().map_err(|why| {
             Failure::new(
                 format!("cannot install signal handlers: {why}"),
                 Exit::Failure,
             )
         })?;
-        reload::on_hangup(args.config.clone(), &config, log).map_err(|why| {
+        reload::on_hangup((args.config.clone(), overrides), &config, log).map_err(|why| {
             Failure::new(
                 format!("cannot install signal handlers: {why}"),
                 Exit::Failure,
             )
         })?;
         serve(config, stop).await
-    };
-    let ended = panics::guard(|| runtime.block_on(work)).unwrap_or_else(|panic| {
+    })?
+}
+
+/// Runs `work` on a runtime of its own; fails when it panics.
+fn work<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = runtime()?;
+    let ended = panics::guard(|| runtime.block_on(work)).map_err(|panic| {
         let text = format!("bug in the daemon: {panic}; please report it");
-        Err(Failure::new(text, Exit::Internal))
+        Failure::new(text, Exit::Internal)
     });
     // Results of blocking work are no longer needed. Idle threads are joined, because glibc's
     // pthread_detach reads memory that is gone when the thread ends just then (observed: SIGSEGV).
     runtime.shutdown_timeout(THREADS_END);
     ended
+}
+
+/// Prints what `--check` opened; fails with all faults.
+fn report(file: &Path, findings: Findings) -> Result<(), Failure> {
+    if let Some(problems) = findings.problems(file) {
+        return Err(Failure::new(problems, Exit::Config));
+    }
+    println!("{}", findings.report(file));
+    Ok(())
+}
+
+/// Stops this process when its parent ends, however that happens.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    // Without the signal the daemon would run on alone; all systems of this program have it.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    let alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
+    let text = || format!("the process {parent}, with which this daemon ends, has ended");
+    alive
+        .then_some(())
+        .ok_or_else(|| Failure::new(text(), Exit::Failure))
 }
 
 /// Starts the runtime, which panics when it cannot start its threads.
@@ -198,13 +277,19 @@ mod tests {
     #[test]
     fn the_command_line() {
         let args = parse(&["--config", "a.toml", "--check"]).unwrap();
-        assert!(args.check && args.config.ends_with("a.toml"));
+        assert!(args.check == Some(Extent::All) && args.config.ends_with("a.toml"));
+        let args = parse(&["--check=file", "--config", "a.toml"]).unwrap();
+        assert_eq!(args.check, Some(Extent::File));
         assert!(parse(&[]).unwrap_err().use_stderr());
         assert!(
             parse(&["--config", "a", "--chek"])
                 .unwrap_err()
                 .use_stderr()
         );
+        let run = ["--ignore", "arena", "--set", "a.b=1", "--end-with", "7"];
+        let args = parse(&[&["--config", "a"], &run[..]].concat()).unwrap();
+        assert_eq!(args.overrides().ignored, ["arena"]);
+        assert_eq!(args.overrides().set, ["a.b=1"]);
         let help = parse(&["--help"]).unwrap_err();
         assert!(!help.use_stderr());
         for part in ["Tests.", "--config <FILE>", "--check", "Exit codes: 0"] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Overrides};
 use crate::notify::Notifier;
 use crate::telemetry::{self, LogConfig};
 
@@ -14,7 +14,7 @@ const LIVE: [&str; 1] = ["log.level"];
 
 /// Reloads at every SIGHUP, until the process ends.
 pub(crate) fn on_hangup<C: Config + Send + 'static>(
-    path: PathBuf,
+    (path, overrides): (PathBuf, Overrides),
     running: &C,
     log: fn(&C) -> &LogConfig,
 ) -> std::io::Result<()> {
@@ -29,7 +29,7 @@ pub(crate) fn on_hangup<C: Config + Send + 'static>(
                 }
             };
             notify("RELOADING=1");
-            match reload(&path, &running, log) {
+            match reload((&path, &overrides), &running, log) {
                 Ok(report) => tracing::info!("{report}"),
                 Err(why) => {
                     tracing::error!("cannot reload, keeping the old configuration: {why}");
@@ -42,7 +42,7 @@ pub(crate) fn on_hangup<C: Config + Send + 'static>(
 }
 
 fn reload<C: Config>(
-    path: &Path,
+    (path, overrides): (&Path, &Overrides),
     running: &toml::Table,
     log: fn(&C) -> &LogConfig,
 ) -> Result<String, String> {
@@ -53,7 +53,7 @@ fn reload<C: Config>(
             path.display()
         ));
     }
-    let new: C = config::load(path).map_err(|why| why.to_string())?;
+    let new: C = config::load_with(path, overrides).map_err(|why| why.to_string())?;
     telemetry::change(log(&new));
     let mut changed = Vec::new();
     differences("", running, &values(&new), &mut changed);
@@ -117,7 +117,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.unwrap().success());
         let running = values(&Test::default());
-        let why = reload::<Test>(&path, &running, |c| &c.log).unwrap_err();
+        let why = reload::<Test>((&path, &Overrides::default()), &running, |c| &c.log).unwrap_err();
         assert!(why.contains("x.toml is not a regular file"), "{why}");
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let running = values(&Test::default());
         let reload = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            reload::<Test>(&path, &running, |c| &c.log)
+            reload::<Test>((&path, &Overrides::default()), &running, |c| &c.log)
         };
         let report = reload("size = 3\n[log]\nlevel = \"debug\"").unwrap();
         assert!(

@@ -1,6 +1,7 @@
 //! The producer's configuration as plain structs; config/producer.toml explains each key. `defaults` holds the
-//! defaults, `check` finds contradictions, `store` reads `[store]`.
+//! defaults, `check` finds contradictions, `hints` knows the names of other programs, `store` reads `[store]`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use batchweave_core::stream::StreamOrder;
@@ -67,6 +68,16 @@ pub enum OnBadDocument {
     Skip,
 }
 
+/// The documents that the input holds, unless packing.mode says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceContent {
+    #[default]
+    Text,
+    /// Token ids, ready made.
+    Ids,
+}
+
 /// The table `[source]`: the input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -77,9 +88,11 @@ pub struct SourceConfig {
     pub endpoint: String,
     /// The way in which files are divided into documents.
     pub format: Format,
-    /// JSON field with the text.
+    /// The documents that files hold.
+    pub content: SourceContent,
+    /// JSON field with the text or the ids.
     pub field: String,
-    /// Parquet column with the text.
+    /// Parquet column with the text or the ids.
     pub column: String,
     /// Number of passes over the input; 0 repeats it for ever.
     pub epochs: u64,
@@ -107,6 +120,8 @@ pub enum TokenizerKind {
     File,
     /// One token per byte of the text.
     Bytes,
+    /// None: the documents are ids.
+    None,
 }
 
 /// The table `[tokenizer]` of the configuration.
@@ -120,6 +135,10 @@ pub struct TokenizerConfig {
     pub path: String,
     /// The end token of kind `file`.
     pub end_token: String,
+    /// The size of the vocabulary of kind `none`.
+    pub vocab_size: u32,
+    /// The end token of kind `none`.
+    pub end_token_id: Option<u32>,
     /// Number of tokenizing threads; 0 is one per core.
     pub threads: usize,
 }
@@ -173,10 +192,16 @@ pub struct PackingConfig {
 #[serde(default)]
 pub struct ChatConfig {
     pub template: String,
-    /// JSON field with the messages.
+    /// JSON field or Parquet column with the messages.
     pub messages: String,
-    /// JSON field with the tools.
+    /// JSON field or Parquet column with the tools.
     pub tools: String,
+    /// Field of a message with its role.
+    pub role_key: String,
+    /// Field of a message with its text.
+    pub content_key: String,
+    /// The template's role for each role in the documents.
+    pub roles: BTreeMap<String, String>,
     /// The program whose processes render conversations ([`crate::chat::serve`]); set by the daemon, not by the
     /// configuration. Without it, the calling threads render.
     #[serde(skip)]
@@ -225,7 +250,7 @@ pub struct FlowControlConfig {
     /// Most bytes ahead of the slowest job; 0 is unlimited.
     pub max_bytes: ByteSize,
     pub when_no_job: WhenNoJob,
-    /// Most steps above the watermark while there is no job to wait for.
+    /// Most steps above the watermark while there is no job to wait for; 0: `max_steps`.
     pub no_job_steps: u64,
     /// Most batches of a lane that wait for their turn.
     pub lane_lead: u64,
@@ -254,6 +279,8 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 
 mod check;
 mod defaults;
+mod hints;
+mod ids;
 mod store;
 
 pub use store::StoreConfig;

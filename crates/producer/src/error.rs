@@ -42,6 +42,12 @@ pub enum RunError {
          needs a new producer.name once batches of this input are committed"
     )]
     Document(DocumentError),
+    /// A file of which no document can be read, while `on_bad_document = "fail"`.
+    #[error(
+        "unusable file: {0}; or take it out of source.paths, which needs a new producer.name once batches of this \
+         input are committed"
+    )]
+    File(DocumentError),
     /// The input as a whole cannot be used.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -86,6 +92,16 @@ impl RunError {
         WorkerError::lost(name, why).into()
     }
 
+    /// Returns the error for a bad document that must not be left out. Skipping helps only where other
+    /// documents of the file can be read.
+    pub(crate) fn from_bad_document(error: DocumentError) -> Self {
+        if error.reason.is_of_file() {
+            Self::File(error)
+        } else {
+            Self::Document(error)
+        }
+    }
+
     /// Returns the process's exit code.
     pub fn exit(&self) -> Exit {
         match self {
@@ -101,7 +117,9 @@ impl RunError {
             | Self::Layout(_)
             | Self::Build(_)
             | Self::Admin(_) => Exit::Config,
-            Self::Document(_) | Self::Source(_) | Self::Mismatch(_) => Exit::BadInput,
+            Self::Document(_) | Self::File(_) | Self::Source(_) | Self::Mismatch(_) => {
+                Exit::BadInput
+            }
         }
     }
 }

@@ -30,7 +30,8 @@ fn limits(config: &ProducerConfig) -> Limits {
         steps: bound(ahead.max_steps),
         bytes: bound(ahead.max_bytes.bytes()),
         no_job: match ahead.when_no_job {
-            WhenNoJob::Run => bound(ahead.no_job_steps),
+            // A job that opens later would hold this producer at `max_steps` above the watermark.
+            WhenNoJob::Run => bound(ahead.no_job_steps).or(bound(ahead.max_steps)),
             WhenNoJob::Wait => Some(ahead.no_job_steps),
         },
         lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
@@ -214,6 +215,14 @@ mod tests {
         assert_eq!(no_job(WhenNoJob::Wait, 0), Some(0));
         assert_eq!(no_job(WhenNoJob::Wait, 7), Some(7));
         assert_eq!(limits(&config(9, WhenNoJob::Run, 0)).steps, Some(9));
+    }
+
+    #[test]
+    fn a_bound_in_steps_holds_also_before_a_job_is_open() {
+        let no_job = |when, steps| limits(&config(9, when, steps)).no_job;
+        assert_eq!(no_job(WhenNoJob::Run, 0), Some(9));
+        assert_eq!(no_job(WhenNoJob::Run, 70), Some(70), "given");
+        assert_eq!(no_job(WhenNoJob::Wait, 0), Some(0));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The producer daemon: documents from files and objects become tokens, rows and batches, which are
 //! uploaded and committed to a stream.
 //!
-//! - `run` starts and stops the daemon; `startup` checks and opens all that it needs;
+//! - `program` is the `main` of the binary; `run` starts and stops the daemon; `startup` checks and opens all that
+//!   it needs;
 //! - `sources` finds files and reads their units; `tokenizer` makes tokens;
-//! - `transform` makes documents of units: text, conversations or arrays; `packing` (pure) makes batches of
+//! - `transform` makes documents of units: text, conversations, ids or arrays; `packing` (pure) makes batches of
 //!   documents; `cursor` is the restart point that each commit stores;
 //! - `pipeline` joins the stages that read, tokenize, batch and upload;
 //! - `flow_control` limits how far the producer runs ahead of the jobs; `worker` runs long work in threads;
@@ -19,8 +20,10 @@ pub mod cursor;
 mod error;
 mod flow_control;
 pub mod metrics;
+mod npy;
 pub mod packing;
 pub mod pipeline;
+mod program;
 mod progress;
 mod run;
 pub mod sources;
@@ -31,5 +34,7 @@ pub mod transform;
 mod worker;
 
 pub use error::RunError;
+pub use program::main;
 pub use run::{Outcome, run, run_on, run_watched};
+pub use startup::check;
 pub use transform::chat;

@@ -1,39 +1,6 @@
-//! `batchweave-producer --config F`: a producer daemon.
+//! The `batchweave-producer` binary.
 #![forbid(unsafe_code)]
 
-use batchweave_daemon::{Exit, Failure, Program};
-use batchweave_producer::config::ProducerConfig;
-use batchweave_producer::{chat, run};
-use tokio_util::sync::CancellationToken;
-
-const PROGRAM: Program = Program {
-    name: "batchweave-producer",
-    version: env!("CARGO_PKG_VERSION"),
-    about: "Tokenizes documents, packs them into global batches and commits these to a stream in an object \
-store. A restart continues at the last commit, exactly.",
-    exit_codes: "Exit codes: 0 finished, or stopped on request, 1 failure, 64 configuration, 65 input, 69 store \
-unavailable, 70 a fault of the program, 73 store or stream refused, 75 fenced by a newer instance (do not restart), 76 stored objects break the protocol.",
-};
-
-/// Path of this program, valid also after its file was replaced by a newer version.
-const ITSELF: &str = "/proc/self/exe";
-
-fn main() -> Exit {
-    // Internal, so the help does not show it.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == chat::RENDER)
-    {
-        return chat::serve().map_or(Exit::Failure, |()| Exit::Ok);
-    }
-    PROGRAM.main(|config: &ProducerConfig| &config.log, produce)
-}
-
-async fn produce(mut config: ProducerConfig, stop: CancellationToken) -> Result<(), Failure> {
-    config.chat.renderer = Some(ITSELF.into());
-    // It logs how it ended.
-    let outcome = run(config, stop).await;
-    outcome
-        .map(|_| ())
-        .map_err(|why| Failure::new(&why, why.exit()))
+fn main() -> batchweave_daemon::Exit {
+    batchweave_producer::main()
 }

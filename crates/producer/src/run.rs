@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use batchweave_core::ids::Seq;
 use batchweave_core::keys;
-use batchweave_daemon::admin;
+use batchweave_daemon::admin::{self, Identity};
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions};
+use batchweave_store::Store;
 use batchweave_store::counting::Counted;
-use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
 use prometheus::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{ProducerConfig, non_empty};
+use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::{Metrics, register};
@@ -56,14 +56,7 @@ impl Outcome {
 
 /// Runs the daemon on the store that the configuration names, until the input is over or `stop` is cancelled.
 pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outcome, RunError> {
-    let options = OpenOptions {
-        create: config.stream.create,
-        endpoint: non_empty(&config.store.endpoint),
-        region: non_empty(&config.store.region),
-        // Checked with the rest of the configuration.
-        encryption: config.store.encryption().unwrap_or_default(),
-        ..OpenOptions::default()
-    };
+    let options = config.store.options(config.stream.create);
     let open = Box::pin(batchweave_store::open(&config.store.url, &options));
     let doing = || format!("opening the store {}", config.store.url);
     match unless_stopped(&stop, doing, open).await {
@@ -97,9 +90,17 @@ pub async fn run_watched(
     let end = CancellationToken::new();
     // Ends everything that this function started, on every path out of it.
     let _end = end.clone().drop_guard();
-    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
-        .await
-        .map_err(RunError::Admin)?;
+    let identity = Identity::new(config.store.url.as_str(), config.producer.name.as_str());
+    admin::start(
+        config.admin.listen,
+        registry,
+        &health,
+        &end,
+        STATUS_PAGE,
+        identity,
+    )
+    .await
+    .map_err(RunError::Admin)?;
     let opened = Box::pin(startup::open(Arc::new(counted), &config, &health));
     let Some(opened) = unless_stopped(&stop, || health.get().1, opened).await else {
         return Ok(ending::stopped_early());

@@ -7,6 +7,8 @@
 mod bad_input;
 #[path = "daemon/follow.rs"]
 mod follow;
+#[path = "daemon/formats.rs"]
+mod formats;
 #[path = "daemon/modes.rs"]
 mod modes;
 #[path = "daemon/panics.rs"]

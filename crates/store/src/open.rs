@@ -18,6 +18,9 @@ const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder";
 pub struct OpenOptions {
     /// Create the root folder of a `file://` store if it is absent.
     pub create: bool,
+    /// Accept a root folder of a `file://` store that does not exist yet: until it does, requests fail with
+    /// `NoBucket`.
+    pub await_folder: bool,
     /// S3 endpoint, instead of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or the profile's.
     pub endpoint: Option<String>,
     /// S3 region, instead of `AWS_REGION` or the profile's.
@@ -119,11 +122,20 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, St
         ))
     };
     let Some((scheme, rest)) = url.split_once("://") else {
-        return refuse("the root is a URL with a scheme");
+        // As people write folders.
+        if url.starts_with('/') {
+            return Ok(Arc::new(
+                FileStore::open(Path::new(url), options.create).await?,
+            ));
+        }
+        return refuse(&without_scheme(url));
     };
     match scheme {
         "file" if !rest.starts_with('/') => {
             refuse("file:// takes an absolute path, so three slashes")
+        }
+        "file" if options.await_folder => {
+            Ok(Arc::new(FileStore::open_later(Path::new(rest)).await?))
         }
         "file" => Ok(Arc::new(
             FileStore::open(Path::new(rest), options.create).await?,
@@ -167,6 +179,19 @@ async fn open_s3(
     Err(StoreError::new(Op::Open, url, kind, effect, detail))
 }
 
+/// Explains a root without a scheme that is not an absolute path.
+fn without_scheme(url: &str) -> String {
+    let folder = url.strip_prefix("./").unwrap_or(url);
+    let here = std::env::current_dir().unwrap_or_default().join(folder);
+    if url.is_empty() || url.starts_with('~') || url.starts_with("..") {
+        return "the root is a URL or an absolute path".to_owned();
+    }
+    format!(
+        "the root is a URL or an absolute path: for a folder here write file://{}",
+        here.display()
+    )
+}
+
 fn bucket_fault(bucket: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     if bucket.contains('@') || bucket.contains(':') {
@@ -187,7 +212,10 @@ mod tests {
     #[tokio::test]
     async fn bad_urls_name_the_fault_and_show_examples() {
         let cases = [
-            ("/tmp/x", "scheme"),
+            ("data/x", "for a folder here write file:///"),
+            ("./data/x", "/data/x;"),
+            ("~/x", "an absolute path"),
+            ("", "an absolute path"),
             ("file://tmp/x", "three slashes"),
             ("gs://bucket/x", "unknown scheme \"gs\""),
             ("s3://", "3 to 63"),
@@ -207,6 +235,14 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn an_absolute_path_is_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().display().to_string();
+        let store = open(&path, &OpenOptions::default()).await.unwrap();
+        assert_eq!(store.root(), format!("file://{path}"));
     }
 
     #[test]

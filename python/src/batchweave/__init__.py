@@ -20,6 +20,7 @@ from batchweave import jax as jax
 from batchweave import mesh as mesh
 from batchweave import torch as torch
 from batchweave import views as views
+from batchweave._arguments import check_seconds, check_state, check_whole
 from batchweave._connect import Options, __version__
 from batchweave._launch import (
     DrawnId,
@@ -80,7 +81,8 @@ def connect(
 ) -> Reader:
     """Connects to the consumer daemon of this node and returns a reader.
 
-    `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock.
+    `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock, then the
+    one of this user's `batchweave run`.
     `job`: the training run; without one the reader neither retains data nor holds producers back.
     `dp_rank`, `dp_size`: the data coordinate (not the tensor or pipeline one); default: the
     launcher's rank and world size, then 0 of 1. `mesh`: instead of both, this rank's place from
@@ -106,6 +108,11 @@ def connect(
     steps to read, from the first one or the last `seek` on (skipped ones count).
     """
     path = socket_path(socket)
+    check_whole(dp_rank=dp_rank, dp_size=dp_size, global_rank=global_rank, start=start)
+    check_whole(limit=limit, credits=credits, split_rows=split_rows)
+    check_whole(slices=slices, seq_len=seq_len, rows_per_slice=rows_per_slice)
+    check_seconds(timeout=timeout, connect_timeout=connect_timeout)
+    check_state(state)
     if mesh is not None:
         if dp_rank is not None or dp_size is not None:
             raise BadHelloError("give mesh=, or dp_rank= and dp_size=, not both")
@@ -120,8 +127,6 @@ def connect(
         )
     if not CREDITS_MIN <= credits <= CREDITS_MAX:
         raise BadHelloError(f"credits is {credits}; {CREDITS_MIN} to {CREDITS_MAX} are allowed")
-    if timeout <= 0 or connect_timeout <= 0:
-        raise BadHelloError("timeout and connect_timeout are seconds, above 0")
     begin = _begin(job, start, state, resume, fresh)
     first = start or 0
     if not 0 <= first < 1 << 53 or (first and state is not None):

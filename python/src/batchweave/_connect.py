@@ -15,6 +15,7 @@ import numpy as np
 
 from batchweave import _wire
 from batchweave._events import Event, Lost
+from batchweave._launch import socket_places
 from batchweave._session import Session
 from batchweave.errors import (
     AttemptNotOpenedError,
@@ -97,7 +98,8 @@ def unserved(options: Options, cause: str, position: int | None) -> BatchWeaveEr
     if position is None:
         return NoDaemonError(
             f"no consumer daemon answers at {place} within the connect timeout; start "
-            "batchweave-consumer, or name its socket in BATCHWEAVE_SOCKET or socket="
+            "batchweave-consumer (or `batchweave run`), or name its socket in BATCHWEAVE_SOCKET or "
+            "socket="
         )
     return DaemonGoneError(
         f"daemon_restarting: the consumer daemon at {place} disconnected before step {position} "
@@ -178,6 +180,23 @@ def open_session(
 
 
 def _connect(path: str) -> tuple[socket.socket | None, str]:
+    """Returns a connection to the first of the socket's places, or the cause that the first has."""
+    cause, refused = "", None
+    for place in socket_places(path):
+        try:
+            fresh, why = _connect_to(place)
+        except SystemRefusedError as reason:
+            refused = refused or reason
+            continue
+        if fresh is not None:
+            return fresh, ""
+        cause = cause or why
+    if refused is not None:
+        raise refused
+    return None, cause
+
+
+def _connect_to(path: str) -> tuple[socket.socket | None, str]:
     fresh = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         fresh.setblocking(False)

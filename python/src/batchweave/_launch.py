@@ -9,13 +9,20 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from batchweave.errors import BadHelloError, NoAttemptError
 
 DEFAULT_SOCKET = "/run/batchweave/consumer.sock"
+# Where `batchweave run` makes its socket when it may not write the folder above.
+_USERS_SOCKETS = (
+    "/run/user/{user}/batchweave/consumer.sock",
+    "/tmp/batchweave-{user}/consumer.sock",
+)
 # Linux: sun_path has 108 bytes, and the last one is the terminating zero.
 SOCKET_PATH_BYTES_MAX = 107
 
@@ -64,9 +71,35 @@ def launched(env: Mapping[str, str] = os.environ) -> bool:
     return any(pairs) or "TORCHELASTIC_RUN_ID" in env
 
 
+class DefaultSocket(str):
+    """The socket's path when neither the caller nor the environment names one."""
+
+    __slots__ = ()
+
+
+def socket_places(path: str) -> list[str]:
+    """Returns the paths to try for a socket: that path, and for the default one this user's own."""
+    if not isinstance(path, DefaultSocket):
+        return [path]
+    user = os.geteuid()
+    own = [place.format(user=user) for place in _USERS_SOCKETS]
+    return [str(path), *(place for place in own if _is_safe(place, user))]
+
+
+def _is_safe(path: str, user: int) -> bool:
+    """Returns whether only root or this user can have made the file."""
+    try:
+        found = Path(path).parent.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in (0, user) and not found.st_mode & 0o022
+
+
 def socket_path(given: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> str:
     """Returns the path of the daemon's socket: the argument, BATCHWEAVE_SOCKET, or the default."""
-    path = os.fspath(given) if given is not None else env.get("BATCHWEAVE_SOCKET", DEFAULT_SOCKET)
+    if given is None and "BATCHWEAVE_SOCKET" not in env:
+        return DefaultSocket(DEFAULT_SOCKET)
+    path = os.fspath(given) if given is not None else env["BATCHWEAVE_SOCKET"]
     if path.startswith("\0") or not path:
         raise BadHelloError(f"socket is {path!r}: give the path of the consumer daemon's socket")
     size = len(os.fsencode(path))

@@ -226,7 +226,11 @@ fn commands_in_the_documentation_exist() {
     let programs = Programs::read();
     let mut findings = Vec::new();
     let mut count = 0;
-    let configs = ["config/producer.toml", "config/consumer.toml"];
+    let configs = [
+        "config/producer.toml",
+        "config/consumer.toml",
+        "config/run.toml",
+    ];
     let configs = configs.map(|name| (name.to_owned(), source(name)));
     for (name, text) in pages().into_iter().map(|p| (p.name, p.text)).chain(configs) {
         for (number, command) in commands(&text) {

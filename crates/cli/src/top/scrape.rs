@@ -93,7 +93,7 @@ impl Scrape {
 }
 
 /// Returns whether the status is 200, and the body.
-async fn get(admin: &str, path: &str) -> io::Result<(bool, String)> {
+pub(crate) async fn get(admin: &str, path: &str) -> io::Result<(bool, String)> {
     let answer = timeout(PATIENCE, async {
         let mut stream = TcpStream::connect(admin).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");

@@ -117,6 +117,12 @@ fn a_bucket_serves_as_root() {
             "fit for use, with warnings",
         ]);
     assert_eq!(server.keys(), ["one/stream.json"]);
+    let denied = server.run(&["delete", "--yes"], "wrong");
+    denied.fails(69, &["check the access key and the secret key"]);
+    server
+        .run(&["delete", URL, "--yes"], server.secret())
+        .prints(&["1 object deleted; the stream is gone"]);
+    assert_eq!(server.keys(), Vec::<String>::new());
 }
 
 #[test]

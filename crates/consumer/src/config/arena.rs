@@ -70,8 +70,9 @@ impl ArenaTable {
             problem("arena.numa_node", message);
         }
         if segment_bytes > bytes && bytes.bytes() > 0 {
-            let message =
-                format!("{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits");
+            let message = format!(
+                "{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits; lower it, or raise that"
+            );
             problem("arena.segment_bytes", message);
         }
     }

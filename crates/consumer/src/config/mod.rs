@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
 use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
 use batchweave_daemon::telemetry::LogConfig;
-use batchweave_store::Encryption;
+use batchweave_store::{Encryption, OpenOptions};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of the daemon, one field per table.
@@ -45,6 +45,18 @@ impl StoreTable {
     pub(crate) fn encryption(&self) -> Result<Encryption, String> {
         Encryption::parse(&self.encryption, &self.kms_key)
     }
+
+    /// Returns how to open the store.
+    pub(crate) fn options(&self) -> OpenOptions {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        OpenOptions {
+            endpoint: given(&self.endpoint),
+            region: given(&self.region),
+            // An invalid value is refused when the configuration is checked.
+            encryption: self.encryption().unwrap_or_default(),
+            ..OpenOptions::default()
+        }
+    }
 }
 
 mod arena;
@@ -72,7 +84,7 @@ pub struct SocketTable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PrefetchTable {
-    /// Bytes read ahead of use.
+    /// Bytes read ahead of use; 0: derived from the arena.
     pub bytes: ByteSize,
     /// Steps read ahead of each rank.
     pub steps: u64,
@@ -108,6 +120,9 @@ pub struct AdminTable {
     pub listen: Listen,
 }
 
+/// Bytes read ahead where neither the arena nor they are given.
+const AUTOMATIC_MAX: u64 = 512 << 20;
+
 impl Default for SocketTable {
     fn default() -> Self {
         Self {
@@ -122,7 +137,7 @@ impl Default for SocketTable {
 impl Default for PrefetchTable {
     fn default() -> Self {
         Self {
-            bytes: ByteSize::mib(512),
+            bytes: ByteSize(0),
             steps: 64,
             concurrency: 32,
             read_bytes: ByteSize::mib(16),
@@ -164,6 +179,23 @@ impl SocketTable {
 }
 
 impl Config for ConsumerConfig {
+    fn hint(key: &str, _: Option<&str>) -> Option<String> {
+        let tables = [
+            "producer",
+            "stream",
+            "source",
+            "tokenizer",
+            "packing",
+            "chat",
+            "upload",
+            "commit",
+            "ahead",
+        ];
+        let table = key.split('.').next().unwrap_or(key);
+        let text = "it belongs to the producer's configuration, and this is the consumer's; config/consumer.toml lists its keys";
+        tables.contains(&table).then(|| text.to_owned())
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
         let mut problem = |key: &str, message: String| problems.push(Problem::new(key, message));
@@ -198,7 +230,10 @@ impl SocketTable {
         if !self.path.is_absolute() {
             problem(
                 "socket.path",
-                format!("{} is not an absolute path", self.path.display()),
+                format!(
+                    "{} is not an absolute path; write it from the root, as \"/run/batchweave/consumer.sock\"",
+                    self.path.display()
+                ),
             );
         }
         if length > SOCKET_PATH_BYTES_MAX {
@@ -224,6 +259,18 @@ impl SocketTable {
 }
 
 impl PrefetchTable {
+    /// Returns the bytes read ahead in an arena of `arena_bytes`: at most half of an automatic one, which may
+    /// be large.
+    pub(crate) fn bytes_of(&self, arena: &ArenaTable, arena_bytes: u64) -> u64 {
+        let half = arena_bytes / 2;
+        match (self.bytes.bytes(), arena.bytes.bytes()) {
+            (0, 0) => half.min(AUTOMATIC_MAX),
+            (0, _) => half,
+            (given, 0) => given.min(half),
+            (given, _) => given,
+        }
+    }
+
     fn check(&self, arena: &ArenaTable, problem: &mut impl FnMut(&str, String)) {
         if self.bytes > arena.bytes && arena.bytes.bytes() > 0 {
             let message = format!("{} is more than arena.bytes ({})", self.bytes, arena.bytes);

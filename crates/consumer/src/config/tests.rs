@@ -1,6 +1,6 @@
 //! The shipped file and the contradictions.
 
-use batchweave_daemon::config;
+use batchweave_daemon::config::{self, ByteSize};
 
 use super::*;
 
@@ -59,4 +59,28 @@ fn contradictions_come_together() {
             .contains("is 111 bytes long; the system allows 107"),
         "{report}"
     );
+}
+
+#[test]
+fn the_read_ahead_follows_the_arena() {
+    let mib = |n: u64| n << 20;
+    let bytes_of = |given: u64, arena: u64, actual: u64| {
+        let prefetch = PrefetchTable {
+            bytes: ByteSize::mib(given),
+            ..PrefetchTable::default()
+        };
+        let arena = ArenaTable {
+            bytes: ByteSize::mib(arena),
+            ..ArenaTable::default()
+        };
+        prefetch.bytes_of(&arena, mib(actual))
+    };
+    assert_eq!(bytes_of(0, 256, 256), mib(128));
+    assert_eq!(bytes_of(0, 8192, 8192), mib(4096));
+    assert_eq!(bytes_of(0, 0, 16384), mib(512), "of an automatic arena");
+    assert_eq!(bytes_of(0, 0, 300), mib(150));
+    assert_eq!(bytes_of(200, 256, 256), mib(200), "as given");
+    assert_eq!(bytes_of(4096, 0, 1024), mib(512));
+    let small = "store.url = \"file:///x\"\narena.bytes = \"64MiB\"\n";
+    assert!(config::parse::<ConsumerConfig>("c.toml", small).is_ok());
 }

@@ -57,6 +57,26 @@ pub(crate) async fn open_job(
     }
 }
 
+/// Checks that the daemon's own job could be opened in `manifest`, or is open with the same parameters. Returns
+/// whether it is open.
+pub(crate) fn check_job(manifest: &Manifest, table: &JobTable) -> Result<bool, RunError> {
+    let Ok(job) = table.name.parse::<JobName>() else {
+        return Ok(false);
+    };
+    if let Some(state) = manifest.jobs().get(&job) {
+        return compare(&job, table, state).map(|()| true);
+    }
+    let (step, watermark) = (table.start, manifest.watermark());
+    if step < watermark {
+        return Err(RunError::JobStart {
+            job,
+            step,
+            watermark,
+        });
+    }
+    Ok(false)
+}
+
 fn wanted(job: &JobName, table: &JobTable, request: RequestId) -> JobOpened {
     JobOpened {
         request,

@@ -11,6 +11,8 @@ use crate::job::membership::Member;
 use crate::store_health::ReadKind;
 use crate::stream_head::Head;
 
+const MIB: f64 = 1_048_576.0;
+
 /// A rank whose next step is late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LateStep {
@@ -134,10 +136,21 @@ impl State {
             end,
             ..
         } = &self.head;
-        let end = end.map_or("open".to_owned(), |end| format!("ends before step {end}"));
+        let steps = match (next_step.checked_sub(1), end) {
+            (_, Some(0)) => "the stream ended without a step".to_owned(),
+            (None, _) => "no step is committed yet".to_owned(),
+            (Some(last), _) if *watermark > last => {
+                format!("all steps below {watermark} are reclaimed")
+            }
+            (Some(last), Some(end)) if *end == last + 1 => {
+                format!("steps {watermark} to {last} are stored, where the stream ends")
+            }
+            (Some(last), _) => format!("steps {watermark} to {last} are stored"),
+        };
         let jobs = self.attempts();
+        let [held, used, total] = [held, used, total].map(|bytes| bytes as f64 / MIB);
         format!(
-            "{} rank{}{jobs}; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
+            "{} rank{}{jobs}; {steps}; arena {used:.1} of {total:.1} MiB, {held:.1} held by ranks",
             self.outboxes.len(),
             if self.outboxes.len() == 1 { "" } else { "s" },
         )

@@ -1,9 +1,9 @@
 //! Starting and stopping the daemon, in order.
 //!
-//! `open_log` opens the log, `tasks` are the tasks beside the socket, `simulation` runs them in the simulator.
+//! `open_log` opens the log, `check` opens what `--check` opens, `tasks` are the tasks beside the socket, `simulation` runs them in the simulator.
 
+mod check;
 mod open_log;
-#[cfg(feature = "simulation")]
 pub mod simulation;
 mod tasks;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_daemon::admin;
+use batchweave_daemon::admin::{self, Identity};
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;
@@ -21,7 +21,8 @@ use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::open_log::open_log;
+pub use self::check::check;
+use self::open_log::{is_no_folder, open_log};
 use self::tasks::{Channels, LOG_REQUESTS_MAX, Tasks, parts};
 use crate::config::ConsumerConfig;
 use crate::context::Context;
@@ -46,19 +47,17 @@ const TRIM_PERIOD: Duration = Duration::from_secs(30);
 /// Runs the daemon on the store that the configuration names until `stop`.
 pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), RunError> {
     batchweave_arena::share_heaps();
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let options = OpenOptions {
-        endpoint: given(&config.store.endpoint),
-        region: given(&config.store.region),
-        // An invalid value is refused when the configuration is checked.
-        encryption: config.store.encryption().unwrap_or_default(),
         low_water: Some(batchweave_arena::receive_low_water),
-        ..OpenOptions::default()
+        await_folder: true,
+        ..config.store.options()
     };
     let open = async {
         let store = batchweave_store::open(&config.store.url, &options).await?;
-        batchweave_store::probe_read(store.as_ref(), rand::random()).await?;
-        Ok::<_, RunError>(store)
+        match batchweave_store::probe_read(store.as_ref(), rand::random()).await {
+            Err(why) if !is_no_folder(&why) => Err(RunError::from(why)),
+            _ => Ok(store),
+        }
     };
     let doing = || format!("an answer of the store {}", config.store.url);
     match unless_stopped(&stop, doing, Box::pin(open)).await {
@@ -87,9 +86,17 @@ pub async fn run_on(
 
     // The socket is bound first: then the error of a second daemon names it, and not the port.
     let acceptor = Acceptor::open(&config.socket)?;
-    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
-        .await
-        .map_err(RunError::Admin)?;
+    let identity = Identity::new(config.store.url.as_str(), "");
+    admin::start(
+        config.admin.listen,
+        registry,
+        &health,
+        &end,
+        STATUS_PAGE,
+        identity,
+    )
+    .await
+    .map_err(RunError::Admin)?;
     segments::check_node(&config.arena).map_err(RunError::NoNumaNode)?;
     let segments = SegmentMaker::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = segments.create()?;

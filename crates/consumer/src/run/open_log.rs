@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batchweave_daemon::health::Health;
 use batchweave_log::{Log, LogError};
-use batchweave_store::Store;
+use batchweave_store::{ErrorKind, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::config::FollowTable;
@@ -14,6 +14,12 @@ use crate::error::RunError;
 
 /// The missing stream is logged again after this.
 const LOG_AGAIN: Duration = Duration::from_mins(1);
+
+/// Returns whether a folder of a `file://` store does not exist: a producer creates it with the stream. A
+/// missing bucket is an error, because nothing creates it.
+pub(crate) fn is_no_folder(why: &StoreError) -> bool {
+    why.kind == ErrorKind::NoBucket && why.location.starts_with("file://")
+}
 
 /// Opens the log; waits while the stream does not exist.
 pub(crate) async fn open_log(
@@ -27,7 +33,11 @@ pub(crate) async fn open_log(
     loop {
         let why = match Log::open(store.clone(), &options).await {
             Ok(log) => return Ok(log),
-            Err(why @ LogError::NoStream { .. }) => why,
+            Err(why @ LogError::NoStream { .. }) => why.to_string(),
+            Err(LogError::Store(why)) if is_no_folder(&why) => {
+                let root = store.root();
+                format!("no folder at {root} yet: a producer creates it; or correct store.url")
+            }
             Err(why) => return Err(why.into()),
         };
         health.not_ready(format!("waiting for the stream: {why}"));
@@ -41,7 +51,9 @@ pub(crate) async fn open_log(
 
 #[cfg(test)]
 mod tests {
+    use batchweave_daemon::config::Period;
     use batchweave_daemon::shutdown::unless_stopped;
+    use batchweave_store::file::FileStore;
     use batchweave_store::memory::MemoryStore;
     use tokio_util::sync::CancellationToken;
 
@@ -70,5 +82,23 @@ mod tests {
         }
         stop.cancel();
         assert!(waiting.await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_a_producer_is_to_create_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("later");
+        let store = FileStore::open_later(&folder).await.unwrap();
+        let health = Health::default();
+        let table = FollowTable {
+            idle: Period::millis(1),
+            ..FollowTable::default()
+        };
+        let open = open_log(Arc::new(store), &table, &health);
+        let opened = tokio::time::timeout(Duration::from_millis(50), open).await;
+        assert!(opened.is_err());
+        let reason = health.get().1;
+        assert!(reason.contains("no folder at file://"), "{reason}");
+        assert!(reason.contains("later yet: a producer"), "{reason}");
     }
 }

@@ -39,7 +39,6 @@ pub(crate) struct Tasks {
     finish: CancellationToken,
     ledger: JoinHandle<()>,
     /// Tasks that end with the process, or by themselves at `stop`.
-    #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
     others: [JoinHandle<()>; 3],
 }
 
@@ -86,7 +85,6 @@ impl Tasks {
     }
 
     /// Aborts all tasks, as the end of the process does.
-    #[cfg(feature = "simulation")]
     pub(crate) fn kill(&self) {
         self.ledger.abort();
         self.others.iter().for_each(JoinHandle::abort);
@@ -122,10 +120,7 @@ pub(super) fn parts(
 }
 
 fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
-    let mut ahead_bytes = config.prefetch.bytes.bytes();
-    if config.arena.bytes.bytes() == 0 {
-        ahead_bytes = ahead_bytes.min(arena_bytes / 2);
-    }
+    let ahead_bytes = config.prefetch.bytes_of(&config.arena, arena_bytes);
     Limits {
         ahead_bytes,
         refill_bytes: config.prefetch.read_bytes.bytes().min(ahead_bytes / 4),

@@ -11,7 +11,6 @@ use batchweave_wire::{Fault, MESSAGE_BYTES_MAX};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-#[cfg(feature = "simulation")]
 use super::simulated::{SimulatedInbox, SimulatedSocket};
 use crate::node::Outgoing;
 
@@ -44,14 +43,12 @@ impl PendingConnection {
 #[derive(Clone)]
 pub(crate) enum Connection {
     Process(Process),
-    #[cfg(feature = "simulation")]
     Simulated(SimulatedSocket),
 }
 
 /// The receiving side of a socket.
 pub(crate) enum Inbox {
     Process(Process, Box<[u8]>),
-    #[cfg(feature = "simulation")]
     Simulated(SimulatedInbox),
 }
 
@@ -95,7 +92,6 @@ impl Connection {
     pub(crate) fn peer(&self) -> Peer {
         match self {
             Self::Process(process) => process.peer,
-            #[cfg(feature = "simulation")]
             Self::Simulated(_) => Peer {
                 uid: batchweave_arena::own_uid(),
                 pid: None,
@@ -107,7 +103,6 @@ impl Connection {
     pub(crate) fn try_send(&self, outgoing: &Outgoing) -> io::Result<bool> {
         match self {
             Self::Process(process) => process.try_send(outgoing),
-            #[cfg(feature = "simulation")]
             Self::Simulated(wire) => wire.try_send(outgoing),
         }
     }
@@ -120,7 +115,6 @@ impl Connection {
                     pending::<()>().await;
                 }
             }
-            #[cfg(feature = "simulation")]
             Self::Simulated(wire) => wire.writable().await,
         }
     }
@@ -132,7 +126,6 @@ impl Connection {
                 Some(pidfd) if pidfd.readable().await.is_ok() => {}
                 _ => pending().await,
             },
-            #[cfg(feature = "simulation")]
             Self::Simulated(wire) => wire.ended().await,
         }
     }
@@ -158,7 +151,6 @@ impl Inbox {
     pub(crate) async fn receive(&mut self) -> Option<Vec<u8>> {
         let (process, buffer) = match self {
             Self::Process(process, buffer) => (process, buffer),
-            #[cfg(feature = "simulation")]
             Self::Simulated(inbox) => return inbox.receive().await,
         };
         loop {

@@ -11,5 +11,4 @@ mod handshake;
 mod marks;
 pub(crate) mod pending;
 pub(crate) mod session;
-#[cfg(feature = "simulation")]
 pub(crate) mod simulated;

@@ -74,7 +74,8 @@ impl fmt::Display for HeldBack {
             (Bound::NoJob(most), _) => write!(
                 f,
                 "held back: no open job paces, and without one the stream may go {most} steps beyond \
-                 the watermark, it has {head} (ahead.when_no_job, ahead.no_job_steps)"
+                 the watermark, it has {head}; open a job, or set ahead.no_job_steps (it follows \
+                 ahead.max_steps)"
             ),
             (bound, by) => {
                 match by {

@@ -11,19 +11,21 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::ranks::{RankRow, Ranks, Waits};
 use crate::health::Health;
 use crate::recent_messages::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(2);
 /// Points of a plot: ten minutes.
 const POINTS: usize = 300;
-const ROWS_MAX: usize = 64;
+pub(super) const ROWS_MAX: usize = 64;
 
 /// A rate drawn over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Plot {
-    /// The heading, with the unit; rates are per second.
     pub title: &'static str,
+    /// The unit of the rate, without "per second": `tokens`, `bytes`. Empty for a number without one.
+    pub unit: &'static str,
     /// A counter, summed over its labels.
     pub metric: &'static str,
     /// A gauge to multiply by, for example tokens per slice.
@@ -36,8 +38,8 @@ pub struct Table {
     pub title: &'static str,
     /// A sentence below the heading.
     pub about: &'static str,
-    /// The metrics whose values are the rows.
-    pub metrics: &'static [&'static str],
+    /// The metrics whose values are the rows, each with the words for it.
+    pub metrics: &'static [(&'static str, &'static str)],
 }
 
 /// The contents of one daemon's page.
@@ -46,24 +48,64 @@ pub struct StatusPage {
     pub program: &'static str,
     pub version: &'static str,
     pub plots: &'static [Plot],
+    /// The table of a consumer's ranks.
+    pub ranks: Option<Ranks>,
     pub tables: &'static [Table],
+    /// A gauge that is 1 while the daemon waits on purpose.
+    pub held: Option<&'static str>,
+}
+
+/// What one daemon works on, for the heading of its page.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Identity {
+    /// URL of the stream, without credentials.
+    pub stream: String,
+    pub host: String,
+    /// Name of the producer, or of the consumer's node.
+    pub name: String,
+}
+
+impl Identity {
+    /// Names the stream and the daemon, and adds the name of this machine.
+    pub fn new(stream: impl Into<String>, name: impl Into<String>) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            stream: stream.into(),
+            host: host.trim().to_owned(),
+            name: name.into(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
-struct Status {
+struct Status<'a> {
     program: &'static str,
     version: &'static str,
+    #[serde(flatten)]
+    identity: &'a Identity,
     ready: bool,
+    /// `ready`, `held` or `not ready`.
+    state: &'static str,
     doing: String,
     up_seconds: u64,
+    facts: Vec<Fact>,
     plots: Vec<Drawn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<Vec<RankRow>>,
     tables: Vec<Shown>,
     messages: Vec<Message>,
 }
 
 #[derive(Debug, Serialize)]
+struct Fact {
+    name: &'static str,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
 struct Drawn {
     title: &'static str,
+    unit: &'static str,
     every_seconds: u64,
     points: Vec<f64>,
 }
@@ -77,7 +119,10 @@ struct Shown {
 
 #[derive(Debug, Serialize)]
 struct Row {
+    /// The metric.
     name: String,
+    /// The words for it.
+    text: &'static str,
     help: String,
     labels: BTreeMap<String, String>,
     value: f64,
@@ -93,19 +138,23 @@ struct History {
 #[derive(Debug)]
 pub(super) struct Sampler {
     page: StatusPage,
+    identity: Identity,
     registry: Registry,
     began: Instant,
     plots: Mutex<Vec<History>>,
+    waits: Mutex<Waits>,
 }
 
 impl Sampler {
-    pub(super) fn new(page: StatusPage, registry: Registry) -> Self {
+    pub(super) fn new(page: StatusPage, identity: Identity, registry: Registry) -> Self {
         let plots = Mutex::new(vec![History::default(); page.plots.len()]);
         Self {
             page,
+            identity,
             registry,
             began: Instant::now(),
             plots,
+            waits: Mutex::default(),
         }
     }
 
@@ -123,6 +172,10 @@ impl Sampler {
 
     fn sample(&self) {
         let families = self.registry.gather();
+        if let Some(ranks) = &self.page.ranks {
+            let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+            waits.sample(ranks, &families, EVERY);
+        }
         let mut plots = self.plots.lock().unwrap_or_else(PoisonError::into_inner);
         for (plot, history) in self.page.plots.iter().zip(plots.iter_mut()) {
             let scale = plot.scale.map_or(1.0, |gauge| sum(&families, gauge));
@@ -156,15 +209,33 @@ impl Sampler {
             .clone();
         let drawn = |(plot, history): (&Plot, History)| Drawn {
             title: plot.title,
+            unit: plot.unit,
             every_seconds: EVERY.as_secs(),
             points: history.points.into(),
         };
+        let ranks = self.page.ranks.as_ref().map(|ranks| {
+            let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+            waits.rows(ranks, &families)
+        });
+        let held = self
+            .page
+            .held
+            .is_some_and(|gauge| sum(&families, gauge) > 0.0);
+        let facts = health.facts().into_iter();
         serde_json::to_string(&Status {
             program: self.page.program,
             version: self.page.version,
+            identity: &self.identity,
             ready,
+            state: match (ready, held) {
+                (false, _) => "not ready",
+                (true, true) => "held",
+                (true, false) => "ready",
+            },
             doing,
             up_seconds: self.began.elapsed().as_secs(),
+            facts: facts.map(|(name, text)| Fact { name, text }).collect(),
+            ranks,
             plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
             tables: self
                 .page
@@ -178,19 +249,16 @@ impl Sampler {
 }
 
 fn shown(table: &Table, families: &[MetricFamily]) -> Shown {
-    let wanted = table
-        .metrics
-        .iter()
-        .filter_map(|name| families.iter().find(|f| f.name() == *name));
-    let rows = wanted.flat_map(|family| {
-        family.get_metric().iter().map(|metric| Row {
+    let wanted = table.metrics.iter().filter_map(|(name, text)| {
+        let family = families.iter().find(|f| f.name() == *name)?;
+        Some((family, *text))
+    });
+    let rows = wanted.flat_map(|(family, text)| {
+        family.get_metric().iter().map(move |metric| Row {
             name: family.name().to_owned(),
+            text,
             help: family.help().to_owned(),
-            labels: metric
-                .get_label()
-                .iter()
-                .map(|pair| (pair.name().to_owned(), pair.value().to_owned()))
-                .collect(),
+            labels: labels(metric),
             value: value(family.get_field_type(), metric),
         })
     });
@@ -201,7 +269,13 @@ fn shown(table: &Table, families: &[MetricFamily]) -> Shown {
     }
 }
 
-fn sum(families: &[MetricFamily], name: &str) -> f64 {
+pub(super) fn labels(metric: &Metric) -> BTreeMap<String, String> {
+    let pairs = metric.get_label().iter();
+    let pairs = pairs.map(|pair| (pair.name().to_owned(), pair.value().to_owned()));
+    pairs.collect()
+}
+
+pub(super) fn sum(families: &[MetricFamily], name: &str) -> f64 {
     let family = families.iter().filter(|family| family.name() == name);
     family
         .flat_map(|f| f.get_metric().iter().map(|m| value(f.get_field_type(), m)))
@@ -209,7 +283,7 @@ fn sum(families: &[MetricFamily], name: &str) -> f64 {
 }
 
 /// Returns the value; of a histogram, the mean.
-fn value(kind: MetricType, metric: &Metric) -> f64 {
+pub(super) fn value(kind: MetricType, metric: &Metric) -> f64 {
     match kind {
         MetricType::COUNTER => metric.get_counter().get_value(),
         MetricType::HISTOGRAM => {
@@ -233,14 +307,17 @@ mod tests {
             version: "1",
             plots: &[Plot {
                 title: "Tokens",
+                unit: "tokens",
                 metric: "frames_total",
                 scale: Some("tokens"),
             }],
             tables: &[Table {
                 title: "All",
                 about: "All.",
-                metrics: &["frames_total", "absent"],
+                metrics: &[("frames_total", "frames"), ("absent", "nothing")],
             }],
+            ranks: None,
+            held: Some("held"),
         };
         let registry = Registry::new();
         let frames = IntCounterVec::new(Opts::new("frames_total", "Frames."), &["rank"]).unwrap();
@@ -248,7 +325,7 @@ mod tests {
         registry.register(Box::new(frames.clone())).unwrap();
         registry.register(Box::new(tokens.clone())).unwrap();
         tokens.set(10);
-        let sampler = Sampler::new(STATUS_PAGE, registry);
+        let sampler = Sampler::new(STATUS_PAGE, Identity::new("s3://b/s", "web"), registry);
         frames.with_label_values(&["0"]).inc_by(1);
         sampler.sample();
         frames.with_label_values(&["0"]).inc_by(4);
@@ -268,6 +345,45 @@ mod tests {
             (&rows[0]["labels"]["rank"], &rows[0]["value"]),
             (&"0".into(), &5.0.into())
         );
-        assert_eq!(json["ready"], false);
+        assert_eq!(
+            (&rows[0]["text"], &json["stream"]),
+            (&"frames".into(), &"s3://b/s".into())
+        );
+        assert_eq!(
+            (&json["ready"], &json["state"]),
+            (&false.into(), &"not ready".into())
+        );
+    }
+
+    #[test]
+    fn a_daemon_that_is_held_says_so_and_tells_its_facts() {
+        const STATUS_PAGE: StatusPage = StatusPage {
+            program: "test",
+            version: "1",
+            plots: &[],
+            ranks: None,
+            tables: &[],
+            held: Some("held"),
+        };
+        let registry = Registry::new();
+        let held = IntGauge::new("held", "Held.").unwrap();
+        registry.register(Box::new(held.clone())).unwrap();
+        let sampler = Sampler::new(STATUS_PAGE, Identity::default(), registry);
+        let health = Health::default();
+        health.ready("waits for job llm");
+        health.tell("pass", "1 of 2");
+        let state = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+        assert_eq!(state(&sampler.json(&health).unwrap())["state"], "ready");
+        held.set(1);
+        let json = state(&sampler.json(&health).unwrap());
+        assert_eq!(json["state"], "held");
+        assert_eq!(json["facts"][0]["text"], "1 of 2");
+        health.tell("pass", "");
+        assert!(
+            state(&sampler.json(&health).unwrap())["facts"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
     }
 }

@@ -8,7 +8,9 @@ const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-test",
     version: "1",
     plots: &[],
+    ranks: None,
     tables: &[],
+    held: None,
 };
 
 async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
@@ -21,7 +23,13 @@ async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
 
 async fn bound(address: &str, registry: &Registry, health: &Health) -> Admin {
     let address = address.parse().unwrap();
-    let admin = Admin::bind(address, registry.clone(), health.clone(), STATUS_PAGE);
+    let admin = Admin::bind(
+        address,
+        registry.clone(),
+        health.clone(),
+        STATUS_PAGE,
+        Identity::default(),
+    );
     admin.await.unwrap()
 }
 
@@ -195,8 +203,14 @@ async fn localhost_answers_to_its_own_names_only() {
 #[tokio::test]
 async fn a_taken_port_is_named() {
     let (address, ..) = started().await;
-    let why = Admin::bind(address, Registry::new(), Health::default(), STATUS_PAGE)
-        .await
-        .expect_err("taken");
+    let why = Admin::bind(
+        address,
+        Registry::new(),
+        Health::default(),
+        STATUS_PAGE,
+        Identity::default(),
+    )
+    .await
+    .expect_err("taken");
     assert!(why.to_string().contains(&address.to_string()), "{why}");
 }

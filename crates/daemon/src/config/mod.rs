@@ -4,9 +4,11 @@
 //! A configuration type has `#[serde(default)]` on every struct, so that any subset of keys is a
 //! valid file; `Config::check` reports missing required keys.
 
+mod overrides;
 mod report;
 mod units;
 mod walk;
+mod wording;
 
 use std::path::Path;
 
@@ -14,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
+pub use overrides::Overrides;
 pub use report::{ConfigErrors, Located};
 pub use units::{ByteSize, Listen, Period};
 
@@ -21,6 +24,13 @@ pub use units::{ByteSize, Listen, Period};
 pub trait Config: DeserializeOwned + Default + Serialize {
     /// Returns contradictions between keys and missing required keys.
     fn check(&self) -> Vec<Problem>;
+
+    /// Returns the remedy for an unknown key, or for a value of a wrong type: the name that another program gives
+    /// to something of this one.
+    fn hint(key: &str, value: Option<&str>) -> Option<String> {
+        let _ = (key, value);
+        None
+    }
 }
 
 /// A problem with one key, before its place in the file is known.
@@ -44,25 +54,64 @@ impl Problem {
 
 /// Reads, parses and checks the file at `path`.
 pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
+    load_with(path, &Overrides::default())
+}
+
+/// Reads, parses and checks the file at `path`, changed by `overrides`.
+pub fn load_with<T: Config>(path: &Path, overrides: &Overrides) -> Result<T, ConfigErrors> {
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(&name, &text),
+        Ok(text) => parse_with(&name, &text, overrides),
         Err(why) => Err(ConfigErrors {
-            problems: vec![Located::whole_file(format!("cannot read it: {why}"))],
+            problems: vec![Located::whole_file(unreadable(&why))],
             file: name,
         }),
     }
 }
 
+fn unreadable(why: &std::io::Error) -> String {
+    let remedy = match why.kind() {
+        std::io::ErrorKind::NotFound => "; name the configuration file with --config",
+        std::io::ErrorKind::IsADirectory => "; name the configuration file in it with --config",
+        std::io::ErrorKind::PermissionDenied => "; let this user read it",
+        std::io::ErrorKind::InvalidData => "; write it as TOML in UTF-8",
+        _ => "",
+    };
+    format!("cannot read it: {why}{remedy}")
+}
+
 /// Parses and checks `text`; messages name it `file`.
 pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
-    let (table, syntax) = DeTable::parse_recoverable(text);
+    parse_with(file, text, &Overrides::default())
+}
+
+fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Result<T, ConfigErrors> {
+    let (mut table, syntax) = DeTable::parse_recoverable(text);
+    if let (Some(first), Some(language)) = (syntax.first(), wording::other_language(text)) {
+        let message = format!(
+            "syntax: this looks like {language}, and the configuration is TOML: write tables as [store] and keys as url = \"...\""
+        );
+        return Err(ConfigErrors {
+            file: file.into(),
+            problems: vec![Located::at(text, first.span(), "", message)],
+        });
+    }
+    overrides.remove_ignored(table.get_mut());
     let mut found: Vec<Located> = syntax
         .iter()
-        .map(|e| Located::at(text, e.span(), "", format!("syntax: {}", e.message())))
+        .map(|e| {
+            let message = wording::syntax(e.message());
+            Located::at(text, e.span(), "", message)
+        })
         .collect();
-    let walked = walk::walk::<T>(text, table);
+    let mut walked = walk::walk::<T>(text, table);
     found.extend(walked.problems);
+    if !overrides.set.is_empty() {
+        match overrides.apply(&walked.config) {
+            Ok(config) => walked.config = config,
+            Err(why) => found.push(Located::whole_file(why)),
+        }
+    }
     // With broken syntax, keys that the file does contain are missing: contradictions would be guesses.
     if syntax.is_empty() {
         for problem in walked.config.check() {

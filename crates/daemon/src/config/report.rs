@@ -60,11 +60,12 @@ pub struct ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.problems.len();
-        let plural = if count == 1 { "problem" } else { "problems" };
-        write!(f, "{} has {count} {plural}:", self.file)?;
+        let one = self.problems.len() == 1;
+        if !one {
+            write!(f, "{} has {} problems:", self.file, self.problems.len())?;
+        }
         for problem in &self.problems {
-            write!(f, "\n  {}", self.file)?;
+            write!(f, "{}{}", if one { "" } else { "\n  " }, self.file)?;
             if problem.line > 0 {
                 write!(f, ":{}:{}", problem.line, problem.column)?;
             }

@@ -126,7 +126,7 @@ fn all_problems_come_in_one_report_in_order() {
     );
     assert!(found[0].3.contains("did you mean `name`?"), "{found:?}");
     assert!(found[1].3.contains("5 has no unit"), "{found:?}");
-    assert!(found[2].3.contains("expected u32"), "{found:?}");
+    assert!(found[2].3.contains("expected a whole number"), "{found:?}");
     assert!(found[3].3.contains("`arena.segment_bytes`"), "{found:?}");
     assert!(found[4].3.contains("250ms"), "{found:?}");
     assert!(found[6].3.contains("known here: arena, name"), "{found:?}");
@@ -198,4 +198,84 @@ fn units_are_written_as_they_are_read() {
 fn an_example_file_must_list_every_key() {
     let text = "name = \"x\"\n# note = \"n\"\ntags = []\n[arena]\nbytes = \"64MiB\"\nslots = 4\n[poll]\ninterval = \"1s\"\nlisten = \"off\"\n";
     assert_eq!(unlisted_keys::<Sample>(text), ["arena.segment_bytes"]);
+}
+
+#[test]
+fn values_of_a_wrong_type_are_answered_in_words_of_the_file() {
+    let message = |text: &str| one(text).3;
+    for (text, expected) in [
+        (
+            "arena.slots = \"8\"",
+            "expected a whole number, found the string \"8\"; write it without quotes: 8",
+        ),
+        (
+            "arena.slots = 8.0",
+            "expected a whole number, found 8.0; write 8",
+        ),
+        (
+            "arena.slots = -1",
+            "expected a whole number of at least 0, found -1",
+        ),
+        (
+            "arena.slots = 5000000000",
+            "expected a whole number up to 4294967295, found 5000000000",
+        ),
+        ("name = 7", "expected a string, found 7; write it in quotes"),
+        (
+            "tags = \"a\"",
+            "expected a list, found the string \"a\"; write it in brackets: [\"a\"]",
+        ),
+        (
+            "arena = 5",
+            "expected a table, found 5; its keys are bytes, segment_bytes, slots",
+        ),
+        (
+            "arena.bytes = true",
+            "expected a string with a unit, found true; write it as \"64MiB\"",
+        ),
+    ] {
+        assert_eq!(message(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_file_in_another_language_is_one_problem() {
+    for (text, language) in [
+        ("# mine\narena:\n  bytes: 5\n", "YAML"),
+        ("{\"arena\": {}}", "JSON"),
+    ] {
+        let (.., message) = one(text);
+        let expected = format!("syntax: this looks like {language}, and the configuration is TOML");
+        assert!(message.starts_with(&expected), "{message}");
+    }
+    let (line, _, _, message) = one("name = \"a\"\nname = \"b\"\n");
+    assert_eq!(
+        (line, message.as_str()),
+        (2, "syntax: duplicate key; remove one of the two")
+    );
+}
+
+#[test]
+fn a_command_line_replaces_keys_and_leaves_out_tables_of_other_programs() {
+    let text = "[stream]\nslices = 4\n[arena]\nslots = 3\n[poll]\ninterval = \"1s\"\n";
+    let overrides = |set: &[&str]| Overrides {
+        ignored: vec!["stream".to_owned()],
+        set: set.iter().map(|one| (*one).to_owned()).collect(),
+    };
+    let set = [
+        "name=train",
+        "arena.slots=7",
+        "tags=[\"a\", \"b\"]",
+        "poll.listen=127.0.0.1:9",
+    ];
+    let config: Sample = parse_with("f.toml", text, &overrides(&set)).unwrap();
+    assert_eq!((config.name.as_str(), config.arena.slots), ("train", 7));
+    assert_eq!(config.tags, ["a", "b"]);
+    assert_eq!(config.poll.listen, "127.0.0.1:9".parse().unwrap());
+    assert_eq!(config.poll.interval, Period::millis(1000), "of the file");
+    let why = parse_with::<Sample>("f.toml", text, &overrides(&["arena.slots=many"]));
+    let why = why.unwrap_err().to_string();
+    assert!(why.contains("--set arena.slots=many"), "{why}");
+    let why = parse::<Sample>("f.toml", text).unwrap_err().to_string();
+    assert!(why.contains("stream"), "another program's table: {why}");
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, Deserializer};
 
+use super::wording::reword;
 use super::{Config, Located};
 
 /// Position of each key in the file, by its path.
@@ -157,7 +158,12 @@ fn check_key<T: Config>(
     let mut found: Vec<Located> = unknown
         .iter()
         .map(|key| {
-            let message = format!("unknown key{}", suggestion(key, schema));
+            let hint = T::hint(key, leaf.value.get_ref().as_str());
+            let idea = match hint {
+                Some(hint) => format!(": {hint}"),
+                None => suggestion(key, schema),
+            };
+            let message = format!("unknown key{idea}");
             Located::at(text, key_place.clone(), key, message)
         })
         .collect();
@@ -167,7 +173,13 @@ fn check_key<T: Config>(
             .span()
             .filter(|s| !s.is_empty())
             .unwrap_or_else(|| leaf.value.span());
-        found.push(Located::at(text, Some(place), &name, why.message().into()));
+        let default = schema.pointer(&format!("/{}", name.replace('.', "/")));
+        let mut message = reword(why.message(), leaf.value.get_ref(), default);
+        let nearest = message.ends_with('?');
+        if let Some(hint) = T::hint(&name, leaf.value.get_ref().as_str()).filter(|_| !nearest) {
+            message = format!("{message}; {hint}");
+        }
+        found.push(Located::at(text, Some(place), &name, message));
     }
     found
 }

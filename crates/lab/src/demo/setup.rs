@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use batchweave_cli::programs::{self, Name, Start};
 use batchweave_store::OpenOptions;
 
 use super::checker::Shape;
@@ -34,23 +35,17 @@ pub(crate) struct Setup {
     pub(crate) options: OpenOptions,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) server: Option<Running>,
-    bin: PathBuf,
+    producer: Start,
+    consumer: Start,
+    lab: Start,
 }
 
 impl Setup {
     /// Creates the folder's parts, and starts the embedded server if it is the store.
     pub(crate) async fn new(args: &DemoArgs, folder: &Path) -> Result<Self, DemoError> {
         let this = std::env::current_exe().map_err(|e| DemoError::io("find", folder, &e))?;
-        let bin = this.parent().map(Path::to_path_buf).unwrap_or_default();
-        for name in ["batchweave-producer", "batchweave-consumer"] {
-            if !bin.join(name).is_file() {
-                let text = format!(
-                    "{name} is not beside {}: build all programs with `cargo build --release --workspace`",
-                    this.display()
-                );
-                return Err(DemoError::Usage(text));
-            }
-        }
+        let find =
+            |name| programs::find(name).ok_or_else(|| DemoError::Usage(programs::missing(name)));
         for part in ["logs", "ranks"] {
             let path = folder.join(part);
             fs::create_dir_all(&path).map_err(|e| DemoError::io("create", &path, &e))?;
@@ -62,7 +57,9 @@ impl Setup {
             options: OpenOptions::default(),
             env: Vec::new(),
             server: None,
-            bin,
+            producer: find(Name::Producer)?,
+            consumer: find(Name::Consumer)?,
+            lab: find(Name::Lab)?,
         };
         match &args.store {
             DemoStore::S3 => setup.start_server(&this).await?,
@@ -88,21 +85,22 @@ impl Setup {
         Ok(())
     }
 
-    fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {
+    fn program(&self, name: &str, start: Start, args: &[&str]) -> Program {
+        let args = start.first.iter().chain(args);
         Program {
             name: name.to_owned(),
-            path,
-            args: args.iter().map(|a| (*a).to_owned()).collect(),
+            args: args.map(|a| (*a).to_owned()).collect(),
+            path: start.path,
             env: self.env.clone(),
             log: self.folder.join("logs").join(format!("{name}.log")),
         }
     }
 
-    fn configured(&self, daemon: &str, name: &str, config: &str) -> Result<Program, DemoError> {
+    fn configured(&self, daemon: &Start, name: &str, config: &str) -> Result<Program, DemoError> {
         let path = self.folder.join(format!("{name}.toml"));
         fs::write(&path, config).map_err(|e| DemoError::io("write", &path, &e))?;
         let path = path.display().to_string();
-        Ok(self.program(name, self.bin.join(daemon), &["--config", &path]))
+        Ok(self.program(name, daemon.clone(), &["--config", &path]))
     }
 
     fn store_section(&self) -> String {
@@ -146,7 +144,7 @@ impl Setup {
             names = names.join(", "),
             paths = paths.join(", "),
         );
-        self.configured("batchweave-producer", &format!("producer-{index}"), &config)
+        self.configured(&self.producer, &format!("producer-{index}"), &config)
     }
 
     /// Returns the consumer daemon of the only node.
@@ -163,7 +161,7 @@ impl Setup {
             store = self.store_section(),
             socket = self.socket(),
         );
-        self.configured("batchweave-consumer", "consumer", &config)
+        self.configured(&self.consumer, "consumer", &config)
     }
 
     fn socket(&self) -> String {
@@ -203,18 +201,18 @@ impl Setup {
         if let Some(steps) = args.steps {
             rank_args.extend(["--steps".to_owned(), steps.to_string()]);
         }
-        let (path, first) = match args.ranks_in {
-            RanksIn::Rust => (
-                self.bin.join("batchweave-lab"),
-                vec!["demo-rank".to_owned()],
-            ),
-            RanksIn::Python => (
-                args.python.clone(),
-                vec!["-m".to_owned(), "batchweave.demo_rank".to_owned()],
-            ),
+        let (start, first) = match args.ranks_in {
+            RanksIn::Rust => (self.lab.clone(), &["demo-rank"][..]),
+            RanksIn::Python => {
+                let path = args.python.clone();
+                (
+                    Start { path, first: None },
+                    &["-m", "batchweave.demo_rank"][..],
+                )
+            }
         };
-        let mut program = self.program(&format!("rank-{rank}"), path, &[]);
-        program.args = [first, rank_args].concat();
+        let mut program = self.program(&format!("rank-{rank}"), start, first);
+        program.args.extend(rank_args);
         program
     }
 }

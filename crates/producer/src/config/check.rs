@@ -5,10 +5,14 @@ use batchweave_core::limits::ENTRY_TGBS_MAX;
 use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Config, Problem};
 
-use super::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
+use super::{LastBatch, PackingMode, ProducerConfig, TokenizerKind, hints};
 use crate::packing::LOOK_AHEAD_MAX;
 
 impl Config for ProducerConfig {
+    fn hint(key: &str, value: Option<&str>) -> Option<String> {
+        hints::hint(key, value)
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
         let mut wrong = |key: &str, bad: bool, message: &str| {
@@ -30,6 +34,8 @@ impl Config for ProducerConfig {
             ("source.field", &self.source.field),
             ("source.column", &self.source.column),
             ("chat.messages", &self.chat.messages),
+            ("chat.role_key", &self.chat.role_key),
+            ("chat.content_key", &self.chat.content_key),
         ] {
             wrong(key, text.is_empty(), "must not be empty");
         }
@@ -127,6 +133,7 @@ impl Config for ProducerConfig {
             )
         }));
         self.check_mode(&mut problems);
+        self.check_ids(&mut problems);
         self.check_names(&mut problems);
         problems
     }
@@ -196,6 +203,11 @@ impl ProducerConfig {
     fn check_names(&self, problems: &mut Vec<Problem>) {
         let name = match self.producer.name.parse::<ProducerName>() {
             Ok(name) => Some(name),
+            Err(_) if self.producer.name.is_empty() => {
+                let message = "must be given: each producer of a stream has its own, for example \"tokens-0\"";
+                problems.push(Problem::new("producer.name", message));
+                None
+            }
             Err(why) => {
                 problems.push(Problem::new("producer.name", why.to_string()));
                 None
@@ -215,6 +227,16 @@ impl ProducerConfig {
             );
             problems.push(Problem::new("stream.producers", message));
         }
+        let mut seen = std::collections::BTreeSet::new();
+        let twice = self
+            .stream
+            .producers
+            .iter()
+            .find(|listed| !seen.insert(*listed));
+        problems.extend(twice.map(|name| {
+            let message = format!("names {name:?} twice; give each producer its own name");
+            Problem::new("stream.producers", message)
+        }));
         if self.stream.order == StreamOrder::Lanes && self.stream.producers.is_empty() {
             problems.push(Problem::new(
                 "stream.producers",

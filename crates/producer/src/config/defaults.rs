@@ -1,5 +1,6 @@
 //! The default of every key; config/producer.toml lists the same, with reasons.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use batchweave_core::stream::StreamOrder;
@@ -7,8 +8,8 @@ use batchweave_daemon::config::{ByteSize, Listen, Period};
 
 use super::{
     AdminConfig, ChatConfig, CommitConfig, FlowControlConfig, Identity, LastBatch, OnBadDocument,
-    PackingConfig, PackingMode, ShutdownConfig, SourceConfig, StreamParameters, TokenizerConfig,
-    TokenizerKind, UploadConfig, WhenNoJob,
+    PackingConfig, PackingMode, ShutdownConfig, SourceConfig, SourceContent, StreamParameters,
+    TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
 };
 use crate::sources::Format;
 
@@ -41,6 +42,7 @@ impl Default for SourceConfig {
             paths: Vec::new(),
             endpoint: String::new(),
             format: Format::Auto,
+            content: SourceContent::Text,
             field: "text".into(),
             column: "text".into(),
             epochs: 1,
@@ -61,6 +63,8 @@ impl Default for TokenizerConfig {
             name: crate::tokenizer::Encoding::Gpt2,
             path: String::new(),
             end_token: String::new(),
+            vocab_size: 0,
+            end_token_id: None,
             threads: 0,
         }
     }
@@ -87,6 +91,9 @@ impl Default for ChatConfig {
             template: String::new(),
             messages: "messages".into(),
             tools: "tools".into(),
+            role_key: "role".into(),
+            content_key: "content".into(),
+            roles: BTreeMap::new(),
             renderer: None,
         }
     }

@@ -1,7 +1,9 @@
 //! The table `[store]`: the store of the stream.
 
-use batchweave_store::Encryption;
+use batchweave_store::{Encryption, OpenOptions};
 use serde::{Deserialize, Serialize};
+
+use super::non_empty;
 
 /// The table `[store]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -22,5 +24,17 @@ impl StoreConfig {
     /// Returns the encryption of written objects, or the reason why the keys are invalid.
     pub(crate) fn encryption(&self) -> Result<Encryption, String> {
         Encryption::parse(&self.encryption, &self.kms_key)
+    }
+
+    /// Returns how to open the store; `create` also creates the folder of a `file://` root.
+    pub(crate) fn options(&self, create: bool) -> OpenOptions {
+        OpenOptions {
+            create,
+            endpoint: non_empty(&self.endpoint),
+            region: non_empty(&self.region),
+            // Checked with the rest of the configuration.
+            encryption: self.encryption().unwrap_or_default(),
+            ..OpenOptions::default()
+        }
     }
 }

@@ -115,7 +115,7 @@ impl BatchBuilder {
     pub fn push(&mut self, item: Tokenized, metrics: &Metrics) -> Result<(), RunError> {
         match item {
             Tokenized::Bad { error, .. } if self.options.on_bad_document == OnBadDocument::Fail => {
-                Err(RunError::Document(error))
+                Err(RunError::from_bad_document(error))
             }
             Tokenized::Bad { pass, error } => {
                 metrics.bad_documents.inc();

@@ -108,8 +108,7 @@ impl InputReader {
     ) -> Result<ReadEnd, SourceError> {
         loop {
             let list = self.inputs.now();
-            for input in list.files.iter().skip(from.file as usize) {
-                let mut reader = FileReader::open(input, &self.options, from)?;
+            while let Some(mut reader) = FileReader::open_in(&list, &self.options, from)? {
                 while let Some(chunk) = next_chunk(&mut reader, pass)? {
                     if stop.is_cancelled() || !sink(ReadItem::Chunk(chunk)) {
                         return Ok(ReadEnd::Stopped);

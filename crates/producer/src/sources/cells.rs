@@ -6,7 +6,7 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::columns::{Groups, ParquetFailure};
+use super::columns::{Groups, ReadFailure};
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time; small, because samples may be large.
@@ -34,7 +34,7 @@ impl Cell {
     }
 }
 
-type Outcome<T> = Result<T, ParquetFailure>;
+type Outcome<T> = Result<T, ReadFailure>;
 type Row = Result<Vec<Cell>, Reason>;
 
 /// A cursor over the rows of several columns.
@@ -77,6 +77,20 @@ impl CellRows {
                 }
             }
             rows.next_row = row;
+        }
+        Ok(rows)
+    }
+
+    /// Opens `file` at row `row` of the column `name`, whose rows must be lists of whole numbers.
+    pub(super) fn open_lists(file: &InputFile, name: &str, row: u64) -> Outcome<Self> {
+        let rows = Self::open(file, &[name.to_owned()], row)?;
+        let whole = rows.columns.iter().all(|(index, levels, _)| {
+            let kind = rows.groups.descriptor(*index).physical_type();
+            levels.list && [PhysicalType::INT32, PhysicalType::INT64].contains(&kind)
+        });
+        if !whole {
+            let column = name.to_owned();
+            return Err(Reason::NotIdColumn { column }.into());
         }
         Ok(rows)
     }

@@ -10,7 +10,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as ParquetReader, RowGroupReader, SerializedFileReader};
-use parquet::schema::types::ColumnDescPtr;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescPtr};
 
 use super::remote::{self, Bounded, RemoteObject};
 use super::{InputFile, Location, Reason};
@@ -28,19 +28,19 @@ pub(super) struct ColumnRows {
     next_row: u64,
 }
 
-/// The reason why a Parquet file cannot be read: its content, or the access to it.
-pub(super) enum ParquetFailure {
+/// The reason why a file cannot be read: its content, or the access to it.
+pub(super) enum ReadFailure {
     Content(Reason),
     Io(io::Error),
 }
 
-impl From<Reason> for ParquetFailure {
+impl From<Reason> for ReadFailure {
     fn from(reason: Reason) -> Self {
         Self::Content(reason)
     }
 }
 
-impl From<ParquetError> for ParquetFailure {
+impl From<ParquetError> for ReadFailure {
     fn from(why: ParquetError) -> Self {
         // The parquet crate reports as external errors both failures of the store and damage: invalid UTF-8 in the
         // footer, a page that extends beyond the end of the file, broken compressed data.
@@ -64,7 +64,7 @@ fn is_access_failure(why: &io::Error) -> bool {
         || inner.is_some_and(|e| e.is::<StoreError>() || e.is::<remote::Changed>())
 }
 
-type Outcome<T> = Result<T, ParquetFailure>;
+type Outcome<T> = Result<T, ReadFailure>;
 
 /// The row groups of a file, one after another.
 pub(super) struct Groups {
@@ -77,12 +77,12 @@ impl Groups {
         let size = file.pin.size;
         let file: Arc<dyn ParquetReader> = match &file.location {
             Location::Local(path) => {
-                remote::check_size(file).map_err(ParquetFailure::Io)?;
-                let local = File::open(path).map_err(ParquetFailure::Io)?;
+                remote::check_size(file).map_err(ReadFailure::Io)?;
+                let local = File::open(path).map_err(ReadFailure::Io)?;
                 Arc::new(SerializedFileReader::new(Bounded::new(local, size))?)
             }
             Location::Remote { .. } => {
-                let object = RemoteObject::from_file(file).map_err(ParquetFailure::Io)?;
+                let object = RemoteObject::from_file(file).map_err(ReadFailure::Io)?;
                 Arc::new(SerializedFileReader::new(Bounded::new(object, size))?)
             }
         };
@@ -107,6 +107,10 @@ impl Groups {
     pub(super) fn rows(&self) -> u64 {
         let rows = self.file.metadata().file_metadata().num_rows();
         rows.unsigned_abs()
+    }
+
+    pub(super) fn schema(&self) -> SchemaDescPtr {
+        self.file.metadata().file_metadata().schema_descr_ptr()
     }
 
     pub(super) fn descriptor(&self, column: usize) -> ColumnDescPtr {

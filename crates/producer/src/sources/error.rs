@@ -18,11 +18,17 @@ pub enum Reason {
     #[error("the line is {found}, not a JSON object; write {{\"{field}\": \"...\"}}")]
     NotAnObject { field: String, found: &'static str },
     /// The object has no such field.
-    #[error("no field \"{field}\"; add it, or name the right one in source.field")]
-    MissingField { field: String },
+    #[error(
+        "no field \"{field}\" in an object with {fields}; name the right one in source.field, or add it"
+    )]
+    MissingField {
+        field: String,
+        /// The fields that it has.
+        fields: String,
+    },
     /// The field is not a string.
     #[error(
-        "field \"{field}\" is {found}, not a string; quote it, or name the right one in source.field"
+        "field \"{field}\" is {found}, not a string; quote it, name the right one in source.field, or set source.content = \"ids\" for token ids"
     )]
     NotAString { field: String, found: &'static str },
     /// The text is not valid UTF-8.
@@ -48,7 +54,9 @@ pub enum Reason {
     )]
     NoColumn { column: String, columns: String },
     /// The Parquet column is not text.
-    #[error("column \"{column}\" is {found}, not a string; name a text column in source.column")]
+    #[error(
+        "column \"{column}\" is {found}, not a string; name a text column in source.column, or set source.content = \"ids\" for token ids"
+    )]
     ColumnType { column: String, found: String },
     /// An array of a sample differs from the configured one.
     #[error("array \"{name}\" {detail}; correct the data, or packing.arrays")]
@@ -59,19 +67,50 @@ pub enum Reason {
     /// The template rejects the conversation.
     #[error("the conversation {detail}; correct it, or chat.template")]
     Chat { detail: String },
-    /// A conversation is expected, and the file is not JSONL.
+    /// The document's messages or roles have other names than the configuration's.
+    #[error("the conversation {detail}")]
+    Messages { detail: String },
+    /// A conversation is expected, and the file is neither JSONL nor Parquet.
     #[error(
-        "packing.mode = \"chat\" takes conversations from JSONL files; name such files in source.paths"
+        "packing.mode = \"chat\" takes conversations from JSONL and Parquet files; name such files in source.paths"
     )]
     NotConversations,
     /// A text is expected, and the file holds an array.
-    #[error("a .npy file holds an array, not a text; set packing.mode = \"opaque\"")]
+    #[error(
+        "a .npy file holds an array, not a text; set source.content = \"ids\" for token ids, or packing.mode = \"opaque\""
+    )]
     NotText,
     /// A sample is expected, and the file holds text.
     #[error(
         "packing.mode = \"opaque\" takes samples from JSONL, Parquet and .npy files; name such files in source.paths"
     )]
     NotArrays,
+    /// An id is not in the vocabulary.
+    #[error(
+        "id {id} at index {at} is not one of the {bound} of the vocabulary; describe in [tokenizer] the one that made the ids"
+    )]
+    Id { id: i64, at: usize, bound: u32 },
+    /// The field or column does not hold a list of whole numbers.
+    #[error(
+        "token ids are a list of whole numbers, not {found}; name the right one in source.field or source.column"
+    )]
+    NotIds { found: String },
+    /// The Parquet column is not a list of whole numbers.
+    #[error(
+        "column \"{column}\" has no list of integers per row; name the one with the token ids in source.column"
+    )]
+    NotIdColumn { column: String },
+    /// Ids are expected, and the file holds text.
+    #[error(
+        "source.content = \"ids\" takes JSONL, Parquet and .npy files, and Megatron's with source.format = \"megatron\"; name such files in source.paths"
+    )]
+    NotIdFile,
+    /// The .npy file does not hold ids.
+    #[error("the .npy file {detail}")]
+    Npy { detail: String },
+    /// The pair of files does not hold Megatron's form.
+    #[error("not readable as Megatron's .idx and .bin ({detail}); write both again")]
+    Megatron { detail: String },
     /// The value of the column is null.
     #[error("the value is null; leave rows without a value out")]
     Null,
@@ -82,7 +121,9 @@ pub enum Reason {
     #[error("it makes this program fail ({panic}); leave the document out, and please report it")]
     Panicked { panic: String },
     /// The file is not readable as Parquet.
-    #[error("not readable as Parquet ({detail}); write the file again")]
+    #[error(
+        "not readable as Parquet ({detail}); write the file again, or name its format in source.format"
+    )]
     BrokenParquet { detail: String },
 }
 
@@ -91,6 +132,24 @@ impl Reason {
     pub(crate) fn tokenizer(why: impl fmt::Display) -> Self {
         let detail = why.to_string();
         Self::Tokenizer { detail }
+    }
+
+    /// Returns whether the reason concerns the file and not one document: every document of it is bad.
+    pub(crate) fn is_of_file(&self) -> bool {
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::NoColumn { .. }
+                | Self::ColumnType { .. }
+                | Self::BrokenParquet { .. }
+                | Self::NotConversations
+                | Self::NotText
+                | Self::NotArrays
+                | Self::NotIdFile
+                | Self::NotIdColumn { .. }
+                | Self::Npy { .. }
+                | Self::Megatron { .. }
+        )
     }
 
     /// Returns the reason for JSON that does not parse.
@@ -117,11 +176,16 @@ pub struct DocumentError {
 impl DocumentError {
     /// Returns the error for unit `unit` of `file`.
     pub fn new(file: &str, format: Format, unit: u64, reason: Reason) -> Self {
-        let whole = matches!(format, Format::Text | Format::Npy)
-            || matches!(
-                reason,
-                Reason::NoColumn { .. } | Reason::ColumnType { .. } | Reason::BrokenParquet { .. }
-            );
+        let whole = match reason {
+            Reason::NoColumn { .. }
+            | Reason::ColumnType { .. }
+            | Reason::BrokenParquet { .. }
+            | Reason::NotIdColumn { .. }
+            | Reason::Npy { .. }
+            | Reason::Megatron { .. } => true,
+            Reason::Id { .. } => false,
+            _ => format == Format::Text || format == Format::Npy && unit == 0,
+        };
         Self {
             file: file.to_owned(),
             position: (!whole).then_some(unit + 1),
@@ -151,6 +215,11 @@ pub enum SourceError {
     /// A file or folder cannot be read.
     #[error("{file}: can't be read: {why}; check that it exists and that this user may read it")]
     Unreadable { file: String, why: io::Error },
+    /// A file is not one of a pair that Megatron-LM writes.
+    #[error(
+        "{file}: {detail}; name both files of each pair in source.paths, as \"data/*.bin\" and \"data/*.idx\""
+    )]
+    Megatron { file: String, detail: String },
     /// The store of an s3:// input failed.
     #[error("input {0}")]
     Store(StoreError),

@@ -35,8 +35,10 @@ pub enum Format {
     Lines,
     /// One document per row.
     Parquet,
-    /// One sample per file: an array as numpy saves it.
+    /// An array as numpy saves it: one sample per file, or documents of ids.
     Npy,
+    /// Documents of ids in pairs of `.bin` and `.idx`, as Megatron-LM writes them.
+    Megatron,
 }
 
 impl Format {

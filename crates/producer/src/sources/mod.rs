@@ -2,7 +2,9 @@
 //!
 //! - `find` finds the files of the configured paths; `list` is their list, which may grow (`growing`) and is
 //!   stored beside the log (`stored_list`);
-//! - `read` reads the units of a file: `lines` of text, rows of Parquet (`columns`, `cells`) or whole files;
+//! - `read` reads the units of a file: `lines` of text, rows of Parquet (`columns`, `cells`, `conversations`) or
+//!   whole files;
+//! - `ids` reads token ids of .npy arrays and of Megatron's files;
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
@@ -11,24 +13,28 @@
 
 mod cells;
 mod columns;
+mod conversations;
 mod decompress;
 mod error;
 mod find;
 mod growing;
+mod ids;
 mod lines;
 mod list;
 mod read;
+mod read_ids;
 mod remote;
 mod stored_list;
 
 use batchweave_core::crc::crc32c;
 pub use batchweave_core::inputs::PinnedFile;
 pub use cells::Cell;
+pub use conversations::ConversationColumns;
 pub use error::{DocumentError, Reason, SourceError};
 pub use find::{Format, InputFinder, OpenStore, find_all};
 pub use growing::{Inputs, Settled};
 pub use list::{InputFile, InputList, Location};
-pub use read::{FileReader, ReadOptions};
+pub use read::{FileReader, ReadContent, ReadOptions};
 pub(crate) use stored_list::store_list;
 
 /// The place where a document begins.

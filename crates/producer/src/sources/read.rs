@@ -7,16 +7,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use batchweave_daemon::panics::{Panic, guard};
 
 use super::cells::{Cell, CellRows};
-use super::columns::{ColumnRows, ParquetFailure};
+use super::columns::{ColumnRows, ReadFailure};
+use super::conversations::{ConversationColumns, ConversationRows};
 use super::decompress::{Codec, Counted};
+use super::ids::IdRows;
 use super::lines::{Line, next_line, whole};
-use super::{Format, InputFile, Place, Reason, Share, SourceError, Unit, remote};
+use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
+
+/// The documents that units hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ReadContent {
+    /// Texts, or samples when there are columns of arrays.
+    #[default]
+    Documents,
+    /// Conversations, in Parquet files with these columns.
+    Conversations(ConversationColumns),
+    /// Token ids; a list of them is divided at this end token.
+    Ids { end_token: u32 },
+}
 
 /// The settings by which a file is read.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
     /// The configured format; `Auto` selects by each file's name.
     pub format: Format,
+    pub content: ReadContent,
     /// The text column of Parquet files.
     pub column: String,
     /// The columns of Parquet files whose rows are samples; empty when rows are texts.
@@ -29,29 +44,31 @@ pub struct ReadOptions {
 
 /// Reads this producer's units of one file in order.
 pub struct FileReader<'a> {
-    file: &'a InputFile,
-    options: &'a ReadOptions,
+    pub(super) file: &'a InputFile,
+    pub(super) options: &'a ReadOptions,
     /// Place of the next unit.
-    at: Place,
-    codec: Codec,
+    pub(super) at: Place,
+    pub(super) codec: Codec,
     /// Bytes of a compressed file that the decoder has taken.
-    packed: Option<Arc<AtomicU64>>,
-    kind: Kind,
+    pub(super) packed: Option<Arc<AtomicU64>>,
+    pub(super) kind: Kind<'a>,
 }
 
-enum Kind {
+pub(super) enum Kind<'a> {
     Lines(BufReader<Box<dyn Read + Send>>),
     Text(Box<dyn Read + Send>),
     Parquet(Rows),
+    Ids(Box<dyn IdRows + 'a>),
     /// The file failed to open in a way that counts as one bad document.
     Failed(Reason),
     Done,
 }
 
-/// The rows of a Parquet file, as texts or as samples.
-enum Rows {
+/// The rows of a Parquet file, as texts, samples or conversations.
+pub(super) enum Rows {
     Texts(Box<ColumnRows>),
     Samples(Box<CellRows>),
+    Conversations(Box<ConversationRows>),
 }
 
 impl Rows {
@@ -60,15 +77,19 @@ impl Rows {
         match self {
             Self::Texts(rows) => rows.total(),
             Self::Samples(rows) => rows.total(),
+            Self::Conversations(rows) => rows.total(),
         }
     }
 
     /// Returns the number, bytes and cells of the next row.
-    fn next(&mut self) -> Result<Option<NextRow>, ParquetFailure> {
+    fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
         Ok(match self {
             Self::Texts(rows) => rows
                 .next()?
                 .map(|(row, text)| (row, text.map(|t| (t.data().to_vec(), Vec::new())))),
+            Self::Conversations(rows) => rows
+                .next()?
+                .map(|(row, json)| (row, json.map(|json| (json, Vec::new())))),
             Self::Samples(rows) => rows
                 .next()?
                 .map(|(row, cells)| (row, cells.map(|cells| (Vec::new(), cells)))),
@@ -76,8 +97,8 @@ impl Rows {
     }
 }
 
-fn panicked<T>(panic: Panic) -> Result<T, ParquetFailure> {
-    Err(ParquetFailure::Content(Reason::Panicked {
+fn panicked<T>(panic: Panic) -> Result<T, ReadFailure> {
+    Err(ReadFailure::Content(Reason::Panicked {
         panic: panic.to_string(),
     }))
 }
@@ -85,7 +106,22 @@ fn panicked<T>(panic: Panic) -> Result<T, ParquetFailure> {
 type NextRow = (u64, Result<(Vec<u8>, Vec<Cell>), Reason>);
 
 impl<'a> FileReader<'a> {
-    /// Opens `file` at `from`, a place that an earlier reader of the same file returned.
+    /// Opens the file of `list` that `from` names, at `from`, a place that an earlier reader of the same file returned.
+    pub fn open_in(
+        list: &'a InputList,
+        options: &'a ReadOptions,
+        from: Place,
+    ) -> Result<Option<Self>, SourceError> {
+        let Some(file) = list.files.get(from.file as usize) else {
+            return Ok(None);
+        };
+        if options.format == Format::Megatron {
+            return Self::open_pair(list, file, options, from).map(Some);
+        }
+        Self::open(file, options, from).map(Some)
+    }
+
+    /// Opens `file` at `from`; of a pair of files use [`Self::open_in`].
     pub fn open(
         file: &'a InputFile,
         options: &'a ReadOptions,
@@ -101,6 +137,10 @@ impl<'a> FileReader<'a> {
         };
         match options.format.for_file(&file.pin.name) {
             Format::Parquet => reader.open_parquet()?,
+            Format::Npy if let ReadContent::Ids { end_token } = options.content => {
+                reader.open_npy(end_token)?;
+            }
+            Format::Megatron => return Err(reader.unpaired("one file alone")),
             Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
             Format::Text | Format::Npy => reader.kind = Kind::Text(reader.open_stream()?),
             _ => {
@@ -112,28 +152,36 @@ impl<'a> FileReader<'a> {
     }
 
     fn open_stream(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
-        self.try_open_stream().map_err(|why| self.unreadable(why))
+        let offset = self.at.offset;
+        let stream = self.open_stream_at(offset);
+        stream.map_err(|why| self.unreadable(why))
     }
 
-    fn try_open_stream(&mut self) -> io::Result<Box<dyn Read + Send>> {
+    pub(super) fn open_stream_at(&mut self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
         let mut head = Vec::new();
         remote::open(self.file, 0)?.take(4).read_to_end(&mut head)?;
         self.codec = Codec::from_head(&head);
         if self.codec == Codec::Plain {
-            return remote::open(self.file, self.at.offset);
+            return remote::open(self.file, offset);
         }
         let (file, count) = Counted::new(remote::open(self.file, 0)?);
         self.packed = Some(count);
         let mut stream = self.codec.decode(Box::new(file))?;
         // An earlier reader returned this place, so these bytes were readable then.
-        io::copy(&mut stream.by_ref().take(self.at.offset), &mut io::sink())?;
+        io::copy(&mut stream.by_ref().take(offset), &mut io::sink())?;
         Ok(stream)
     }
 
     fn open_parquet(&mut self) -> Result<(), SourceError> {
         let (options, row) = (self.options, self.at.unit);
         let open = || {
-            if options.arrays.is_empty() {
+            if let ReadContent::Conversations(columns) = &options.content {
+                ConversationRows::open(self.file, columns, row)
+                    .map(|rows| Rows::Conversations(Box::new(rows)))
+            } else if matches!(options.content, ReadContent::Ids { .. }) {
+                CellRows::open_lists(self.file, &options.column, row)
+                    .map(|rows| Rows::Samples(Box::new(rows)))
+            } else if options.arrays.is_empty() {
                 ColumnRows::open(self.file, &options.column, row)
                     .map(|rows| Rows::Texts(Box::new(rows)))
             } else {
@@ -143,21 +191,21 @@ impl<'a> FileReader<'a> {
         };
         self.kind = match guard(open).unwrap_or_else(panicked) {
             Ok(rows) => Kind::Parquet(rows),
-            Err(ParquetFailure::Content(reason)) => {
+            Err(ReadFailure::Content(reason)) => {
                 self.check_size()?;
                 Kind::Failed(reason)
             }
-            Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
+            Err(ReadFailure::Io(why)) => return Err(self.unreadable(why)),
         };
         Ok(())
     }
 
     /// Fails if the file changed its size: it then looks damaged, but is not a bad document.
-    fn check_size(&self) -> Result<(), SourceError> {
+    pub(super) fn check_size(&self) -> Result<(), SourceError> {
         remote::check_size(self.file).map_err(|why| self.unreadable(why))
     }
 
-    fn unreadable(&self, why: io::Error) -> SourceError {
+    pub(super) fn unreadable(&self, why: io::Error) -> SourceError {
         SourceError::Unreadable {
             file: self.file.pin.name.clone(),
             why,
@@ -171,7 +219,7 @@ impl<'a> FileReader<'a> {
         let read = match &self.kind {
             Kind::Done | Kind::Failed(_) => size,
             Kind::Text(_) => 0,
-            Kind::Lines(_) => match &self.packed {
+            Kind::Lines(_) | Kind::Ids(_) => match &self.packed {
                 Some(count) => count.load(Ordering::Relaxed),
                 None => self.at.offset,
             },
@@ -191,11 +239,12 @@ impl<'a> FileReader<'a> {
             Kind::Text(stream) => self.text(stream),
             Kind::Lines(stream) => self.line(stream),
             Kind::Parquet(rows) => self.row(rows),
+            Kind::Ids(rows) => self.ids(rows),
         }
     }
 
     /// Returns a bad unit at the current place, if it belongs to this producer.
-    fn bad(&self, reason: Reason) -> Option<Unit> {
+    pub(super) fn bad(&self, reason: Reason) -> Option<Unit> {
         let ours = self.options.share.owns(self.at.file, self.at.unit);
         ours.then_some(Unit {
             place: self.at,
@@ -206,7 +255,11 @@ impl<'a> FileReader<'a> {
 
     /// Handles a failed read: damaged compressed data ends the file with one bad document, every other failure is
     /// an error.
-    fn failed(&self, why: io::Error) -> Result<Option<Unit>, SourceError> {
+    pub(super) fn failed(&self, why: io::Error) -> Result<Option<Unit>, SourceError> {
+        self.damage(why).map(|reason| self.bad(reason))
+    }
+
+    pub(super) fn damage(&self, why: io::Error) -> Result<Reason, SourceError> {
         let content = matches!(
             why.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
@@ -219,10 +272,10 @@ impl<'a> FileReader<'a> {
         if self.codec == Codec::Plain || !(content || zstd) {
             return Err(self.unreadable(why));
         }
-        Ok(self.bad(Reason::Damaged {
+        Ok(Reason::Damaged {
             codec: self.codec.name(),
             detail: why.to_string(),
-        }))
+        })
     }
 
     fn text(&mut self, mut stream: Box<dyn Read + Send>) -> Result<Option<Unit>, SourceError> {
@@ -273,11 +326,11 @@ impl<'a> FileReader<'a> {
             let (row, value) = match guard(|| rows.next()).unwrap_or_else(panicked) {
                 Ok(None) => return Ok(None),
                 Ok(Some(row)) => row,
-                Err(ParquetFailure::Content(reason)) => {
+                Err(ReadFailure::Content(reason)) => {
                     self.check_size()?;
                     return Ok(self.bad(reason));
                 }
-                Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
+                Err(ReadFailure::Io(why)) => return Err(self.unreadable(why)),
             };
             let place = Place {
                 unit: row,

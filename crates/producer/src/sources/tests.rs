@@ -13,6 +13,7 @@ use super::*;
 pub(super) fn options(format: Format) -> ReadOptions {
     ReadOptions {
         format,
+        content: ReadContent::Documents,
         column: "text".into(),
         arrays: Vec::new(),
         max_document_bytes: 100,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::inputs::share;
-use crate::config::{LastBatch, ProducerConfig};
+use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
 use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
@@ -20,7 +20,7 @@ use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
 use crate::progress::InputProgress;
-use crate::sources::{InputFinder, Inputs, ReadOptions, Share};
+use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
 /// Most batches in one object: its log entry must stay small.
@@ -84,7 +84,7 @@ pub(crate) fn assemble(
     Pipeline {
         reading: InputReader {
             inputs: parts.inputs.clone(),
-            options: read_options(config),
+            options: read_options(config, parts.transform.end_token()),
             from: parts.from.at,
             passes: config.source.epochs,
             new_files,
@@ -106,9 +106,11 @@ pub(crate) fn assemble(
     }
 }
 
-fn read_options(config: &ProducerConfig) -> ReadOptions {
+/// Returns the settings by which this producer reads its share of the input; lists of ids are divided at `end_token`.
+pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
     ReadOptions {
         format: config.source.format,
+        content: read_content(config, end_token),
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
@@ -118,6 +120,21 @@ fn read_options(config: &ProducerConfig) -> ReadOptions {
         } else {
             share(config)
         },
+    }
+}
+
+fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent {
+    let ids = config.source.content == SourceContent::Ids;
+    match (config.packing.mode, end_token) {
+        (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
+            messages: config.chat.messages.clone(),
+            tools: config.chat.tools.clone(),
+            content_key: config.chat.content_key.clone(),
+        }),
+        (_, end_token) if ids => ReadContent::Ids {
+            end_token: end_token.unwrap_or_default(),
+        },
+        _ => ReadContent::Documents,
     }
 }
 

@@ -4,9 +4,10 @@
 //! - `stream` finds or creates the stream; `inputs` makes the finder of the input files;
 //! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
 //!   input;
-//! - `assemble` makes the pipeline.
+//! - `assemble` makes the pipeline; `check` opens the same for `--check`, and changes nothing.
 
 mod assemble;
+mod check;
 mod inputs;
 mod resume;
 mod settings;
@@ -34,6 +35,7 @@ use crate::transform::DocumentTransform;
 use crate::worker::Worker;
 
 pub(crate) use assemble::{Parts, assemble};
+pub use check::check;
 
 /// A producer in its new epoch and the state that its pipeline starts from.
 pub(crate) struct Opened {
@@ -190,6 +192,17 @@ fn log_start(producer: &Committer, from: Point, inputs: &InputList) {
 
 /// Returns the name of this process for people: host and process id.
 fn instance() -> String {
+    format!("{}:{}", host(), std::process::id())
+}
+
+/// Returns the name of this machine.
+fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{}:{}", host.trim(), std::process::id())
+    host.trim().to_owned()
+}
+
+/// Returns the process id in the name of an instance of `host`; `None` for another machine's.
+fn instance_of(instance: &str, host: &str) -> Option<u32> {
+    let pid = instance.strip_prefix(host)?.strip_prefix(':')?;
+    pid.parse().ok()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{PackingConfig, PackingMode, ProducerConfig};
+use crate::config::{ChatConfig, PackingConfig, PackingMode, ProducerConfig, SourceContent};
 use crate::transform::DocumentTransform;
 
 /// Returns by configuration key all settings that decide the batches' bytes and are not pinned by stream.json.
@@ -28,6 +28,7 @@ pub(super) fn settings(
         ("packing.pad_token", json!(packing.pad_token)),
     ];
     let default = PackingConfig::default();
+    let chat_default = ChatConfig::default();
     let chat = packing.mode == PackingMode::Chat;
     // Only where they differ from the default, so that cursors of plain rows stay as they are.
     let sometimes = [
@@ -44,6 +45,26 @@ pub(super) fn settings(
         (source.follow, "source.follow", json!(true)),
         (chat, "chat.messages", json!(config.chat.messages)),
         (chat, "chat.tools", json!(config.chat.tools)),
+        (
+            chat && config.chat.role_key != chat_default.role_key,
+            "chat.role_key",
+            json!(config.chat.role_key),
+        ),
+        (
+            chat && config.chat.content_key != chat_default.content_key,
+            "chat.content_key",
+            json!(config.chat.content_key),
+        ),
+        (
+            chat && !config.chat.roles.is_empty(),
+            "chat.roles",
+            json!(config.chat.roles),
+        ),
+        (
+            source.content != SourceContent::Text,
+            "source.content",
+            json!(source.content),
+        ),
     ];
     let sometimes = sometimes.into_iter().filter(|(applies, _, _)| *applies);
     always

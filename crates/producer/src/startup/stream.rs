@@ -36,9 +36,23 @@ pub(super) async fn open(
         }
         Err(e) => return Err(e.into()),
     }
+    match create(store, &wanted(config, transform)?).await? {
+        Creation::Created(stream) => {
+            tracing::info!(id = %stream.stream_id, root = store.root(), "created the stream");
+        }
+        Creation::Existed(stream) => tracing::debug!(id = %stream.stream_id, "found the stream"),
+    }
+    Ok(())
+}
+
+/// Returns the parameters of the configured stream, with a new id.
+pub(super) fn wanted(
+    config: &ProducerConfig,
+    transform: &DocumentTransform,
+) -> Result<StreamConfig, IdError> {
     let producers: Result<Vec<ProducerName>, IdError> =
         config.stream.producers.iter().map(|p| p.parse()).collect();
-    let wanted = StreamConfig {
+    Ok(StreamConfig {
         format: 1,
         stream_id: StreamId::from_random(rand::random()),
         slices: config.stream.slices,
@@ -48,12 +62,5 @@ pub(super) async fn open(
         seq_len: config.stream.seq_len,
         rows_per_slice: config.stream.rows_per_slice,
         created: timestamp::now(),
-    };
-    match create(store, &wanted).await? {
-        Creation::Created(stream) => {
-            tracing::info!(id = %stream.stream_id, root = store.root(), "created the stream");
-        }
-        Creation::Existed(stream) => tracing::debug!(id = %stream.stream_id, "found the stream"),
-    }
-    Ok(())
+    })
 }

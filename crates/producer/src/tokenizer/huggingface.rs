@@ -23,10 +23,7 @@ const USUAL_END_TOKENS: [&str; 7] = [
 
 pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|why| TokenizerError::Unreadable {
-        path: name.clone(),
-        why,
-    })?;
+    let bytes = std::fs::read(path).map_err(|why| unreadable(name.clone(), why))?;
     let unusable = |detail: String| TokenizerError::Unusable {
         path: name.clone(),
         detail,
@@ -71,6 +68,29 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
         specials: specials(&json),
         library,
     }))
+}
+
+/// Returns the error for a file that cannot be read: newcomers name folders, and models by their name on a hub.
+fn unreadable(path: String, why: std::io::Error) -> TokenizerError {
+    if why.kind() == std::io::ErrorKind::IsADirectory {
+        return TokenizerError::Folder { path };
+    }
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let parts: Vec<&str> = path.split('/').collect();
+    let model = parts.len() <= 2
+        && (parts.iter()).all(|text| !text.is_empty() && text.chars().all(part))
+        && !path.starts_with('.')
+        && Path::new(&path).extension() != Some("json".as_ref());
+    if why.kind() != std::io::ErrorKind::NotFound || !model {
+        return TokenizerError::Unreadable { path, why };
+    }
+    let gpt2 = matches!(path.as_str(), "gpt2" | "openai-community/gpt2");
+    let embedded = if gpt2 {
+        "; or remove tokenizer.kind and tokenizer.path: gpt2 is the default"
+    } else {
+        ""
+    };
+    TokenizerError::ModelName { path, embedded }
 }
 
 /// Returns the last folder and the file's name, because the folder usually has the model's name.

@@ -2,12 +2,13 @@
 //! itself.
 //!
 //! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `bytes` makes one
-//!   token per byte;
+//!   token per byte, `none` stands for the one that made ids;
 //! - `single_thread` keeps fastokens from starting threads.
 
 mod bytes;
 mod embedded;
 mod huggingface;
+mod none;
 mod single_thread;
 
 use std::path::Path;
@@ -49,6 +50,21 @@ pub enum TokenizerError {
     /// The file cannot be read.
     #[error("tokenizer.path: {path} can't be read: {why}; name a tokenizer.json file")]
     Unreadable { path: String, why: std::io::Error },
+    /// The path is a folder.
+    #[error(
+        "tokenizer.path: {path} is a folder; name the tokenizer.json file in it, for example {path}/tokenizer.json"
+    )]
+    Folder { path: String },
+    /// The path is the name of a model.
+    #[error(
+        "tokenizer.path: no file {path}, which looks like a model's name; download that model's tokenizer.json and \
+         name the file{embedded}"
+    )]
+    ModelName {
+        path: String,
+        /// A further remedy, for a model whose encoding is part of this program.
+        embedded: &'static str,
+    },
     /// Neither library supports the file.
     #[error(
         "tokenizer.path: {path} is not usable: {detail}; name a tokenizer.json file of the Hugging Face format"
@@ -78,6 +94,8 @@ pub enum Choice<'a> {
     Embedded(Encoding),
     /// One token per byte, with 256 as end token.
     Bytes,
+    /// None: documents are ids below `vocab_size`.
+    None { vocab_size: u32, end_token: u32 },
     /// A `tokenizer.json` file of the Hugging Face format.
     File {
         path: &'a Path,
@@ -90,6 +108,10 @@ pub enum Choice<'a> {
 pub fn load(choice: &Choice<'_>) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
     single_thread::keep_fastokens_on_the_calling_thread();
     Ok(match choice {
+        Choice::None {
+            vocab_size,
+            end_token,
+        } => Arc::new(none::NoTokenizer::new(*vocab_size, *end_token)),
         Choice::Bytes => Arc::new(bytes::Bytes::new()),
         Choice::Embedded(encoding) => Arc::new(embedded::Embedded::new(*encoding)?),
         Choice::File { path, end_token } => huggingface::load(path, end_token)?,

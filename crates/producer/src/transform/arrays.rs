@@ -34,7 +34,7 @@ pub fn sample(
             )),
         },
         Format::Jsonl => json(specs, &raw, unit.place.unit == 0),
-        Format::Auto | Format::Lines | Format::Text => Err(Reason::NotArrays),
+        Format::Auto | Format::Lines | Format::Text | Format::Megatron => Err(Reason::NotArrays),
     }
 }
 

@@ -1,12 +1,13 @@
 //! From units to documents, by the configured mode, and the identity that this gives the stream: all
 //! producers of one stream must make slices of one form.
 //!
-//! - `text` takes the text out of a unit; `chat` makes tokens of conversations; `arrays` makes samples;
+//! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
 //! - `error` holds the reasons why a transform cannot be set up.
 
 pub mod arrays;
 pub mod chat;
 mod error;
+pub mod ids;
 pub mod text;
 
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use batchweave_daemon::panics;
 pub use error::TransformError;
 
 use self::arrays::sample;
-use self::chat::{Chat, TemplateError, TemplateFile};
+use self::chat::{Chat, Mapping, TemplateError, TemplateFile};
 use self::text::decode;
-use crate::config::{PackingMode, ProducerConfig, TokenizerKind};
+use crate::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 use crate::packing::{
     ArraySpec, BestFit, Concat, Content, Encoder, Extra, Packer, Restart, Samples, Shape,
 };
@@ -47,6 +48,7 @@ enum Kind {
         /// JSON field with the text.
         field: String,
         pad: u32,
+        content: SourceContent,
     },
     Chat {
         chat: Box<Chat>,
@@ -93,6 +95,7 @@ impl DocumentTransform {
                     tokenizer,
                     field,
                     pad,
+                    content: config.source.content,
                 },
             };
             (kind, encoder)
@@ -191,13 +194,27 @@ impl DocumentTransform {
                 sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
             }
             Kind::Chat { chat, .. } => match (format, unit.raw) {
-                (Format::Jsonl, Ok(raw)) => {
+                (Format::Jsonl | Format::Parquet, Ok(raw)) => {
                     let turns = chat.turns(&raw)?;
                     Ok(turns.map(|turns| (turns, bytes)))
                 }
                 (_, Ok(_)) => Err(Reason::NotConversations),
                 (_, Err(reason)) => Err(reason),
             },
+            Kind::Text {
+                tokenizer,
+                field,
+                content: SourceContent::Ids,
+                ..
+            } => {
+                let identity = tokenizer.identity();
+                let vocabulary = ids::Vocabulary {
+                    id_bound: identity.id_bound,
+                    end_token: identity.end_token,
+                };
+                let ids = ids::ids(format, field, vocabulary, unit)?;
+                Ok(ids.map(|ids| (Content::Tokens(ids), bytes)))
+            }
             Kind::Text {
                 tokenizer, field, ..
             } => {
@@ -235,6 +252,10 @@ fn load_tokenizer(config: &ProducerConfig) -> Result<Arc<dyn Tokenizer>, Transfo
     let choice = match table.kind {
         TokenizerKind::Embedded => Choice::Embedded(table.name),
         TokenizerKind::Bytes => Choice::Bytes,
+        TokenizerKind::None => Choice::None {
+            vocab_size: table.vocab_size,
+            end_token: table.end_token_id.unwrap_or_default(),
+        },
         TokenizerKind::File => Choice::File {
             path: table.path.as_ref(),
             end_token: &table.end_token,
@@ -259,9 +280,16 @@ fn pad_token(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Result<u32, 
 fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
     let most = config.source.max_document_bytes.bytes();
     let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
-    let fields = (config.chat.messages.as_str(), config.chat.tools.as_str());
+    let table = &config.chat;
+    let mapping = Mapping {
+        messages: table.messages.clone(),
+        tools: table.tools.clone(),
+        role_key: table.role_key.clone(),
+        content_key: table.content_key.clone(),
+        roles: table.roles.clone(),
+    };
     let program = config.chat.renderer.as_deref();
-    Chat::new(template, tokenizer, fields, program)
+    Chat::new(template, tokenizer, mapping, program)
 }
 
 /// A document's content and its size in bytes; `Ok(None)` for a blank line.

@@ -11,6 +11,9 @@ mod quick;
 /// The byte order mark that a UTF-8 file may begin with.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
+/// Most fields of an object that a message names.
+const FIELDS_NAMED: usize = 6;
+
 /// Returns the text of the document in `raw`; `None` for a blank line. `field` is the JSON field that holds it.
 pub fn decode(
     format: Format,
@@ -18,7 +21,7 @@ pub fn decode(
     first: bool,
     raw: Vec<u8>,
 ) -> Result<Option<String>, Reason> {
-    if format == Format::Npy {
+    if matches!(format, Format::Npy | Format::Megatron) {
         return Err(Reason::NotText);
     }
     let raw = match raw.strip_prefix(BOM) {
@@ -65,8 +68,24 @@ fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
     match found {
         Found::Text(text) => Ok(text),
         Found::Other(found) => Err(Reason::NotAString { field, found }),
-        Found::Absent => Err(Reason::MissingField { field }),
+        Found::Absent => Err(Reason::MissingField {
+            field,
+            fields: fields(line),
+        }),
         Found::NotAnObject(found) => Err(Reason::NotAnObject { field, found }),
+    }
+}
+
+/// Returns the first fields of the JSON object in `line`, for a message.
+pub(super) fn fields(line: &str) -> String {
+    let object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(line).unwrap_or_default();
+    let names = object.keys().take(FIELDS_NAMED);
+    let names: Vec<String> = names.map(|name| format!("\"{name:.40}\"")).collect();
+    match (names.len(), object.len()) {
+        (0, _) => "no fields".to_owned(),
+        (some, all) if some < all => format!("{} and {} more", names.join(", "), all - some),
+        _ => names.join(", "),
     }
 }
 

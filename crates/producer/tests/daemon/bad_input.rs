@@ -88,7 +88,10 @@ async fn refused_or_left_out(
     let mut said = Vec::new();
     for _ in 0..2 {
         let why = world.run(config.clone()).await.unwrap_err();
-        assert!(matches!(why, RunError::Document(_)), "{why}");
+        assert!(
+            matches!(why, RunError::Document(_) | RunError::File(_)),
+            "{why}"
+        );
         assert_eq!(why.exit(), Exit::BadInput, "{why}");
         for word in words {
             assert!(why.to_string().contains(word), "{word} in {why}");

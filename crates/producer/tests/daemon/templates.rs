@@ -50,7 +50,10 @@ async fn payloads_with(template: &str, program: &Path) -> [Vec<Vec<Vec<u8>>>; 2]
         let mut config = config(&world, template, &lines, Some(program));
         if !poison.is_empty() {
             let why = world.run(config.clone()).await.unwrap_err();
-            assert!(matches!(why, RunError::Document(_)), "{why}");
+            assert!(
+                matches!(why, RunError::Document(_) | RunError::File(_)),
+                "{why}"
+            );
             assert_eq!(why.exit(), Exit::BadInput);
             let wanted = ["a.jsonl:41: ", "MiB of memory or 16 MiB of stack"];
             for word in wanted {

@@ -6,7 +6,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use rustix::fs::{Access, access};
 
-use super::{FileStore, blocking};
+use super::{FileStore, HIDDEN, blocking};
 use crate::{Effect, Inspect, Op, StoreError};
 
 #[async_trait]
@@ -22,7 +22,7 @@ impl Inspect for FileStore {
         .await
     }
 
-    /// Removes empty folders below the root.
+    /// Removes empty folders below the root, and the store's own folder where there is nothing else.
     async fn tidy(&self, prefix: &str) -> Result<(), StoreError> {
         let (root, prefix) = (self.0.path.clone(), prefix.to_owned());
         blocking(move || {
@@ -30,10 +30,21 @@ impl Inspect for FileStore {
             while folder != root && folder.starts_with(&root) && remove_empty(&folder) {
                 folder.pop();
             }
+            if is_only_hidden(&root) {
+                remove_empty(&root.join(HIDDEN));
+            }
             Ok(())
         })
         .await
     }
+}
+
+/// Returns whether nothing is in the folder `root` beside the store's own folder.
+fn is_only_hidden(root: &Path) -> bool {
+    let Ok(mut entries) = fs::read_dir(root) else {
+        return false;
+    };
+    entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == HIDDEN))
 }
 
 fn remove_empty(folder: &Path) -> bool {

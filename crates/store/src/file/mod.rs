@@ -54,6 +54,17 @@ impl FileStore {
             .map(|folder| Self(Arc::new(folder)))
     }
 
+    /// Opens the folder at an absolute path, which may not exist yet.
+    pub async fn open_later(path: &Path) -> Result<Self, StoreError> {
+        match Self::open(path, false).await {
+            Err(why) if why.kind == ErrorKind::NoBucket => {
+                let folder = Folder::at(path.to_path_buf());
+                Ok(Self(Arc::new(folder)))
+            }
+            opened => opened,
+        }
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         op: Op,
@@ -68,13 +79,16 @@ impl FileStore {
 }
 
 impl Folder {
-    fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
+    fn at(path: PathBuf) -> Self {
         let root = format!("file://{}", path.display());
         let swept = Once::new();
-        let folder = Self { root, path, swept };
+        Self { root, path, swept }
+    }
+
+    fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
+        let folder = Self::at(path);
         if create && !folder.path.exists() {
-            publish::create_folders(&folder.path)
-                .map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
+            publish::create_folders(&folder.path).map_err(|e| folder.not_created(&e))?;
         }
         let meta =
             fs::metadata(&folder.path).map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
@@ -83,6 +97,22 @@ impl Folder {
             return Err(folder.error(Op::Open, "", ErrorKind::Invalid, Effect::DidNot, detail));
         }
         Ok(folder)
+    }
+
+    /// Returns the error for a root that could not be created; a file in its path is named.
+    fn not_created(&self, error: &io::Error) -> StoreError {
+        let mut above = self.path.ancestors();
+        let Some(file) = above
+            .find(|above| above.exists())
+            .filter(|there| !there.is_dir())
+        else {
+            return self.io(Op::Open, "", error, Effect::DidNot);
+        };
+        let detail = format!(
+            "can't be created: {} is not a folder; give a folder of its own to the stream",
+            file.display()
+        );
+        self.error(Op::Open, "", ErrorKind::Invalid, Effect::DidNot, detail)
     }
 
     fn check(&self, op: Op, key: &str) -> Result<(), StoreError> {

@@ -63,12 +63,16 @@ impl Draft {
         }
         let draft = Self(hidden.join(name));
         let options = OpenOptions::new().write(true).create_new(true).clone();
-        let mut file = match options.open(&draft.0) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                create_folders(hidden)?;
-                options.open(&draft.0)?
+        let mut tries = LINK_TRIES;
+        let mut file = loop {
+            match options.open(&draft.0) {
+                // Absent, or removed by an `Inspect::tidy` of an empty store.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && tries > 0 => {
+                    tries -= 1;
+                    create_folders(hidden)?;
+                }
+                opened => break opened?,
             }
-            opened => opened?,
         };
         file.write_all(body)?;
         file.sync_all()?;

@@ -24,6 +24,21 @@ async fn a_missing_root_is_made_only_on_demand() {
 }
 
 #[tokio::test]
+async fn a_root_that_may_come_later_is_read_when_it_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a/b");
+    let store = FileStore::open_later(&root).await.unwrap();
+    let why = store.get("k", u64::MAX).await.unwrap_err();
+    assert_eq!(why.kind, ErrorKind::NoBucket, "{why}");
+    let made = FileStore::open(&root, true).await.unwrap();
+    let _ = made.create("k", Bytes::from_static(b"v")).await.unwrap();
+    let read = store.get("k", u64::MAX).await.unwrap();
+    assert_eq!(&read[..], b"v");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert!(FileStore::open_later(file.path()).await.is_err());
+}
+
+#[tokio::test]
 async fn a_root_that_is_a_file_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = FileStore::open(file.path(), true).await.unwrap_err();

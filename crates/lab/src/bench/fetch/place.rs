@@ -9,8 +9,8 @@ use batchweave_store::s3::S3Store;
 use crate::bench::cpu::threads_seconds;
 use crate::demo::processes::{Program, Running};
 use crate::demo::s3_server::S3Server;
-use batchweave_cli::CliError;
-use batchweave_cli::Context;
+use batchweave_cli::programs::{self, Name};
+use batchweave_cli::{CliError, Context};
 
 const BUCKET: &str = "batchweave-bench";
 
@@ -21,7 +21,6 @@ pub(super) struct Place {
     prefix: String,
     options: OpenOptions,
     env: Vec<(String, String)>,
-    bin: PathBuf,
     /// The own server; killed when dropped.
     server: Option<Running>,
 }
@@ -36,7 +35,6 @@ impl Place {
             prefix: format!("bench-fetch-{:08x}", rand::random::<u32>()),
             options: context.store_options(),
             env: Vec::new(),
-            bin: this.parent().map(Path::to_path_buf).unwrap_or_default(),
             server: None,
         };
         match context.store_option() {
@@ -76,16 +74,6 @@ impl Place {
         pid.map(threads_seconds).transpose()
     }
 
-    fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {
-        Program {
-            name: name.to_owned(),
-            path,
-            args: args.iter().map(|a| (*a).to_owned()).collect(),
-            env: self.env.clone(),
-            log: self.folder.join(format!("{name}.log")),
-        }
-    }
-
     /// Opens a separate root for one case.
     pub(super) async fn store(&self, case: &str) -> Result<S3Store, CliError> {
         let prefix = format!("{}/{case}", self.prefix);
@@ -94,14 +82,8 @@ impl Place {
 
     /// Returns the consumer daemon for that root; `config` is its configuration without `[store]`.
     pub(super) fn consumer(&self, case: &str, config: &str) -> Result<Program, CliError> {
-        let path = self.bin.join("batchweave-consumer");
-        if !path.is_file() {
-            let text = format!(
-                "batchweave-consumer is not in {}: build all programs with `cargo build --release --workspace`",
-                self.bin.display()
-            );
-            return Err(CliError::Usage(text));
-        }
+        let start = programs::find(Name::Consumer)
+            .ok_or_else(|| CliError::Usage(programs::missing(Name::Consumer)))?;
         let url = format!("s3://{}/{}/{case}", self.bucket, self.prefix);
         let endpoint = self.endpoint.as_deref().unwrap_or_default();
         let region = self.options.region.as_deref().unwrap_or_default();
@@ -111,6 +93,13 @@ impl Place {
         let file = self.folder.join(format!("{case}.toml"));
         std::fs::write(&file, text)?;
         let file = file.display().to_string();
-        Ok(self.program("consumer", path, &["--config", &file]))
+        let args = start.first.into_iter().chain(["--config", &file]);
+        Ok(Program {
+            name: "consumer".to_owned(),
+            args: args.map(str::to_owned).collect(),
+            path: start.path,
+            env: self.env.clone(),
+            log: self.folder.join("consumer.log"),
+        })
     }
 }

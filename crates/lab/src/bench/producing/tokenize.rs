@@ -8,7 +8,7 @@ use batchweave_producer::pipeline::read::{InputReader, ReadItem};
 use batchweave_producer::pipeline::tokenize::{
     ChunkResults, ChunkTokenizer, Tokenized, TokenizerPool,
 };
-use batchweave_producer::sources::{Format, Inputs, ReadOptions, Share, find_all};
+use batchweave_producer::sources::{Format, Inputs, ReadContent, ReadOptions, Share, find_all};
 use futures::FutureExt;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -93,6 +93,7 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
         inputs,
         options: ReadOptions {
             format: Format::Auto,
+            content: ReadContent::Documents,
             column: "text".to_owned(),
             arrays: Vec::new(),
             max_document_bytes: 64 << 20,

@@ -3,10 +3,9 @@
 use batchweave_core::tgb::Dtype;
 
 use super::wrong;
+use crate::npy;
 use crate::packing::ArraySpec;
 use crate::sources::Reason;
-
-const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Returns the items of the array in `file`, which must fit `spec`.
 pub(super) fn array(spec: &ArraySpec, mut file: Vec<u8>) -> Result<Vec<u8>, Reason> {
@@ -19,9 +18,11 @@ pub(super) fn array(spec: &ArraySpec, mut file: Vec<u8>) -> Result<Vec<u8>, Reas
 /// Checks the header. Returns the offset of the items.
 fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     let broken = |detail: &str| wrong(&spec.name, format!("is not readable as .npy: {detail}"));
-    let (header, data) = split(file).ok_or_else(|| broken("no such header"))?;
-    let descr = quoted(header, "descr").ok_or_else(|| broken("no simple type"))?;
-    let shape = shape(header).ok_or_else(|| broken("no shape"))?;
+    let header = npy::header(file).ok_or_else(|| broken("no such header"))?;
+    let data = file.get(header.data_at as usize..).unwrap_or_default();
+    let descr = header.descr.as_deref();
+    let descr = descr.ok_or_else(|| broken("no simple type"))?;
+    let shape = header.shape.ok_or_else(|| broken("no shape"))?;
     if dtype(descr) != Some(spec.dtype) {
         let wanted = spec.dtype.name();
         return Err(wrong(
@@ -29,8 +30,7 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
             format!("has items of type {descr}, not {wanted}"),
         ));
     }
-    let columns_first = after(header, "fortran_order").is_some_and(|rest| rest.starts_with("True"));
-    if columns_first && shape.len() > 1 {
+    if header.columns_first && shape.len() > 1 {
         return Err(wrong(
             &spec.name,
             "is in Fortran order; save numpy.ascontiguousarray of it",
@@ -55,39 +55,6 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
         ));
     }
     Ok(file.len() - data.len())
-}
-
-/// Returns the text of the header and the bytes after it.
-fn split(file: &[u8]) -> Option<(&str, &[u8])> {
-    let rest = file.strip_prefix(MAGIC)?;
-    let (version, rest) = rest.split_at_checked(2)?;
-    let (length, rest) = if version[0] == 1 {
-        let (length, rest) = rest.split_first_chunk::<2>()?;
-        (u32::from(u16::from_le_bytes(*length)), rest)
-    } else {
-        let (length, rest) = rest.split_first_chunk::<4>()?;
-        (u32::from_le_bytes(*length), rest)
-    };
-    let (header, data) = rest.split_at_checked(length as usize)?;
-    Some((std::str::from_utf8(header).ok()?, data))
-}
-
-/// Returns the text after the key in the header, a Python dictionary.
-fn after<'a>(header: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = header.split_once(&format!("'{key}':"))?;
-    Some(rest.trim_start())
-}
-
-fn quoted<'a>(header: &'a str, key: &str) -> Option<&'a str> {
-    let rest = after(header, key)?.strip_prefix('\'')?;
-    rest.split_once('\'').map(|(text, _)| text)
-}
-
-fn shape(header: &str) -> Option<Vec<u64>> {
-    let rest = after(header, "shape")?.strip_prefix('(')?;
-    let (numbers, _) = rest.split_once(')')?;
-    let numbers = numbers.split(',').map(str::trim).filter(|n| !n.is_empty());
-    numbers.map(|n| n.parse().ok()).collect()
 }
 
 fn dtype(descr: &str) -> Option<Dtype> {

@@ -5,8 +5,10 @@
 //! of a template without such blocks, it is the text that an assistant turn adds to its prompt.
 //!
 //! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
-//! - `render` makes the text of a conversation, `renderer_pool` does so in processes of bounded memory.
+//! - `mapping` finds the messages of a document and names their roles; `render` makes the text of a conversation,
+//!   `renderer_pool` does so in processes of bounded memory.
 
+mod mapping;
 mod python_compat;
 mod render;
 mod renderer_pool;
@@ -21,6 +23,7 @@ use crate::packing::Content;
 use crate::sources::Reason;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
+pub use mapping::Mapping;
 pub use renderer_pool::{RENDER, serve};
 pub use template::{TemplateError, TemplateFile};
 
@@ -52,17 +55,17 @@ fn wrong(detail: impl Into<String>) -> Reason {
 }
 
 impl Chat {
-    /// Returns a transform by `template`; `fields` name the JSON fields of the messages and the tools. Processes of
-    /// `program` render ([`serve`]); without it, the calling threads do.
+    /// Returns a transform by `template`; `mapping` finds the messages of a document. Processes of `program`
+    /// render ([`serve`]); without it, the calling threads do.
     pub fn new(
         template: TemplateFile,
         tokenizer: Arc<dyn Tokenizer>,
-        fields: (&str, &str),
+        mapping: impl Into<Mapping>,
         program: Option<&Path>,
     ) -> Result<Self, TemplateError> {
         let fingerprint = template.fingerprint();
         let specials = tokenizer.specials();
-        let setup = RendererSetup::new(template, fields, specials);
+        let setup = RendererSetup::new(template, mapping.into(), specials);
         let specials = special_tokens::SpecialTokens::new(specials);
         let renderer = if let Some(program) = program {
             Renderer::Pool(RendererPool::new(program, setup)?)

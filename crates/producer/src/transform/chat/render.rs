@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use minijinja::Value;
-use minijinja::value::ValueKind;
 use serde::{Deserialize, Serialize};
 
+use super::mapping::Mapping;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
 use super::template::{Template, TemplateFile};
 use super::wrong;
@@ -18,30 +18,26 @@ pub(super) type Rendered = (String, Vec<Range<usize>>);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RendererSetup {
     pub(super) template: TemplateFile,
-    /// JSON fields of the messages and the tools.
-    messages: String,
-    tools: String,
+    mapping: Mapping,
     specials: Vec<(String, u32)>,
 }
 
-/// A compiled template, and the names of the fields that it takes.
+/// A compiled template, and the mapping of documents to its messages.
 pub(super) struct ConversationRenderer {
     template: Template,
-    messages: String,
-    tools: String,
+    mapping: Mapping,
     specials: SpecialTokens,
 }
 
 impl RendererSetup {
     pub(super) fn new(
         template: TemplateFile,
-        (messages, tools): (&str, &str),
+        mapping: Mapping,
         specials: &[(String, u32)],
     ) -> Self {
         Self {
             template,
-            messages: messages.to_owned(),
-            tools: tools.to_owned(),
+            mapping,
             specials: specials.to_vec(),
         }
     }
@@ -50,8 +46,7 @@ impl RendererSetup {
     pub(super) fn compile(&self) -> Result<ConversationRenderer, String> {
         Ok(ConversationRenderer {
             template: Template::compile(&self.template)?,
-            messages: self.messages.clone(),
-            tools: self.tools.clone(),
+            mapping: self.mapping.clone(),
             specials: SpecialTokens::new(&self.specials),
         })
     }
@@ -61,19 +56,11 @@ impl ConversationRenderer {
     /// Renders the conversation in `raw`.
     pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
         let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
-        let field = |name: &str| {
-            let value = document.get_attr(name).unwrap_or(Value::UNDEFINED);
-            self.specials.escape_special_tokens(&value).map_err(wrong)
-        };
-        let messages = field(&self.messages)?;
-        let tools = field(&self.tools)?;
-        let turns: Vec<Value> = match messages.try_iter() {
-            Ok(turns) if messages.kind() == ValueKind::Seq => turns.collect(),
-            _ => {
-                let name = &self.messages;
-                return Err(wrong(format!("field {name:?} is not a list of messages")));
-            }
-        };
+        let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
+        let turns = escape(&self.mapping.turns(&document)?)?;
+        let turns: Vec<Value> = turns.try_iter().into_iter().flatten().collect();
+        let tools = document.get_attr(&self.mapping.tools);
+        let tools = escape(&tools.unwrap_or(Value::UNDEFINED))?;
         let whole = self.render(&turns, &tools, false)?;
         if self.template.marks_generation() {
             return marked(&whole);

@@ -7,7 +7,7 @@
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
-use std::os::unix::process::{ExitStatusExt, parent_id};
+use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,8 @@ use crate::sources::Reason;
 
 /// The argument that makes the program a renderer process.
 pub const RENDER: &str = "--render-conversations";
+/// The name that the process is started by: a file with several programs runs the one of this name.
+const PROGRAM: &str = "batchweave-producer";
 /// Memory of the program, its threads and the template, in bytes.
 const MEMORY_MIN: u64 = 512 << 20;
 /// Most copies of the longest text that exist at the same time.
@@ -56,6 +58,9 @@ enum Response {
     Wrong {
         detail: String,
     },
+    Messages {
+        detail: String,
+    },
 }
 
 impl Response {
@@ -64,6 +69,7 @@ impl Response {
             Ok((text, learned)) => Self::Rendered { text, learned },
             Err(Reason::BrokenJson { column, detail }) => Self::BrokenJson { column, detail },
             Err(Reason::Chat { detail }) => Self::Wrong { detail },
+            Err(Reason::Messages { detail }) => Self::Messages { detail },
             Err(other) => Self::Wrong {
                 detail: other.to_string(),
             },
@@ -75,6 +81,7 @@ impl Response {
             Self::Rendered { text, learned } => Ok((text, learned)),
             Self::BrokenJson { column, detail } => Err(Reason::BrokenJson { column, detail }),
             Self::Wrong { detail } => Err(wrong(detail)),
+            Self::Messages { detail } => Err(Reason::Messages { detail }),
         }
     }
 }
@@ -165,6 +172,7 @@ impl RendererProcess {
     fn start(program: &Path, setup: &RendererSetup) -> io::Result<(Self, Ready)> {
         // No environment: it may hold credentials, which a template must not see.
         let mut child = Command::new(program)
+            .arg0(PROGRAM)
             .arg(RENDER)
             .env_clear()
             .stdin(Stdio::piped())

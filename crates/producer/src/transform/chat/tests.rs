@@ -172,7 +172,7 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
             "{\"messages\":\"x\"}",
             "field \"messages\" is not a list of messages",
         ),
-        ("{}", "field \"messages\" is not a list"),
+        ("{}", "has no field \"messages\""),
     ] {
         let why = chat("x").turns(line.as_bytes()).unwrap_err();
         assert!(why.to_string().contains(expected), "{line}: {why}");

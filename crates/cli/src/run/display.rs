@@ -1,0 +1,106 @@
+//! The output of a run: on a terminal one line that is refreshed, elsewhere a line every ten seconds; with
+//! `--json` one object per line.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::progress::Progress;
+use crate::error::CliError;
+use crate::output::{Output, fields};
+
+/// Interval between lines where standard output is not a terminal.
+const EVERY: Duration = Duration::from_secs(10);
+/// Clears the line; without wrapping, a long one fits the terminal.
+const CLEAR: &str = "\r\x1b[K";
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
+
+#[derive(Debug)]
+pub(super) struct Display {
+    json: bool,
+    terminal: bool,
+    /// When the next line is due, elsewhere than on a terminal.
+    due: Instant,
+}
+
+impl Display {
+    pub(super) fn new(json: bool) -> Self {
+        Self {
+            json,
+            terminal: Output::is_terminal() && !json,
+            due: Instant::now() + EVERY,
+        }
+    }
+
+    /// Prints where the parts of the run are.
+    pub(super) fn introduce(&self, rows: &[(&str, String)]) -> Result<(), CliError> {
+        if self.json {
+            let rows = rows
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), json!(value)));
+            let rows: serde_json::Map<_, _> = rows.collect();
+            return Output::line(&json!({ "run": rows }).to_string());
+        }
+        Output::line(fields(rows).trim_end())
+    }
+
+    /// Shows the progress, when it is due.
+    pub(super) fn progress(&mut self, progress: &Progress) -> Result<(), CliError> {
+        if self.terminal {
+            let mut out = std::io::stdout().lock();
+            write!(out, "{CLEAR}{NO_WRAP}{}{WRAP}", progress.line())?;
+            out.flush()?;
+            return Ok(());
+        }
+        if Instant::now() < self.due {
+            return Ok(());
+        }
+        self.due = Instant::now() + EVERY;
+        if self.json {
+            return Output::line(&json!({ "progress": progress }).to_string());
+        }
+        Output::line(&progress.line())
+    }
+
+    /// Prints a change of the run.
+    pub(super) fn event(&self, text: &str) -> Result<(), CliError> {
+        self.clear()?;
+        if self.json {
+            return Output::line(&json!({ "event": text }).to_string());
+        }
+        Output::line(text)
+    }
+
+    /// Prints the last line.
+    pub(super) fn end(&self, text: &str) -> Result<(), CliError> {
+        self.clear()?;
+        if self.json {
+            return Output::line(&json!({ "ended": text }).to_string());
+        }
+        Output::line(text)
+    }
+
+    /// Prints a warning or an error of a daemon.
+    pub(super) fn complain(&self, text: &str) -> Result<(), CliError> {
+        self.clear()?;
+        eprintln!("{text}");
+        Ok(())
+    }
+
+    /// Prints the error that ends the run.
+    pub(super) fn error(&self, text: &str) -> Result<(), CliError> {
+        self.complain(&format!("error: {text}"))
+    }
+
+    fn clear(&self) -> Result<(), CliError> {
+        if self.terminal {
+            let mut out = std::io::stdout().lock();
+            write!(out, "{CLEAR}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! The errors of `batchweave run` itself; those of the daemons are printed as they report them.
+
+use std::io;
+use std::path::PathBuf;
+
+use batchweave_daemon::Exit;
+
+/// A run that can't start, or that lost a file of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A folder of another user, or one that others may write.
+    #[error(
+        "no folder for the socket: {folder} belongs to another user or is open to others; set socket.path to a path \
+         in a folder of yours"
+    )]
+    SocketFolder { folder: PathBuf },
+    /// The folder of logs can't be created or locked.
+    #[error("cannot use the folder of logs {folder}: {why}; name another with --logs")]
+    LogFolder { folder: PathBuf, why: io::Error },
+    /// A log file can't be renamed or written.
+    #[error("cannot write the log {path}: {why}; free space, or name another folder with --logs")]
+    LogFile { path: PathBuf, why: io::Error },
+    /// The folder of logs is locked by another run.
+    #[error(
+        "{file} is run by another process: {folder} is locked; stop that run, or give this one a file and a \
+         producer.name of its own"
+    )]
+    Running { file: PathBuf, folder: PathBuf },
+    /// All tried ports are taken.
+    #[error("no free port on this machine, after {tries} tries; free some, or set admin.listen")]
+    NoPort { tries: usize },
+    /// A daemon's program can't be started.
+    #[error(
+        "cannot start {program}: {why}; install it beside batchweave or in a folder of PATH (`make install` does)"
+    )]
+    NoProgram {
+        program: &'static str,
+        why: io::Error,
+    },
+    /// The system refuses handlers of signals.
+    #[error("cannot install signal handlers: {0}")]
+    Signals(io::Error),
+}
+
+impl RunError {
+    /// Returns the exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::SocketFolder { .. } => Exit::Config,
+            _ => Exit::Failure,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The places of a run on this machine: the socket, the ports of the status pages, and the folder of logs.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rand::RngExt;
+use rustix::fs::{Access, access};
+use rustix::process::geteuid;
+
+use super::error::RunError;
+
+/// The address of a consumer's status page unless the file names another or a program has it.
+const STATUS_PAGE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
+/// Ports below Linux's ephemeral ports, of which the kernel gives one to each outgoing connection.
+const PORTS: Range<u16> = 20_000..32_000;
+const PORT_TRIES: usize = 100;
+const SOCKET: &str = "consumer.sock";
+/// The Python client reads it too.
+const SOCKET_VARIABLE: &str = "BATCHWEAVE_SOCKET";
+/// Rights of a folder of one user.
+const PRIVATE: u32 = 0o700;
+
+/// A socket, and the words with which a Python program connects to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Socket {
+    pub(super) path: PathBuf,
+    /// The client finds the socket without its path.
+    pub(super) found: bool,
+}
+
+/// Returns the folders in which the Python client looks for a socket, in its order.
+fn folders() -> [PathBuf; 3] {
+    let user = geteuid().as_raw();
+    [
+        "/run/batchweave".into(),
+        format!("/run/user/{user}/batchweave").into(),
+        format!("/tmp/batchweave-{user}").into(),
+    ]
+}
+
+/// Returns the socket of this run: the file's, that of the environment, or the first that this user may make.
+/// With `make` its folder is created.
+pub(super) fn socket(given: Option<&Path>, make: bool) -> Result<Socket, RunError> {
+    let variable = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+    let variable = variable.map(PathBuf::from);
+    socket_in(&folders(), given.or(variable.as_deref()), make)
+}
+
+fn socket_in(folders: &[PathBuf], given: Option<&Path>, make: bool) -> Result<Socket, RunError> {
+    // The client takes the first socket that exists.
+    let is_first = |path: &Path| {
+        let all = folders.iter().map(|folder| folder.join(SOCKET));
+        let mut before = all.take_while(|place| place != path);
+        let listed = folders.iter().any(|folder| folder.join(SOCKET) == path);
+        listed && !before.any(|place| is_socket(&place))
+    };
+    if let Some(path) = given {
+        let path = path.to_path_buf();
+        let found = is_first(&path);
+        return Ok(Socket { path, found });
+    }
+    // The first is the system's: the service manager or an administrator makes it.
+    let usable = |(number, folder): &(usize, &PathBuf)| {
+        is_ours(folder) || (make && *number > 0 && private_folder(folder).is_ok())
+    };
+    let first = folders.iter().enumerate().find(usable);
+    let last = folders.last().filter(|folder| !make || is_ours(folder));
+    let Some(folder) = first.map(|(_, folder)| folder).or(last) else {
+        let folder = folders.last().cloned().unwrap_or_default();
+        return Err(RunError::SocketFolder { folder });
+    };
+    let path = folder.join(SOCKET);
+    let found = is_first(&path);
+    Ok(Socket { path, found })
+}
+
+/// Returns whether this user may make a socket in the folder, and only root and this user may replace it.
+fn is_ours(folder: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(folder) else {
+        return false;
+    };
+    let owner = meta.uid() == 0 || meta.uid() == geteuid().as_raw();
+    let private = meta.mode() & 0o002 == 0;
+    meta.is_dir() && owner && private && access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+/// Creates a folder of this user alone, where its parent exists.
+fn private_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(PRIVATE).create(folder)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+}
+
+/// The folder of a run's logs. A lock in it keeps a second run of the same file out.
+#[derive(Debug)]
+pub(super) struct Logs {
+    pub(super) folder: PathBuf,
+    _lock: File,
+}
+
+impl Logs {
+    /// Creates the folder beside the file, or `given`, and locks it. Logs of the run before are kept, with `.1`.
+    pub(super) fn open(file: &Path, given: Option<&Path>) -> Result<Self, RunError> {
+        let folder = given.map_or_else(|| file.with_extension("logs"), Path::to_path_buf);
+        let failed = |why| {
+            let folder = folder.clone();
+            RunError::LogFolder { folder, why }
+        };
+        match private_folder(&folder) {
+            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(failed(why)),
+            _ => {}
+        }
+        let lock = File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join("lock"))
+            .map_err(failed)?;
+        if lock.try_lock().is_err() {
+            let file = file.to_path_buf();
+            return Err(RunError::Running { file, folder });
+        }
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
+    }
+
+    /// Returns the path of a daemon's log, which is empty.
+    pub(super) fn fresh(&self, name: &str) -> Result<PathBuf, RunError> {
+        let path = self.folder.join(format!("{name}.log"));
+        let old = self.folder.join(format!("{name}.log.1"));
+        match fs::rename(&path, old) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                Err(RunError::LogFile { path, why })
+            }
+            _ => Ok(path),
+        }
+    }
+}
+
+/// Returns the address of the consumer's status page: the file's, the usual one, or one with a free port.
+pub(super) fn status_page(given: Option<&str>) -> Result<String, RunError> {
+    match given {
+        Some(address) => Ok(address.to_owned()),
+        None if is_free(STATUS_PAGE) => Ok(STATUS_PAGE.to_string()),
+        None => free_address(),
+    }
+}
+
+/// Returns a local address with a random free port.
+pub(super) fn free_address() -> Result<String, RunError> {
+    let mut rng = rand::rng();
+    let mut ports = std::iter::repeat_with(|| rng.random_range(PORTS)).take(PORT_TRIES);
+    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let free = ports.find(|port| is_free(address(*port)));
+    free.map(|port| address(port).to_string())
+        .ok_or(RunError::NoPort { tries: PORT_TRIES })
+}
+
+fn is_free(address: SocketAddr) -> bool {
+    TcpListener::bind(address).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_is_the_first_that_this_user_may_make() {
+        let root = tempfile::tempdir().unwrap();
+        let absent = root.path().join("absent").join("batchweave");
+        let own = root.path().join("own");
+        let places = [root.path().join("system"), absent, own.clone()];
+        let before = socket_in(&places, None, false).unwrap();
+        assert!(before.path.starts_with(&own) && !own.exists(), "only named");
+        let made = socket_in(&places, None, true).unwrap();
+        assert_eq!(made.path, own.join(SOCKET));
+        assert!(made.found && !places[0].exists());
+        let mode = fs::metadata(&own).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, PRIVATE);
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+        let why = socket_in(&places, None, true).unwrap_err().to_string();
+        assert!(why.contains("socket.path"), "{why}");
+    }
+
+    #[test]
+    fn a_socket_that_the_client_would_not_find_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let places = ["a", "b"].map(|name| root.path().join(name));
+        for place in &places {
+            private_folder(place).unwrap();
+        }
+        let given = root.path().join("else.sock");
+        assert!(!socket_in(&places, Some(&given), true).unwrap().found);
+        let second = places[1].join(SOCKET);
+        assert!(socket_in(&places, Some(&second), true).unwrap().found);
+        let _first = UnixListener::bind(places[0].join(SOCKET)).unwrap();
+        assert!(!socket_in(&places, Some(&second), true).unwrap().found);
+    }
+
+    #[test]
+    fn a_file_has_one_run_at_a_time_and_keeps_the_logs_before() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("mine.toml");
+        let logs = Logs::open(&file, None).unwrap();
+        assert_eq!(logs.folder, root.path().join("mine.logs"));
+        let why = Logs::open(&file, None).unwrap_err().to_string();
+        assert!(why.contains("mine.toml is run by another process"), "{why}");
+        let path = logs.fresh("producer").unwrap();
+        fs::write(&path, "first").unwrap();
+        assert!(!logs.fresh("producer").unwrap().exists());
+        assert_eq!(
+            fs::read_to_string(path.with_extension("log.1")).unwrap(),
+            "first"
+        );
+        drop(logs);
+        assert!(Logs::open(&file, None).is_ok());
+        let absent = root.path().join("no").join("folder");
+        let why = Logs::open(&file, Some(&absent)).unwrap_err().to_string();
+        assert!(why.contains("--logs"), "{why}");
+    }
+
+    #[test]
+    fn a_port_that_a_program_has_is_not_chosen() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(!is_free(taken.local_addr().unwrap()));
+        let free: SocketAddr = free_address().unwrap().parse().unwrap();
+        assert!(PORTS.contains(&free.port()));
+        assert_eq!(status_page(Some("[::1]:7")).unwrap(), "[::1]:7");
+    }
+}

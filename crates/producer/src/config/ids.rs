@@ -1,0 +1,63 @@
+//! Checks of the keys for token ids that are ready made.
+
+use batchweave_daemon::config::Problem;
+
+use super::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
+use crate::sources::Format;
+
+impl ProducerConfig {
+    /// Adds the contradictions between `source.content` and other keys.
+    pub(super) fn check_ids(&self, problems: &mut Vec<Problem>) {
+        let (source, tokenizer) = (&self.source, &self.tokenizer);
+        let ids = source.content == SourceContent::Ids;
+        let none = tokenizer.kind == TokenizerKind::None;
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        let tokens = [PackingMode::Concat, PackingMode::BestFit];
+        wrong(
+            "source.content",
+            ids && !tokens.contains(&self.packing.mode),
+            "\"ids\" is for packing.mode \"concat\" and \"best_fit\" only",
+        );
+        wrong(
+            "tokenizer.kind",
+            none && !ids,
+            "\"none\" is for source.content = \"ids\" only; choose a tokenizer, or set the content",
+        );
+        wrong(
+            "tokenizer.vocab_size",
+            none && tokenizer.vocab_size == 0,
+            "must be given with tokenizer.kind = \"none\": all ids are below it",
+        );
+        let end = tokenizer.end_token_id;
+        wrong(
+            "tokenizer.end_token_id",
+            none && end.is_none_or(|end| end >= tokenizer.vocab_size.max(1)),
+            "must be given with tokenizer.kind = \"none\", below tokenizer.vocab_size",
+        );
+        for (key, given) in [
+            ("tokenizer.vocab_size", tokenizer.vocab_size != 0),
+            ("tokenizer.end_token_id", end.is_some()),
+        ] {
+            wrong(
+                key,
+                given && !none,
+                "is for tokenizer.kind = \"none\" only; others know their own",
+            );
+        }
+        let megatron = source.format == Format::Megatron;
+        wrong(
+            "source.format",
+            megatron && !ids,
+            "\"megatron\" holds token ids; set source.content = \"ids\"",
+        );
+        wrong(
+            "source.follow",
+            megatron && source.follow,
+            "is not for source.format = \"megatron\", whose files come in pairs",
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! The conversations of a Parquet file, row by row, as JSON objects like the lines of a JSONL file.
+//!
+//! The columns may be nested (a list of structs) or hold JSON as text. Null fields inside a message are left out: a
+//! writer adds them to every message for a field that any message has.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parquet::record::Field;
+use parquet::record::reader::{ReaderIter, TreeBuilder};
+use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
+use serde::de::IgnoredAny;
+
+use super::columns::{Groups, ReadFailure};
+use super::{InputFile, Reason};
+
+/// Number of rows decoded at a time.
+const BATCH_ROWS: usize = 16;
+
+/// The columns of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationColumns {
+    /// Column with the list of messages.
+    pub messages: String,
+    /// Column with the tools, if the file has it.
+    pub tools: String,
+    /// Field of a message that stays when it is null.
+    pub content_key: String,
+}
+
+type Outcome<T> = Result<T, ReadFailure>;
+/// The number of a row and its JSON object.
+type Row = (u64, Result<Vec<u8>, Reason>);
+
+/// A cursor over the conversations of a file.
+pub(super) struct ConversationRows {
+    groups: Groups,
+    columns: ConversationColumns,
+    schema: SchemaDescPtr,
+    rows: Option<ReaderIter>,
+    next_row: u64,
+}
+
+impl ConversationRows {
+    /// Returns the number of rows in the file.
+    pub(super) fn total(&self) -> u64 {
+        self.groups.rows()
+    }
+
+    /// Opens `file` at row `row`.
+    pub(super) fn open(file: &InputFile, columns: &ConversationColumns, row: u64) -> Outcome<Self> {
+        let mut groups = Groups::open(file)?;
+        let schema = projection(&groups.schema(), columns)?;
+        let next_row = groups.skip_groups(row);
+        let mut rows = Self {
+            groups,
+            columns: columns.clone(),
+            schema,
+            rows: None,
+            next_row,
+        };
+        // Nested rows have no faster way to a row of a group.
+        while rows.next_row < row {
+            if rows.next_fields()?.is_none() {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Returns the number and the JSON object of the next row; `None` at the end.
+    pub(super) fn next(&mut self) -> Outcome<Option<Row>> {
+        let row = self.next_row;
+        let fields = self.next_fields()?;
+        Ok(fields.map(|fields| (row, object(fields, &self.columns))))
+    }
+
+    fn next_fields(&mut self) -> Outcome<Option<Vec<(String, Field)>>> {
+        loop {
+            if let Some(row) = self.rows.as_mut().and_then(Iterator::next) {
+                self.next_row += 1;
+                return Ok(Some(row?.into_columns()));
+            }
+            let Some(group) = self.groups.next()? else {
+                return Ok(None);
+            };
+            let builder = TreeBuilder::new().with_batch_size(BATCH_ROWS);
+            self.rows = Some(builder.as_iter(self.schema.clone(), group.as_ref())?);
+        }
+    }
+}
+
+/// Returns the schema of the wanted columns alone.
+fn projection(
+    schema: &SchemaDescriptor,
+    columns: &ConversationColumns,
+) -> Result<SchemaDescPtr, Reason> {
+    let root = schema.root_schema();
+    let fields = root.get_fields();
+    let find = |name: &str| fields.iter().find(|field| field.name() == name);
+    let Some(messages) = find(&columns.messages) else {
+        return Err(Reason::Messages {
+            detail: missing(&columns.messages, fields),
+        });
+    };
+    let mut wanted = vec![messages.clone()];
+    wanted.extend(find(&columns.tools).cloned());
+    let group = Type::group_type_builder(root.name()).with_fields(wanted);
+    let group = group.build().map_err(|why| Reason::BrokenParquet {
+        detail: why.to_string(),
+    })?;
+    Ok(Arc::new(SchemaDescriptor::new(Arc::new(group))))
+}
+
+fn missing(messages: &str, fields: &[TypePtr]) -> String {
+    let mut names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    names.truncate(20);
+    let names = names.join(", ");
+    let hint = if names.contains("conversations") {
+        "; ShareGPT's form needs chat.messages = \"conversations\", chat.role_key = \"from\", \
+         chat.content_key = \"value\" and chat.roles = { human = \"user\", gpt = \"assistant\" }"
+    } else {
+        ""
+    };
+    format!(
+        "has no column \"{messages}\" in this Parquet file, which has {names}; name the right one in \
+         chat.messages{hint}"
+    )
+}
+
+/// Returns a row as a JSON object.
+fn object(fields: Vec<(String, Field)>, columns: &ConversationColumns) -> Result<Vec<u8>, Reason> {
+    let mut json = String::from("{");
+    for (name, field) in fields {
+        match field {
+            Field::Null if name == columns.messages => return Err(Reason::Null),
+            Field::Null => continue,
+            _ => {}
+        }
+        separate(&mut json);
+        put_text(&mut json, &name);
+        json.push(':');
+        match field {
+            Field::Str(text) => put_json_or_text(&mut json, &text),
+            Field::Bytes(bytes) => put_json_or_text(&mut json, bytes.as_utf8().unwrap_or_default()),
+            field => put(&mut json, &field, &columns.content_key),
+        }
+    }
+    json.push('}');
+    Ok(json.into_bytes())
+}
+
+fn separate(json: &mut String) {
+    if !json.ends_with(['{', '[', ':']) {
+        json.push(',');
+    }
+}
+
+/// Appends a text that is a list or an object in JSON as it is, and any other as a string.
+fn put_json_or_text(json: &mut String, text: &str) {
+    let nested = text.trim_start().starts_with(['[', '{']);
+    if nested && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        json.push_str(text);
+    } else {
+        put_text(json, text);
+    }
+}
+
+fn put_text(json: &mut String, text: &str) {
+    json.push_str(&serde_json::Value::from(text).to_string());
+}
+
+fn put(json: &mut String, field: &Field, content_key: &str) {
+    match field {
+        Field::Null => json.push_str("null"),
+        Field::Bool(value) => put_number(json, value),
+        Field::Byte(n) => put_number(json, n),
+        Field::Short(n) => put_number(json, n),
+        Field::Int(n) | Field::Date(n) | Field::TimeMillis(n) => put_number(json, n),
+        Field::Long(n)
+        | Field::TimeMicros(n)
+        | Field::TimestampMillis(n)
+        | Field::TimestampMicros(n) => put_number(json, n),
+        Field::UByte(n) => put_number(json, n),
+        Field::UShort(n) => put_number(json, n),
+        Field::UInt(n) => put_number(json, n),
+        Field::ULong(n) => put_number(json, n),
+        Field::Float16(n) => put_float(json, f64::from(*n)),
+        Field::Float(n) => put_float(json, f64::from(*n)),
+        Field::Double(n) => put_float(json, *n),
+        Field::Str(text) => put_text(json, text),
+        Field::Bytes(bytes) => put_text(json, bytes.as_utf8().unwrap_or_default()),
+        Field::Decimal(_) => put_text(json, &field.to_string()),
+        Field::Group(row) => {
+            json.push('{');
+            for (name, field) in row.get_column_iter() {
+                if !matches!(field, Field::Null) || name == content_key {
+                    separate(json);
+                    put_text(json, name);
+                    json.push(':');
+                    put(json, field, content_key);
+                }
+            }
+            json.push('}');
+        }
+        Field::ListInternal(list) => {
+            json.push('[');
+            for (n, item) in list.elements().iter().enumerate() {
+                if n > 0 {
+                    json.push(',');
+                }
+                put(json, item, content_key);
+            }
+            json.push(']');
+        }
+        Field::MapInternal(map) => {
+            json.push('{');
+            for (n, (key, value)) in map.entries().iter().enumerate() {
+                if n > 0 {
+                    json.push(',');
+                }
+                match key {
+                    Field::Str(key) => put_text(json, key),
+                    key => put_text(json, &key.to_string()),
+                }
+                json.push(':');
+                put(json, value, content_key);
+            }
+            json.push('}');
+        }
+    }
+}
+
+fn put_number(json: &mut String, n: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(json, "{n}");
+}
+
+/// Appends a number with a fraction; JSON has none of NaN and infinities.
+fn put_float(json: &mut String, n: f64) {
+    json.push_str(&serde_json::Value::from(n).to_string());
+}
+
+#[cfg(test)]
+mod tests;

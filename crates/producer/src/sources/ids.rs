@@ -1,0 +1,80 @@
+//! Documents of token ids in files that hold nothing else: .npy arrays (`npy`) and Megatron's pairs (`megatron`).
+
+use std::io::{self, Read};
+
+use super::Reason;
+use super::columns::ReadFailure;
+
+pub(super) mod megatron;
+pub(super) mod npy;
+
+/// One document of ids.
+pub(super) struct IdRow {
+    pub(super) unit: u64,
+    /// Offset of the document for a quick seek, or 0.
+    pub(super) offset: u64,
+    pub(super) ids: Result<Vec<i64>, Reason>,
+}
+
+/// A cursor over the documents of a file.
+pub(super) trait IdRows: Send {
+    /// Returns the next document that is `owned`; `None` at the end.
+    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<IdRow>, ReadFailure>;
+
+    /// Returns the number and offset of the document that is read next.
+    fn place(&self) -> (u64, u64);
+}
+
+/// A type of whole numbers, little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IntType {
+    bytes: u8,
+    signed: bool,
+}
+
+impl IntType {
+    pub(super) const fn new(bytes: u8, signed: bool) -> Self {
+        Self { bytes, signed }
+    }
+
+    /// Returns the size of a number in bytes.
+    pub(super) fn bytes(self) -> u64 {
+        self.bytes.into()
+    }
+
+    /// Appends the numbers in `data`, whose length is a multiple of their size. Those above 2^63 become negative, and
+    /// are outside of any vocabulary either way.
+    pub(super) fn decode(self, data: &[u8], ids: &mut Vec<i64>) {
+        let shift = 64 - 8 * u32::from(self.bytes);
+        ids.extend(data.chunks_exact(self.bytes.max(1).into()).map(|item| {
+            let mut word = [0; 8];
+            word[..item.len()].copy_from_slice(item);
+            let n = u64::from_le_bytes(word);
+            if self.signed {
+                (n << shift).cast_signed() >> shift
+            } else {
+                n.cast_signed()
+            }
+        }));
+    }
+}
+
+/// Reads `count` numbers and appends them.
+pub(super) fn read_ids(
+    from: &mut impl Read,
+    kind: IntType,
+    count: u64,
+    ids: &mut Vec<i64>,
+) -> io::Result<()> {
+    const CHUNK: u64 = 8 << 10;
+    let mut data = Vec::new();
+    let mut left = count;
+    while left > 0 {
+        let now = left.min(CHUNK);
+        data.resize((now * kind.bytes()) as usize, 0);
+        from.read_exact(&mut data)?;
+        kind.decode(&data, ids);
+        left -= now;
+    }
+    Ok(())
+}

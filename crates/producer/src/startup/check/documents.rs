@@ -1,0 +1,232 @@
+//! The input of `--check`: the files of each path, and the first document of each file as the producer would read it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use batchweave_daemon::check::Findings;
+
+use super::super::assemble::read_options;
+use super::super::inputs::input_finder;
+use crate::config::{OnBadDocument, PackingMode, ProducerConfig, SourceContent};
+use crate::packing::Content;
+use crate::sources::{
+    DocumentError, FileReader, Format, InputFile, InputFinder, InputList, Place, ReadOptions,
+    Reason, Share, SourceError, Unit,
+};
+use crate::transform::DocumentTransform;
+use crate::transform::text::decode;
+use crate::worker::Worker;
+
+/// Most files of a path whose first document is read.
+const FILES_MAX: usize = 64;
+/// Most units of a file that are read for its first document, since blank and skipped ones come before it.
+const UNITS_MAX: usize = 1000;
+
+/// Lists every path and reads its first documents. Returns the list that a start would make; `None` when it fails.
+pub(super) async fn check(
+    config: &ProducerConfig,
+    transform: Option<&Arc<DocumentTransform>>,
+    findings: &mut Findings,
+) -> Option<InputList> {
+    let finder = input_finder(config);
+    let (mut known, mut list) = (BTreeSet::new(), InputList::default());
+    let mut complete = true;
+    for path in &config.source.paths {
+        let alone = InputFinder {
+            paths: vec![path.clone()],
+            ..finder.clone()
+        };
+        let found = match alone.find(BTreeSet::new()).await {
+            Ok(found) => found,
+            Err(why) => {
+                findings.fault("source.paths", why);
+                complete = false;
+                continue;
+            }
+        };
+        let all = found.files.len();
+        let new = found.files.into_iter();
+        let new: Vec<_> = new
+            .filter(|file| known.insert(file.pin.name.clone()))
+            .collect();
+        let seen = new.iter().take(FILES_MAX).cloned().collect();
+        let (config, transform) = (config.clone(), transform.cloned());
+        let read = Worker::start("check", move || {
+            first_documents(seen, &config, transform.as_deref())
+        });
+        match read {
+            Ok(read) => match read.join().await {
+                Ok(read) => read.report(path, (all, new.len()), findings),
+                Err(why) => findings.fault(path, why),
+            },
+            Err(why) => findings.fault(path, why),
+        }
+        list.files.extend(new);
+    }
+    complete.then_some(list)
+}
+
+/// The first documents of some files.
+#[derive(Default)]
+struct FirstDocuments {
+    /// Name and tokens, where it has tokens, of the first one.
+    first: Option<(String, Option<usize>)>,
+    /// Files that were read.
+    files: usize,
+    /// Files without any document.
+    empty: Vec<String>,
+    faults: Vec<String>,
+}
+
+impl FirstDocuments {
+    fn report(self, path: &str, (all, new): (usize, usize), findings: &mut Findings) {
+        let no_document = self.first.is_none() && self.faults.is_empty() && new > 0;
+        for fault in self.faults {
+            findings.fault("source.paths", fault);
+        }
+        if no_document {
+            let text = format!(
+                "{path} has no document: its {} empty; write documents into it, or correct the path",
+                if new == 1 {
+                    "only file is"
+                } else {
+                    "files are"
+                }
+            );
+            findings.fault("source.paths", text);
+            return;
+        }
+        let mut text = match all {
+            0 => format!("{path}: no file yet; new ones are read when they have settled"),
+            1 => format!("{path}: 1 file"),
+            all => format!("{path}: {all} files"),
+        };
+        if all > new {
+            let _ = write!(text, ", {} of them named before and read once", all - new);
+        }
+        if let Some((name, tokens)) = self.first {
+            let of = if all == 1 {
+                "its first document".to_owned()
+            } else {
+                format!("the first document of {name}")
+            };
+            let tokens = tokens.map_or("can be read".to_owned(), |n| format!("has {n} tokens"));
+            let _ = write!(text, "; {of} {tokens}");
+        }
+        if self.files > 1 {
+            let _ = write!(text, "; the first of {} files can be read", self.files);
+        }
+        if let Some(name) = self.empty.first() {
+            let _ = write!(
+                text,
+                "; {} without a document, for example {name}",
+                self.empty.len()
+            );
+        }
+        findings.opened("input", text);
+    }
+}
+
+/// Reads the first document of each of `files`.
+fn first_documents(
+    files: Vec<InputFile>,
+    config: &ProducerConfig,
+    transform: Option<&DocumentTransform>,
+) -> FirstDocuments {
+    let options = ReadOptions {
+        share: Share::ALL,
+        ..read_options(config, transform.and_then(DocumentTransform::end_token))
+    };
+    let mut found = FirstDocuments::default();
+    let list = InputList { files };
+    for (number, file) in (0..).zip(&list.files) {
+        let name = file.pin.name.clone();
+        match first_document(&list, (number, file), &options, (config, transform)) {
+            Ok(Some(document)) => {
+                found.files += 1;
+                found.first.get_or_insert((name, document.tokens));
+            }
+            // One file of each of Megatron's pairs has the documents.
+            Ok(None) if options.format == Format::Megatron => {}
+            Ok(None) => found.empty.push(name),
+            Err(why) => {
+                found.files += 1;
+                found.faults.push(why);
+            }
+        }
+    }
+    found
+}
+
+/// A document that can be read.
+struct Readable {
+    /// Number of its tokens; `None` for arrays and where there is no tokenizer.
+    tokens: Option<usize>,
+}
+
+/// Returns the first document of `file`; `None` when there is none in its first units.
+fn first_document(
+    list: &InputList,
+    (number, file): (u32, &InputFile),
+    options: &ReadOptions,
+    (config, transform): (&ProducerConfig, Option<&DocumentTransform>),
+) -> Result<Option<Readable>, String> {
+    let text = |why: SourceError| why.to_string();
+    let format = options.format.for_file(&file.pin.name);
+    let from = Place {
+        file: number,
+        ..Place::default()
+    };
+    let Some(mut reader) = FileReader::open_in(list, options, from).map_err(text)? else {
+        return Ok(None);
+    };
+    let mut skipped = None;
+    for _ in 0..UNITS_MAX {
+        let Some(unit) = reader.next_unit().map_err(text)? else {
+            break;
+        };
+        let number = unit.place.unit;
+        let why = match document(unit, format, config, transform) {
+            Ok(Some(document)) => return Ok(Some(document)),
+            Ok(None) => continue,
+            Err(reason) => DocumentError::new(&file.pin.name, format, number, reason),
+        };
+        if config.source.on_bad_document == OnBadDocument::Fail {
+            return Err(why.to_string());
+        }
+        skipped.get_or_insert(why);
+    }
+    match skipped {
+        Some(why) => Err(format!("{why} (and no good document after it)")),
+        None => Ok(None),
+    }
+}
+
+/// Makes the document of a unit, as far as that is possible without the tokenizer.
+fn document(
+    unit: Unit,
+    format: Format,
+    config: &ProducerConfig,
+    transform: Option<&DocumentTransform>,
+) -> Result<Option<Readable>, Reason> {
+    if let Some(transform) = transform {
+        let made = transform.transform(format, unit)?;
+        return Ok(made.map(|(content, _)| Readable {
+            tokens: match content {
+                Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
+                Content::Sample(_) => None,
+            },
+        }));
+    }
+    let first = unit.place.unit == 0;
+    let raw = unit.raw?;
+    let is_text = config.source.content == SourceContent::Text
+        && !matches!(config.packing.mode, PackingMode::Chat | PackingMode::Opaque);
+    let some = if is_text {
+        decode(format, &config.source.field, first, raw)?.is_some()
+    } else {
+        true
+    };
+    Ok(some.then_some(Readable { tokens: None }))
+}

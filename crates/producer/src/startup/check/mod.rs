@@ -1,0 +1,113 @@
+//! `--check`: opens everything that the configuration names, as a start does, and changes nothing: the tokenizer
+//! and template, the first documents of the input (`documents`), the stream (`stream`) and the store.
+
+mod documents;
+mod stream;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave_daemon::check::{Findings, check_creates, open_store};
+use batchweave_store::{ErrorKind, Store};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use crate::config::{PackingMode, ProducerConfig};
+use crate::error::RunError;
+use crate::transform::DocumentTransform;
+use crate::worker::Worker;
+
+/// Opens everything that `config` names and returns what it found. Leaves nothing behind.
+pub async fn check(config: ProducerConfig) -> Findings {
+    let mut findings = Findings::default();
+    let store = check_store(&config, &mut findings).await;
+    let transform = check_transform(&config, &mut findings).await;
+    let listed = documents::check(&config, transform.as_ref(), &mut findings).await;
+    if let Some(transform) = &transform {
+        let opened = (store.as_ref(), listed);
+        stream::check(&config, transform, opened, &mut findings).await;
+    }
+    // Last: from here on Ctrl-C ends this program only after the objects of the check are deleted.
+    if let Some(store) = store {
+        let largest = 2 * config.packing.object_bytes.bytes();
+        match Box::pin(check_creates(store.as_ref(), largest)).await {
+            Ok(0) => {
+                let text = format!("{}: readable, creates are exclusive", store.root());
+                findings.opened("store", text);
+            }
+            Ok(left) => {
+                let text = format!(
+                    "{}: readable, creates are exclusive; {left} small objects stay below probe/, since these \
+                     credentials may not delete",
+                    store.root()
+                );
+                findings.opened("store", text);
+            }
+            Err(why) => findings.fault("store.url", why),
+        }
+    }
+    findings
+}
+
+/// Opens the store; a folder that a start would create is checked without creating it.
+async fn check_store(config: &ProducerConfig, findings: &mut Findings) -> Option<Arc<dyn Store>> {
+    let (url, create) = (&config.store.url, config.stream.create);
+    let why = match Box::pin(open_store(url, &config.store.options(false))).await {
+        Ok(store) => return Some(store),
+        Err(why) => why,
+    };
+    let folder = url.strip_prefix("file://").unwrap_or(url);
+    let folder = Some(Path::new(folder)).filter(|folder| folder.is_absolute());
+    match folder.filter(|_| create && why.kind == ErrorKind::NoBucket) {
+        Some(folder) => {
+            let mut above = folder.ancestors().skip(1);
+            let there = above.find(|above| above.exists()).unwrap_or(Path::new("/"));
+            let usable = if there.is_dir() {
+                access(there, Access::WRITE_OK | Access::EXEC_OK)
+            } else {
+                Err(Errno::NOTDIR)
+            };
+            match usable {
+                Ok(()) => findings.opened("store", format!("{url}: a start creates this folder")),
+                Err(errno) => {
+                    let (there, why) = (there.display(), std::io::Error::from(errno));
+                    let text = format!(
+                        "{url} can't be created in {there}: {why}; give a folder of its own to the stream, and that one to this user"
+                    );
+                    findings.fault("store.url", text);
+                }
+            }
+        }
+        None => findings.fault("store.url", why),
+    }
+    None
+}
+
+/// Loads the tokenizer and the template.
+async fn check_transform(
+    config: &ProducerConfig,
+    findings: &mut Findings,
+) -> Option<Arc<DocumentTransform>> {
+    let loaded = config.clone();
+    let transform = match Worker::start("tokenizer", move || DocumentTransform::new(&loaded)) {
+        Ok(worker) => worker.join().await,
+        Err(why) => Err(why),
+    };
+    match transform.map_err(RunError::from).and_then(|t| Ok(t?)) {
+        Ok(transform) => {
+            let end = transform.end_token();
+            let end = end.map_or(String::new(), |token| {
+                format!("; token {token} ends a document")
+            });
+            findings.opened("tokenizer", format!("{}{end}", transform.identity().name));
+            if config.packing.mode == PackingMode::Chat {
+                findings.opened("template", config.chat.template.clone());
+            }
+            Some(Arc::new(transform))
+        }
+        Err(why) => {
+            findings.fault("", why);
+            None
+        }
+    }
+}

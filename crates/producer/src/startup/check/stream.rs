@@ -1,0 +1,133 @@
+//! The stream of `--check`: absent, or with the configured parameters and a place for this producer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave_core::ids::ProducerName;
+use batchweave_core::keys;
+use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::stream::StreamConfig;
+use batchweave_daemon::check::Findings;
+use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_store::{Store, found};
+
+use super::super::resume::Resume;
+use super::super::settings::settings;
+use super::super::stream::wanted;
+use super::super::{host, instance_of};
+use crate::config::ProducerConfig;
+use crate::error::RunError;
+use crate::sources::InputList;
+use crate::transform::DocumentTransform;
+
+/// Checks the stream in `store`, if that could be opened, and that the producer can continue with the input that
+/// was `listed`.
+pub(super) async fn check(
+    config: &ProducerConfig,
+    transform: &Arc<DocumentTransform>,
+    (store, listed): (Option<&Arc<dyn Store>>, Option<InputList>),
+    findings: &mut Findings,
+) {
+    let outcome = Box::pin(examine(config, transform, (store, listed), findings)).await;
+    if let Err(why) = outcome {
+        findings.fault("", why);
+    }
+}
+
+async fn examine(
+    config: &ProducerConfig,
+    transform: &Arc<DocumentTransform>,
+    (store, listed): (Option<&Arc<dyn Store>>, Option<InputList>),
+    findings: &mut Findings,
+) -> Result<(), RunError> {
+    let wanted = wanted(config, transform)?;
+    if let Err(why) = wanted.check() {
+        findings.fault("stream", why);
+    }
+    let Some(store) = store else {
+        findings.opened(
+            "stream",
+            format!("none yet: a start creates it, {}", shape(&wanted)),
+        );
+        return Ok(());
+    };
+    let root = store.root().to_owned();
+    let bytes = found(store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await)?;
+    let Some(bytes) = bytes else {
+        let others = store.list("", None).await?.objects;
+        let other = others.into_iter().find(|o| !o.key.starts_with("probe/"));
+        if let Some(example) = other.map(|o| o.key) {
+            return Err(LogError::RootInUse { root, example }.into());
+        }
+        if !config.stream.create {
+            return Err(LogError::NoStream { root }.into());
+        }
+        findings.opened(
+            "stream",
+            format!("none yet: a start creates it, {}", shape(&wanted)),
+        );
+        return Ok(());
+    };
+    let there = StreamConfig::from_json(&bytes, keys::STREAM).map_err(LogError::from)?;
+    let differences = there.differences(&wanted);
+    if !differences.is_empty() {
+        return Err(LogError::OtherStream { root, differences }.into());
+    }
+    let options = LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new(rand::random())
+    };
+    let log = Log::open(Arc::clone(store), &options).await?;
+    let (steps, sealed) = (log.manifest().next_step(), log.manifest().sealed());
+    let end = if sealed { "; it is sealed" } else { "" };
+    findings.opened("stream", format!("{}, {steps} steps{end}", shape(&there)));
+    let name: ProducerName = config.producer.name.parse()?;
+    let Some(state) = log.manifest().producer(&name) else {
+        findings.opened("producer", format!("{name} is new in this stream"));
+        return Ok(());
+    };
+    if state.finished {
+        let text = format!(
+            "{name} finished before, with {} batches: a start reads nothing; new documents need another producer.name",
+            state.next_seq
+        );
+        findings.opened("producer", text);
+        return Ok(());
+    }
+    if let Some(listed) = listed {
+        let settings = settings(config, transform);
+        let resume = Resume {
+            store,
+            producer: &name,
+            settings: &settings,
+            follow: config.source.follow,
+        };
+        drop(Box::pin(resume.check(&state.cursor, listed)).await?);
+    }
+    let text = format!("{name} continues after {} batches", state.next_seq);
+    findings.opened("producer", text + &running(state));
+    Ok(())
+}
+
+/// Returns the size of a batch.
+fn shape(stream: &StreamConfig) -> String {
+    format!(
+        "{} slices x {} rows x {} tokens",
+        stream.slices, stream.rows_per_slice, stream.seq_len
+    )
+}
+
+/// Returns a warning where the instance that opened the producer still runs on this machine.
+fn running(state: &ProducerState) -> String {
+    let Some(pid) = instance_of(&state.instance, &host()) else {
+        return String::new();
+    };
+    let alive = !state.retired && Path::new("/proc").join(pid.to_string()).exists();
+    if !alive {
+        return String::new();
+    }
+    format!(
+        "; it runs now, as process {pid}, and a second start would stop that one: another producer needs another \
+         producer.name"
+    )
+}

@@ -1,0 +1,183 @@
+//! From a unit to the token ids that it holds ready made. Pure; runs on the tokenizing threads.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::text::{BOM, fields};
+use crate::sources::{Cell, Format, Reason, Unit};
+
+/// The vocabulary that ids must belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vocabulary {
+    /// All ids are below this.
+    pub id_bound: u32,
+    /// The token that ends a document.
+    pub end_token: u32,
+}
+
+/// Returns the ids of the document in `unit`, without an end token at its end; `None` for a blank line. `field` is the
+/// JSON field that holds them.
+pub fn ids(
+    format: Format,
+    field: &str,
+    vocabulary: Vocabulary,
+    unit: Unit,
+) -> Result<Option<Vec<u32>>, Reason> {
+    let raw = unit.raw?;
+    let numbers = match format {
+        Format::Jsonl => match json(&raw, field, unit.place.unit == 0)? {
+            Some(numbers) => numbers,
+            None => return Ok(None),
+        },
+        Format::Parquet | Format::Npy | Format::Megatron => match unit.cells.into_iter().next() {
+            Some(Cell::Ints(numbers)) => numbers,
+            Some(Cell::Floats(_)) => return Err(not_ids("a column of fractions")),
+            Some(Cell::Bytes(_)) => return Err(not_ids("a column of text or bytes")),
+            None => return Err(Reason::Empty),
+        },
+        Format::Auto | Format::Lines | Format::Text => return Err(Reason::NotIdFile),
+    };
+    let mut ids = Vec::with_capacity(numbers.len());
+    for (at, &id) in numbers.iter().enumerate() {
+        let bound = vocabulary.id_bound;
+        let inside = u32::try_from(id).ok().filter(|id| *id < bound);
+        ids.push(inside.ok_or(Reason::Id { id, at, bound })?);
+    }
+    ids.pop_if(|last| *last == vocabulary.end_token);
+    if ids.is_empty() {
+        return Err(Reason::Empty);
+    }
+    Ok(Some(ids))
+}
+
+fn not_ids(found: impl Into<String>) -> Reason {
+    Reason::NotIds {
+        found: found.into(),
+    }
+}
+
+fn json(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason> {
+    let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
+    if raw.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let mut parser = serde_json::Deserializer::from_slice(raw);
+    let found = Line(field)
+        .deserialize(&mut parser)
+        .and_then(|found| parser.end().map(|()| found))
+        .map_err(|e| Reason::broken_json(&e))?;
+    match found {
+        Some(List::Ids(ids)) => Ok(Some(ids)),
+        Some(List::Other(found)) => Err(not_ids(format!("field \"{field}\", {found}"))),
+        None => Err(Reason::MissingField {
+            field: field.to_owned(),
+            fields: fields(&String::from_utf8_lossy(raw)),
+        }),
+    }
+}
+
+/// The value of the field.
+enum List {
+    Ids(Vec<i64>),
+    /// The first item that is none, or the kind of the value.
+    Other(String),
+}
+
+/// A line: an object, whose other fields are skipped unread. Of a repeated field the last one counts, as for text.
+struct Line<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Line<'_> {
+    type Value = Option<List>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
+        parser.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Line<'_> {
+    type Value = Option<List>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with a list of ids in \"{}\"", self.0)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == self.0 {
+                found = Some(map.next_value_seed(ListSeed)?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+struct ListSeed;
+
+impl<'de> DeserializeSeed<'de> for ListSeed {
+    type Value = List;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<List, D::Error> {
+        parser.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ListSeed {
+    type Value = List;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of ids")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
+        let mut ids = Vec::new();
+        while let Some(item) = seq.next_element::<serde_json::Value>()? {
+            if let Some(id) = item.as_i64() {
+                ids.push(id);
+                continue;
+            }
+            let mut shown = item.to_string();
+            shown.truncate(shown.floor_char_boundary(40));
+            let other = List::Other(format!("whose item {} is {shown}", ids.len()));
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(other);
+        }
+        Ok(List::Ids(ids))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<List, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(List::Other("an object".to_owned()))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<List, E> {
+        Ok(List::Other("a string".to_owned()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<List, E> {
+        Ok(List::Other("a boolean".to_owned()))
+    }
+
+    fn visit_unit<E>(self) -> Result<List, E> {
+        Ok(List::Other("null".to_owned()))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<List, E> {
+        Ok(List::Other("a number".to_owned()))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<List, E> {
+        Ok(List::Other("a number".to_owned()))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<List, E> {
+        Ok(List::Other("a number".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Ids of lines and of cells, good and bad.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::sources::Place;
+
+const VOCABULARY: Vocabulary = Vocabulary {
+    id_bound: 300,
+    end_token: 256,
+};
+
+fn unit(raw: &[u8], cells: Vec<Cell>) -> Unit {
+    Unit {
+        place: Place::default(),
+        raw: Ok(raw.to_vec()),
+        cells,
+    }
+}
+
+fn line(text: &str) -> Result<Option<Vec<u32>>, String> {
+    let unit = unit(text.as_bytes(), Vec::new());
+    ids(Format::Jsonl, "ids", VOCABULARY, unit).map_err(|why| why.to_string())
+}
+
+#[test]
+fn lines_hold_lists_of_ids() {
+    assert_eq!(line("{\"ids\":[1,2,299]}"), Ok(Some(vec![1, 2, 299])));
+    assert_eq!(
+        line("{\"x\":{\"ids\":3},\"ids\":[0],\"y\":[]}"),
+        Ok(Some(vec![0]))
+    );
+    assert_eq!(line(" "), Ok(None));
+    // One end token at the end is not doubled by the packer's.
+    assert_eq!(
+        line("{\"ids\":[256,5,256,256]}"),
+        Ok(Some(vec![256, 5, 256]))
+    );
+    for (text, wanted) in [
+        (
+            "{\"ids\":[1,300]}",
+            "id 300 at index 1 is not one of the 300",
+        ),
+        ("{\"ids\":[-1]}", "id -1 at index 0"),
+        (
+            "{\"ids\":[1,2.0]}",
+            "not field \"ids\", whose item 1 is 2.0;",
+        ),
+        ("{\"ids\":[[1],[2]]}", "whose item 0 is [1]"),
+        (
+            "{\"ids\":[18446744073709551615]}",
+            "whose item 0 is 18446744073709551615",
+        ),
+        (
+            "{\"ids\":\"1 2\"}",
+            "not field \"ids\", a string; name the right one in source.field",
+        ),
+        ("{\"ids\":null}", "null"),
+        ("{\"ids\":[]}", "the document is empty"),
+        ("{\"ids\":[256]}", "the document is empty"),
+        ("{\"text\":\"a\"}", "no field \"ids\""),
+        ("[1,2]", "broken JSON"),
+        ("{\"ids\":[1,]}", "broken JSON"),
+        ("{\"ids\":[1]} x", "broken JSON"),
+    ] {
+        let why = line(text).unwrap_err();
+        assert!(why.contains(wanted), "{text}: {why}");
+    }
+}
+
+#[test]
+fn cells_hold_ids_or_say_what_they_are() {
+    let cell = |cell| {
+        let unit = unit(b"", vec![cell]);
+        ids(Format::Parquet, "", VOCABULARY, unit).map_err(|why| why.to_string())
+    };
+    assert_eq!(cell(Cell::Ints(vec![7, 256])), Ok(Some(vec![7])));
+    let why = cell(Cell::Floats(vec![1.0])).unwrap_err();
+    assert!(why.contains("a column of fractions"), "{why}");
+    let why = ids(Format::Text, "", VOCABULARY, unit(b"1 2", Vec::new())).unwrap_err();
+    assert_eq!(why, Reason::NotIdFile);
+}
+
+proptest! {
+    #[test]
+    fn any_line_gives_ids_or_a_reason(text in "\\{\"ids\":[-0-9\\[\\]{}\",.e tnul]{0,40}\\}") {
+        if let Ok(Some(ids)) = line(&text) {
+            prop_assert!(ids.iter().all(|id| *id < 300));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+"""`--check` of both daemons says what it opened, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from site_of_daemons import BINARIES, Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.end()
+
+
+def check(daemon: str, config: Path, *more: str, env: dict[str, str] | None = None) -> str:
+    """Check a configuration that is right; return what was opened."""
+    command = [str(BINARIES / f"batchweave-{daemon}"), "--config", str(config), "--check", *more]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env=env
+    )
+    assert (ended.returncode, ended.stderr) == (0, ""), ended
+    return ended.stdout.replace(str(config.parent), "DIR")
+
+
+def produce(site: Site) -> None:
+    """Fill the stream and end."""
+    text = site.producer_config().read_text().replace("epochs = 0", "epochs = 1")
+    config = site.config("once", text.replace("ahead.max_steps = 200", ""))
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(config)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+
+
+def test_a_producers_check_says_what_it_opened_and_leaves_nothing(site: Site) -> None:
+    config = site.producer_config()
+    assert check("producer", config).splitlines() == [
+        "DIR/producer.toml: ok",
+        "  tokenizer  bytes; token 256 ends a document",
+        "  input      DIR/corpus.jsonl: 1 file; its first document has 480 tokens",
+        "  stream     none yet: a start creates it, 2 slices x 2 rows x 128 tokens",
+        "  store      file://DIR/stream: readable, creates are exclusive",
+    ]
+    assert list((site.folder / "stream").iterdir()) == []
+
+
+def test_a_check_does_not_create_the_folder(site: Site) -> None:
+    (site.folder / "stream").rmdir()
+    report = check("producer", site.producer_config())
+    assert "  store      file://DIR/stream: a start creates this folder\n" in report
+    assert not (site.folder / "stream").exists()
+
+
+def test_a_check_of_a_stream_in_use_says_where_the_producer_continues(site: Site) -> None:
+    produce(site)
+    before = sorted(site.folder.rglob("stream/**/*"))
+    report = check("producer", site.producer_config())
+    assert "  stream     2 slices x 2 rows x 128 tokens, " in report
+    assert "  producer   tokens-0 finished before, with " in report
+    assert sorted(site.folder.rglob("stream/**/*")) == before
+
+
+def test_a_consumers_check_waits_for_no_stream_and_says_so(site: Site) -> None:
+    config = site.consumer_config()
+    assert check("consumer", config).splitlines() == [
+        "DIR/consumer.toml: ok",
+        "  store   file://DIR/stream: readable",
+        "  stream  none yet: the daemon waits until a producer or `batchweave init` creates it",
+        "  arena   8388608 bytes in segments of 4MiB",
+        "  socket  DIR/consumer.sock: can be made",
+    ]
+    assert list((site.folder / "stream").iterdir()) == []
+    assert not site.socket.exists()
+    produce(site)
+    report = check("consumer", config)
+    assert "  stream  2 slices x 2 rows x 128 tokens, " in report
+    assert "  job     training: a start opens it\n" in report
+
+
+def test_a_check_of_the_file_opens_nothing(site: Site) -> None:
+    (site.folder / "corpus.jsonl").unlink()
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(site.producer_config())]
+    ended = subprocess.run(
+        [*command, "--check=file"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, f"{command[-1]}: ok\n")
+
+
+def test_all_faults_come_together_one_per_line(site: Site) -> None:
+    text = site.producer_config().read_text()
+    text = text.replace("corpus.jsonl", "lost.jsonl").replace("file:///", "s3:///")
+    text = text.replace('"bytes"', '"file"\n            tokenizer.path = "/lost/tokenizer.json"')
+    config = site.config("wrong", text)
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(config), "--check"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    lines = ended.stderr.splitlines()
+    assert ended.returncode == 64, ended
+    assert lines[0].endswith("wrong.toml has 3 problems:"), ended
+    keys = [line.split(": ")[1] for line in lines[1:]]
+    assert keys == ["store.url", "tokenizer.path", "source.paths"], lines
+
+
+def test_a_bucket_has_no_object_after_a_check(tmp_path: Path) -> None:
+    command = [str(BINARIES / "batchweave"), "dev-s3", "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            started = json.loads(server.stdout.readline())
+            site = Site(tmp_path, "s3://batchweave/stream")
+            env = {
+                "AWS_ENDPOINT_URL": started["endpoint"],
+                "AWS_ACCESS_KEY_ID": started["access_key"],
+                "AWS_SECRET_ACCESS_KEY": started["secret_key"],
+                "AWS_REGION": started["region"],
+            }
+            report = check("producer", site.producer_config(), env=env)
+            assert (
+                "  store      s3://batchweave/stream: readable, creates are exclusive\n" in report
+            )
+            show = [str(BINARIES / "batchweave"), "delete", "s3://batchweave/stream", "--json"]
+            left = subprocess.run(
+                show, capture_output=True, text=True, check=False, timeout=60, env=env
+            )
+            # Nothing at all is below the root.
+            assert left.returncode == 73, left
+            assert "no stream at" in left.stderr, left
+        finally:
+            server.kill()

@@ -134,7 +134,7 @@ fn several_daemons_are_a_table_by_node() {
     for part in [
         "2 nodes, 1 ready; the data: rank 0 of here:1 waits 50.0 % of its time\n",
         "NODE     RANKS  STEP     STEPS/S  WAITS %  AHEAD TIME  FETCHED/S  STATE\n",
-        "here:1       2  41..121     10.0     50.0  0.5 s       2.0 MiB    ready: 1 rank\n",
+        "here:1       2  41..121     10.0     50.0  0.0 s       2.0 MiB    ready: 1 rank\n",
         "there:2      0  -              -        -  -           0 B        not ready: no metrics at there:2: refused\n",
         "NODE    RANK  STEP  STEPS/S",
         "here:1     0   121     10.0",

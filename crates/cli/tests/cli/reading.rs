@@ -97,8 +97,8 @@ async fn status_tells_where_everything_stands() {
     assert_eq!(status["end"], Value::Null);
     let totals = &status["totals"];
     assert_eq!(
-        [&totals["tokens"], &totals["exact"]],
-        [256, 1].map(Value::from).each_ref()
+        (&totals["tokens"], &totals["exact"]),
+        (&256.into(), &true.into())
     );
     let past = world.json(&["status", "--at", "1"]);
     assert_eq!(

@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(
             view.line(160),
             "tokens-0  [==========>             ]  42 %  1 min 13 s left  3.15M tokens/s  12,345 documents  \
-             192 batches  pass 42 of 500  file 6 of 17  ...ses/GPL-3"
+             192 batches  pass 42 of 500  file 6 of 17  ...mmon-licenses/GPL-3"
         );
         assert_eq!(
             view.line(80),

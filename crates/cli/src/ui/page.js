@@ -8,9 +8,13 @@ function producerState(p) {
 }
 function producers(rows) {
   if (!rows.length) return dim("no producer was opened yet");
-  const row = p => [p.name, producerState(p), whole(p.epoch), whole(p.batches), ago(p.last_commit_seconds), p.left ?? "–",
-    [p.position, p.daemon_state === "ready" ? null : p.doing].filter(Boolean).join("; ")];
-  return grid("Producers", ["name", "state", "epoch", "batches", "last commit", "time left", "position, and why it waits"], rows.map(row));
+  const row = p => {
+    const place = el("span", p.position ?? (p.doing ? "" : "–"));
+    // The limits are in the daemon's own words below.
+    if (p.doing && p.daemon_state !== "ready") place.append(place.textContent && el("br"), el("span", p.doing.split(";")[0], { class: look(p.daemon_state) }));
+    return [p.name, producerState(p), whole(p.epoch), whole(p.batches), ago(p.last_commit_seconds), p.left ?? "–", place];
+  };
+  return grid("Producers", ["producer", "<state", "epoch", "batches", "last commit", "<done, left", "<position"], rows.map(row));
 }
 const waits = ["waits", "stands_still", "runs_dry"];
 function jobs(rows) {
@@ -19,19 +23,18 @@ function jobs(rows) {
     const points = j.restart_points, last = points.at(-1);
     return [j.job, j.open ? "open" : { text: "closed", look: "dim-cell" }, whole(j.attempt), whole(j.step), whole(j.behind),
       j.steps_per_second === null ? "–" : short(j.steps_per_second, "_rate"), ago(j.progress_seconds),
-      last === undefined ? "none" : `step ${whole(last)}${points.length > 1 ? ` of ${points.length}` : ""}`,
+      last === undefined ? "none" : `step ${whole(last)}${points.length > 1 ? ` (${points.length} points)` : ""}`,
       { text: j.outlook_text ?? "–", look: waits.includes(j.outlook) ? "warn" : "" }, j.retains];
   };
-  return grid("Jobs", ["job", "state", "attempt", "slowest rank's step", "behind", "steps/s", "progress", "restart point",
-    "outlook", "keeps from reclamation"], rows.map(row), 2);
+  return grid("Jobs", ["job", "<state", "attempt", "slowest rank", "behind", "steps/s", "progress", "<checkpoint", "<outlook",
+    "<keeps from reclamation"], rows.map(row));
 }
 function daemon(d) {
   const s = d.status, card = el("article", undefined, { class: "daemon" }), head = el("h3");
   const of = s && (s.name || (s.job && `job ${s.job}`));
   const link = el("a", d.address, { href: `http://${d.address}/`, rel: "noreferrer" });
   head.append(s ? `${s.program.replace("batchweave-", "")} ${of} on ${s.host} `.replace("  ", " ") : "", link);
-  const state = d.fault ? d.fault : s.state;
-  head.append(" ", el("span", state, { class: `state ${d.fault ? "bad" : look(s.state)}` }));
+  head.append(" ", el("span", d.fault ?? s.state, { class: d.fault ? "bad" : look(s.state) }));
   card.append(head);
   if (!s || d.fault) return card;
   card.append(el("p", s.doing, { class: s.state === "ready" ? "" : look(s.state) }));
@@ -48,7 +51,7 @@ function show(s) {
   at("name").textContent = name;
   at("where").textContent = `${s.stream.root} · BatchWeave ${s.version}`;
   at("read").textContent = `read ${age(s.read_seconds_ago)} ago`;
-  say("state", s.state.text, `state headline ${s.state.level}`);
+  fill("state", ...s.state.lines.map(line => el("p", line.text, { class: line.level })));
   fill("facts", ...s.stream.facts.flatMap(f => [el("dt", f.name), el("dd", f.text)]));
   fill("plots", ...s.plots.map(plot));
   fill("producers", producers(s.producers));

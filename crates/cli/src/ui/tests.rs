@@ -97,14 +97,19 @@ fn the_state_is_one_sentence() {
     };
     let cases = [
         (keeps(), none.clone(), Level::Good, "training is fed".to_owned()),
-        (keeps(), one(&held), Level::Good, format!("training is fed; producers are {by}")),
+        (keeps(), one(&held), Level::Warn, format!("training is fed; producers are {by}")),
         (waits(), none.clone(), Level::Warn, "job llm waits for producers".to_owned()),
-        (waits(), one(&held), Level::Warn, format!("job llm waits for producers, which are {by}")),
         (
-            vec![job(40, Outlook::StandsStill)],
+            waits(),
             one(&held),
             Level::Warn,
-            format!("job llm stands still at step 40; producers are {by}"),
+            format!("job llm waits for producers; producers are {by}"),
+        ),
+        (
+            vec![job(40, Outlook::StandsStill)],
+            none.clone(),
+            Level::Warn,
+            "job llm stands still at step 40".to_owned(),
         ),
         (
             vec![job(40, Outlook::RunsDry)],
@@ -124,7 +129,7 @@ fn the_state_is_one_sentence() {
             Level::Quiet,
             "no job has started yet".to_owned(),
         ),
-        (vec![], one(&held), Level::Quiet, format!("no job is open; producers are {by}")),
+        (vec![], one(&ready), Level::Quiet, "no job is open".to_owned()),
         (
             vec![job(40, Outlook::Waits).closed()],
             none.clone(),
@@ -135,13 +140,13 @@ fn the_state_is_one_sentence() {
             keeps(),
             vec![ready.clone(), absent("n:1")],
             Level::Bad,
-            "training is fed; n:1 is not seen as a daemon of this stream".to_owned(),
+            "training is fed; n:1 does not answer: refused".to_owned(),
         ),
         (
             keeps(),
             vec![absent("n:1"), other, down],
             Level::Bad,
-            "training is fed; 2 addresses are not seen as daemons of this stream; the consumer on h is not ready"
+            "training is fed; the consumer on h is not ready; 2 named daemons do not answer as such"
                 .to_owned(),
         ),
     ];

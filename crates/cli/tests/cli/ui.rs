@@ -87,10 +87,17 @@ async fn the_page_has_producers_jobs_and_named_daemons() {
     let seen = ui.eventually("the named daemon", |seen| seen["daemons"][0].is_object());
     assert_eq!(seen["stream"]["steps"], 5);
     let producer = &seen["producers"][0];
-    assert_eq!((&producer["name"], &producer["batches"]), (&"p0".into(), &5.into()));
+    assert_eq!(
+        (&producer["name"], &producer["batches"]),
+        (&"p0".into(), &5.into())
+    );
     assert!(producer["last_commit_seconds"].is_f64(), "{producer}");
     let job = &seen["jobs"][0];
-    assert_eq!((&job["step"], &job["behind"]), (&3.into(), &2.into()), "{job}");
+    assert_eq!(
+        (&job["step"], &job["behind"]),
+        (&3.into(), &2.into()),
+        "{job}"
+    );
     assert_eq!(job["restart_points"], serde_json::json!([0, 2]));
     let fault = seen["daemons"][0]["fault"].as_str().unwrap();
     assert!(fault.starts_with("does not answer: "), "{fault}");
@@ -106,9 +113,15 @@ async fn requests_are_checked_and_a_signal_ends_it() {
     let world = World::with_stream("p0");
     let mut ui = Ui::start(&world, &[]);
     let (head, page) = ui.ask("GET /", "localhost");
-    assert!(head.starts_with("HTTP/1.1 200") && head.contains("default-src 'none'"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && head.contains("default-src 'none'"),
+        "{head}"
+    );
     let namespace = "http://www.w3.org/2000/svg";
-    assert!(page.contains("Producers") && !page.replace(namespace, "").contains("src="), "{page}");
+    assert!(
+        page.contains("Producers") && !page.replace(namespace, "").contains("src="),
+        "{page}"
+    );
     for (line, host, status) in [
         ("GET /stream.json", "evil.example", "421"),
         ("GET /status.json", "localhost", "404"),
@@ -119,7 +132,13 @@ async fn requests_are_checked_and_a_signal_ends_it() {
         assert_eq!(head.split(' ').nth(1), Some(status), "{line}: {head}");
     }
     let pid = ui.process.id().to_string();
-    assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .arg(&pid)
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(ui.process.wait().unwrap().code(), Some(0));
 }
 
@@ -134,15 +153,34 @@ fn what_cannot_be_shown_is_refused_in_one_line() {
     let taken = listener.local_addr().unwrap().to_string();
     let ran = world.run(&["ui", "--listen", &taken]);
     one_line(&ran, 1, &["cannot listen on", &taken, "--listen"]);
-    one_line(&world.run(&["ui", "--every", "10ms"]), 64, &["--every 10ms is too short"]);
+    one_line(
+        &world.run(&["ui", "--every", "10ms"]),
+        64,
+        &["--every 10ms is too short"],
+    );
     let many = vec!["h:1"; 257].join(",");
-    one_line(&world.run(&["ui", "--daemon", &many]), 64, &["257 daemons are too many"]);
+    one_line(
+        &world.run(&["ui", "--daemon", &many]),
+        64,
+        &["257 daemons are too many"],
+    );
     for (option, value) in [("--daemon", "http://node:9465"), ("--listen", "9466")] {
         let ran = world.run(&["ui", option, value]);
         ran.fails(64, &["invalid address", value]);
     }
-    one_line(&World::new().run(&["ui", "--listen", "127.0.0.1:0"]), 73, &["no stream"]);
-    let missing = command(&["ui", "--listen", "127.0.0.1:0", "--store", "file:///no/such/folder"]).output();
+    one_line(
+        &World::new().run(&["ui", "--listen", "127.0.0.1:0"]),
+        73,
+        &["no stream"],
+    );
+    let missing = command(&[
+        "ui",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        "file:///no/such/folder",
+    ])
+    .output();
     assert_ne!(missing.unwrap().status.code(), Some(0));
     let none = Ran::of(&mut command(&["ui", "--listen", "127.0.0.1:0"]));
     one_line(&none, 64, &["no store"]);

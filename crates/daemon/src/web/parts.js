@@ -88,19 +88,26 @@ function plot(p) {
   card.append(axes);
   return card;
 }
-// A table with a line per row; a cell is a text, or { text, look } with a class, or a node. `left` counts the columns
-// of text at the end of a line.
-function grid(caption, titles, rows, left = 1) {
-  const made = el("table", undefined, { class: "grid-table" }), head = el("tr"), body = el("tbody"), thead = el("thead");
-  const side = n => n === 0 || n >= titles.length - left ? { class: "text" } : {};
-  head.append(...titles.map((title, n) => el("th", title, { scope: "col", ...side(n) })));
+// A table with a line per row; a cell is a text, or { text, look } with a class, or a node. A title that begins with
+// "<" is of a column of texts. In a narrow window each row is a paragraph, and cells have their titles before them.
+function grid(caption, titles, rows) {
+  const names = titles.map(title => title.replace("<", ""));
+  const kind = n => n === 0 || titles[n].startsWith("<") ? "text" : "number";
+  const cell = (n, name, role, attributes = {}) => el(name, undefined, { role, class: kind(n), "data-title": names[n], ...attributes });
+  const made = el("table", undefined, { class: "grid-table", role: "table" }), rowOf = () => el("tr", undefined, { role: "row" });
+  const head = rowOf(), thead = el("thead", undefined, { role: "rowgroup" }), body = el("tbody", undefined, { role: "rowgroup" });
+  for (const n of names.keys()) {
+    const title = cell(n, "th", "columnheader", { scope: "col" });
+    title.append(names[n]);
+    head.append(title);
+  }
   thead.append(head);
   for (const row of rows) {
-    const line = el("tr");
-    row.forEach((cell, n) => {
-      const { text, look } = cell?.look === undefined ? { text: cell, look: "" } : cell;
-      const made = el(n === 0 ? "th" : "td", undefined, n === 0 ? { scope: "row" } : {});
-      made.className = `${side(n).class ?? ""} ${look}`.trim();
+    const line = rowOf();
+    row.forEach((value, n) => {
+      const made = n === 0 ? cell(n, "th", "rowheader", { scope: "row" }) : cell(n, "td", "cell");
+      const { text, look } = value?.look === undefined ? { text: value, look: "" } : value;
+      if (look) made.classList.add(look);
       made.append(text ?? "–");
       line.append(made);
     });
@@ -127,7 +134,7 @@ function ranks(rows, caption = "Ranks") {
     return [r.rank, ...[r.step, r.behind, r.ahead, r.held].map(n => short(n, "n")),
       waits ? { text: share, look: "warn" } : share, why];
   };
-  return grid(caption, ["rank", "next step", "behind", "read ahead", "held", "waiting", "why"], rows.map(row));
+  return grid(caption, ["rank", "next step", "behind", "read ahead", "held", "waiting", "<why"], rows.map(row));
 }
 // The class of a state: amber for a daemon that waits on purpose, red for one that cannot work.
 const look = state => ({ ready: "good", held: "warn" })[state] ?? "bad";

@@ -31,10 +31,10 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
         step: "batchweave_consumer_rank_step",
         ahead: "batchweave_consumer_ahead_steps",
         held: "batchweave_consumer_held_frames",
-        jobs: Some("batchweave_consumer_attempt"),
         waits: "batchweave_consumer_rank_wait_seconds_total",
     }),
     held: None,
+    jobs: Some("batchweave_consumer_attempt"),
     tables: &[
         Table {
             title: "Stream",

@@ -35,8 +35,8 @@ Examples:
   batchweave ui --listen 127.0.0.1:8080 --every 30s
   curl -s http://127.0.0.1:9466/stream.json | jq -r .state.text
 
-The page has no authentication: leave it on localhost, and look from elsewhere through ssh -L. While nobody looks,
-the store is not read.";
+The page has no authentication: leave it on localhost, and look from elsewhere through ssh -L.
+While nobody looks, the store is not read.";
 
 const PATHS: &[&str] = &["/", "/stream.json"];
 const EVERY_MIN: Duration = Duration::from_secs(1);

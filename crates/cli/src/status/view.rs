@@ -23,7 +23,7 @@ pub(crate) struct StreamView {
     /// The step that ends the stream, once that is decided.
     pub(crate) end: Option<Step>,
     /// What people ask first.
-    facts: Vec<Fact>,
+    pub(crate) facts: Vec<Fact>,
     /// At present; `None` when unknown.
     pub(crate) tokens_per_second: Option<f64>,
     /// Steps ahead of the slowest job; `None` without a job.

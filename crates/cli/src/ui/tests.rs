@@ -295,7 +295,7 @@ async fn a_producer_has_its_daemons_words_or_the_speed_of_the_last_reads() {
         (&rows[0]["daemon_state"], &rows[0]["doing"]),
         (&"held".into(), &HELD.into())
     );
-    assert_eq!(rows[1]["left"], "20 s of this pass");
+    assert_eq!(rows[1]["left"], "20 s to the end of the pass");
     assert_eq!(rows[1]["doing"], serde_json::Value::Null);
 }
 
@@ -322,22 +322,24 @@ async fn nothing_is_read_while_nobody_looks() {
         requests() - before
     };
     let looked = in_98_s().await;
-    assert_eq!(looked % 20, 0, "requests in 20 reads: {looked}");
+    assert_eq!(
+        page.lock().rate.len(),
+        21,
+        "one at the start, 20 at intervals"
+    );
+    assert!((40..60).contains(&looked), "requests in 20 reads: {looked}");
     in_98_s().await;
     tokio::time::sleep(Duration::from_secs(900)).await;
     assert_eq!(in_98_s().await, 0, "nobody looks");
     for _ in 0..50 {
         let _ = page.answer();
     }
-    let again = in_98_s().await;
-    assert!(
-        again.abs_diff(looked) <= looked / 20,
-        "{again} are not {looked}"
-    );
+    assert!((38..60).contains(&in_98_s().await), "somebody looks again");
     assert!(page.lock().rate.len() <= 21, "the plots begin anew");
 }
 
-/// docs/cli.md has these numbers.
+/// docs/cli.md has these numbers. The store in memory has no times of objects, so that of the newest record is
+/// requested each time.
 #[tokio::test]
 async fn a_read_costs_a_few_requests() {
     let (counted, store) = counted().await;
@@ -354,7 +356,7 @@ async fn a_read_costs_a_few_requests() {
     let job = TestJob::open(&mut log, "llm", |_| ()).await;
     job.progress(0).await;
     let _ = cost().await;
-    assert_eq!(cost().await, [1, 1, 5], "with a job");
+    assert_eq!(cost().await, [1, 2, 5], "with a job");
     let log = batchweave_testkit::open_log(&store, 2).await;
     let mut producer = TestProducer::open(log, "p0", "host:1").await;
     let _ = cost().await;

@@ -248,7 +248,7 @@ impl Read {
             producer,
             left: told.or_else(|| {
                 self.seconds_left(producer)
-                    .map(|s| format!("{} of this pass", period(s)))
+                    .map(|s| format!("{} to the end of the pass", period(s)))
             }),
             doing: daemon.map(|daemon| daemon.doing.as_str()),
             daemon_state: daemon.map(|daemon| daemon.state.as_str()),

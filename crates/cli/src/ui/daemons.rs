@@ -61,33 +61,28 @@ pub(super) async fn read_all(addresses: &[String]) -> Vec<DaemonView> {
 }
 
 async fn read(address: &str) -> DaemonView {
-    let answer = scrape::get(address, "/status.json", ANSWER_BYTES_MAX).await;
-    let status = match answer {
-        Err(why) => Err(format!("does not answer: {why}")),
-        Ok((true, body)) => {
-            serde_json::from_str::<DaemonStatus>(&body).map_err(|why| why.to_string())
-        }
-        Ok((false, _)) => Err("it has no /status.json".to_owned()),
+    let (status, fault) = match status(address).await {
+        Ok(status) => (Some(status), None),
+        Err(why) => (None, Some(why)),
     };
-    let status = status.map_err(|why| match why.starts_with("does not answer") {
-        true => why,
-        false => {
-            format!("answers, but not as a daemon of BatchWeave ({why}); name its admin.listen")
-        }
-    });
-    let address = address.to_owned();
-    match status {
-        Ok(status) => DaemonView {
-            address,
-            fault: None,
-            status: Some(status),
-        },
-        Err(why) => DaemonView {
-            address,
-            fault: Some(why),
-            status: None,
-        },
+    DaemonView {
+        address: address.to_owned(),
+        fault,
+        status,
     }
+}
+
+async fn status(address: &str) -> Result<DaemonStatus, String> {
+    let answer = scrape::get(address, "/status.json", ANSWER_BYTES_MAX).await;
+    let (good, body) = answer.map_err(|why| format!("does not answer: {why}"))?;
+    let status = if good {
+        serde_json::from_str(&body).map_err(|why| why.to_string())
+    } else {
+        Err("it has no /status.json".to_owned())
+    };
+    status.map_err(|why| {
+        format!("answers, but not as a daemon of BatchWeave ({why}); name its admin.listen")
+    })
 }
 
 impl DaemonView {

@@ -82,7 +82,7 @@ async fn the_page_has_producers_jobs_and_named_daemons() {
     assert_eq!(world.run(&["job", "open", "llm"]).code, 0);
     world.attempt("llm", 1, 0, None).await;
     world.mark("llm@2", 0, 2, None).await;
-    world.progress("llm", 0, 3, (0, 0)).await;
+    world.progress("llm@2", 0, 3, (0, 0)).await;
     let ui = Ui::start(&world, &["--every", "1s", "--daemon", "127.0.0.1:1"]);
     let seen = ui.eventually("the named daemon", |seen| seen["daemons"][0].is_object());
     assert_eq!(seen["stream"]["steps"], 5);

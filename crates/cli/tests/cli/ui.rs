@@ -61,7 +61,7 @@ impl Ui {
             if done(&seen) {
                 return seen;
             }
-            assert!(began.elapsed() < Duration::from_secs(120), "{what}: {seen}");
+            assert!(began.elapsed() < Duration::from_mins(2), "{what}: {seen}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use batchweave_daemon::check::{Findings, check_creates, open_store};
 use batchweave_store::{ErrorKind, Store};
+use futures::future::BoxFuture;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -18,7 +19,11 @@ use crate::transform::DocumentTransform;
 use crate::worker::Worker;
 
 /// Opens everything that `config` names and returns what it found. Leaves nothing behind.
-pub async fn check(config: ProducerConfig) -> Findings {
+pub fn check(config: ProducerConfig) -> BoxFuture<'static, Findings> {
+    Box::pin(open_everything(config))
+}
+
+async fn open_everything(config: ProducerConfig) -> Findings {
     let mut findings = Findings::default();
     let store = check_store(&config, &mut findings).await;
     let transform = check_transform(&config, &mut findings).await;

@@ -44,7 +44,7 @@ use batchweave_daemon::Exit;
 use batchweave_daemon::telemetry::{self, LogConfig};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Verb};
 
@@ -58,7 +58,7 @@ pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
 /// crate compiles it, once for all programs that call it.
-pub fn run(args: Vec<OsString>) -> BoxFuture<'static, Exit> {
+pub fn run(args: Vec<OsString>) -> LocalBoxFuture<'static, Exit> {
     Box::pin(run_verb(args))
 }
 

@@ -23,13 +23,13 @@ use std::ffi::OsString;
 use batchweave_cli::{CliError, Context};
 use batchweave_daemon::Exit;
 use clap::CommandFactory;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Verb};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
 /// crate compiles it, once for all programs that call it.
-pub fn run(args: Vec<OsString>) -> BoxFuture<'static, Exit> {
+pub fn run(args: Vec<OsString>) -> LocalBoxFuture<'static, Exit> {
     Box::pin(run_verb(args))
 }
 

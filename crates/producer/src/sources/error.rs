@@ -72,7 +72,7 @@ pub enum Reason {
     Messages { detail: String },
     /// A conversation is expected, and the file is neither JSONL nor Parquet.
     #[error(
-        "packing.mode = \"chat\" takes conversations from JSONL and Parquet files; name such files in source.paths"
+        "packing.mode = \"chat\" and \"pairs\" take conversations from JSONL and Parquet files; name such files in source.paths"
     )]
     NotConversations,
     /// A text is expected, and the file holds an array.

@@ -104,7 +104,7 @@ fn projection(
     for name in &columns.wanted {
         let Some(column) = find(name) else {
             let detail = missing(name, columns.setting, fields);
-            return Err(Reason::Messages { detail });
+            return Err(Reason::NoMessages { detail });
         };
         wanted.push(column.clone());
     }

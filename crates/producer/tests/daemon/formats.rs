@@ -262,6 +262,25 @@ async fn wrong_input_is_named_with_its_remedy() {
     );
 }
 
+fn pairs(world: &World, file: &str) -> ProducerConfig {
+    let mut config = chat(world, file);
+    config.packing.mode = PackingMode::Pairs;
+    config.chat.messages = "messages".into();
+    config
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pairs_of_every_writer_are_the_same() {
+    let expected = payloads(|world| pairs(world, "pairs.jsonl")).await;
+    assert!(expected.len() > 5, "{}", expected.len());
+    for (seed, file) in (20..).zip(["pairs.jsonl", "pairs.parquet", "pairs-whole.parquet"]) {
+        let whole = payloads(|world| pairs(world, file)).await;
+        assert!(whole == expected, "{file}");
+        let crashed = crashing(|world| pairs(world, file), seed).await;
+        assert!(crashed == expected, "{file} with crashes");
+    }
+}
+
 /// Returns the configuration in the block of docs/producing.md that begins with `first`, with `more`.
 fn documented(first: &str, more: &str, file: &str) -> ProducerConfig {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/producing.md");

@@ -105,7 +105,7 @@ async fn check_transform(
                 format!("; token {token} ends a document")
             });
             findings.opened("tokenizer", format!("{}{end}", transform.identity().name));
-            if config.packing.mode == PackingMode::Chat {
+            if config.packing.mode.has_template() {
                 findings.opened("template", config.chat.template.clone());
             }
             Some(Arc::new(transform))

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::config::{PackingMode, ProducerConfig};
+use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::transform::DocumentTransform;
 use crate::worker::Worker;

@@ -1,4 +1,4 @@
-"""`batchweave ui` over real daemons, in a real browser: two widths, both colour schemes, and what fails."""
+"""`batchweave ui` over real daemons, in a real browser: two widths, two colour schemes, faults."""
 
 from __future__ import annotations
 
@@ -59,13 +59,15 @@ def drawn(page: Page) -> str:
 def test_it_shows_producers_jobs_and_daemons(ui: Ui, page: Page) -> None:
     page.console.clear()
     page.show(ui.url, 1280, "light")
-    eventually("the named daemons", lambda: "ranks" in drawn(page).lower() and "tokens-0" in drawn(page))
-    eventually("a rank", lambda: bool(page.evaluate("document.querySelector('#daemons table') != null")))
+    eventually("a named daemon", lambda: "producer tokens-0 on" in drawn(page))
+    rank = "document.querySelector('#daemons table') != null"
+    eventually("a rank", lambda: bool(page.evaluate(rank)))
     text = drawn(page)
     assert not page.console
     for part in ("training@", "tokens-0", "does not answer", "of pass", "retained", "documents"):
         assert part in text, (part, text)
-    assert "does not answer" in str(page.evaluate("document.querySelector('#state .bad').textContent"))
+    bad = str(page.evaluate("document.querySelector('#state .bad').textContent"))
+    assert "does not answer" in bad, bad
     first = str(page.evaluate("document.querySelector('#state p').textContent"))
     assert first in str(page.evaluate("document.title")), first
     # Held and down have their colours where they stand.
@@ -78,14 +80,17 @@ def test_it_shows_producers_jobs_and_daemons(ui: Ui, page: Page) -> None:
 
 def test_it_can_be_read_aloud(ui: Ui, page: Page) -> None:
     page.show(ui.url, 1280, "light")
-    eventually("plots", lambda: page.evaluate("document.querySelectorAll('#plots svg').length") == 2)
+    plots = "document.querySelectorAll('#plots svg').length"
+    eventually("plots", lambda: page.evaluate(plots) == 2)
     labels = "[...document.querySelectorAll('svg')].map(s => s.getAttribute('aria-label'))"
     rate, lead = page.evaluate(labels)
-    assert re.match(r"Committed over the last minute: now .* tokens/s, at most .* tokens/s$", rate), rate
+    expected = r"Committed over the last minute: now .* tokens/s, at most .* tokens/s$"
+    assert re.match(expected, rate), rate
     assert re.match(r"Ahead of the slowest job .* steps, at most .* steps$", lead), lead
     assert page.evaluate("document.getElementById('state').getAttribute('role')") == "status"
-    assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.caption.textContent)")
-    assert page.evaluate("[...document.querySelectorAll('tbody tr')].every(r => r.cells[0].scope === 'row')")
+    tables, lines = (f"[...document.querySelectorAll('{one}')]" for one in ("table", "tbody tr"))
+    assert page.evaluate(f"{tables}.every(table => table.caption.textContent)")
+    assert page.evaluate(f"{lines}.every(line => line.cells[0].scope === 'row')")
     # The keyboard can scroll a wide table, and stays there when the page is drawn again.
     step = "document.querySelector('#jobs tbody td:nth-child(4)').textContent"
     before = page.evaluate(step)
@@ -124,4 +129,5 @@ def test_a_daemon_that_ends_keeps_its_row_and_ctrl_c_ends_the_page(
     producer = seen(page)["producers"][0]
     assert (producer["state"], producer["daemon_state"]) == ("open", None)
     assert ui.end() == 0
-    eventually("the page says so", lambda: "does not answer" == page.evaluate("at('state').textContent"))
+    says = "document.getElementById('state').textContent"
+    eventually("the page says so", lambda: page.evaluate(says) == "does not answer")

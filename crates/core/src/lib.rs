@@ -24,3 +24,4 @@ pub mod provenance;
 pub mod retention;
 pub mod stream;
 pub mod tgb;
+pub mod tokenizer;

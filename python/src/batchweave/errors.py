@@ -284,6 +284,12 @@ class WrappedLoaderError(BatchWeaveError):
     name = "wrapped_loader"
 
 
+class NoTokenizerError(BatchWeaveError):
+    """The tokens cannot be decoded here: a file, a package or a newer daemon is missing."""
+
+    name = "no_tokenizer"
+
+
 class ClosedError(BatchWeaveError):
     """The reader is closed."""
 

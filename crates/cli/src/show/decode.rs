@@ -1,6 +1,7 @@
 //! The rows of slices as text, split by document, with their source documents.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::provenance::Piece;
@@ -43,14 +44,17 @@ struct Origin {
     names: Names,
 }
 
-/// Decodes the rows of all intact frames.
+/// Decodes the rows of all intact frames; `tokenizer` is the file that the command line names.
 pub(super) async fn rows(
     log: &mut Log,
     entry: &StepEntry,
     frames: &[Frame],
+    tokenizer: Option<&Path>,
 ) -> Result<Vec<Decoded>, CliError> {
     let origin = Origin::read(log, entry).await?;
     let stream = log.manifest().stream();
+    let producer = log.manifest().producer(&entry.producer);
+    let cursor = producer.map(|producer| &producer.cursor);
     let mut vocabulary = None;
     let mut rows = Vec::new();
     for frame in frames {
@@ -60,7 +64,9 @@ pub(super) async fn rows(
         let layout = Layout::parse(payload).map_err(|e| CliError::Unsound(e.to_string()))?;
         let tokens = tokens(&layout, payload);
         if tokens.is_some() && vocabulary.is_none() {
-            vocabulary = Some(Vocabulary::for_tokenizer(&stream.tokenizer.name)?);
+            let id = &stream.tokenizer;
+            let found = Vocabulary::find(log.store().as_ref(), id, tokenizer, cursor).await?;
+            vocabulary = Some(found);
         }
         let of_slice = u64::from(stream.rows_per_slice);
         let width = tokens.as_ref().map_or(0, |(width, _)| *width);
@@ -128,7 +134,7 @@ impl Origin {
 
 /// Splits a row without provenance after each end token.
 fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<DocumentPart> {
-    let pieces = tokens.split_inclusive(|token| *token == words.end);
+    let pieces = tokens.split_inclusive(|token| Some(*token) == words.end);
     let part = |tokens: &[u32]| DocumentPart {
         source: None,
         pass: None,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ranks::{RankRow, Ranks, Waits};
-use crate::health::Health;
+use crate::health::{DataSample, Health};
 use crate::recent_messages::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -89,6 +89,9 @@ struct Status<'a> {
     doing: String,
     up_seconds: u64,
     facts: Vec<Fact>,
+    /// The beginning of a row of the data, where the daemon shows one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<DataSample>,
     plots: Vec<Drawn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Vec<RankRow>>,
@@ -235,6 +238,7 @@ impl Sampler {
             doing,
             up_seconds: self.began.elapsed().as_secs(),
             facts: facts.map(|(name, text)| Fact { name, text }).collect(),
+            sample: health.sample(),
             ranks,
             plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
             tables: self
@@ -378,6 +382,15 @@ mod tests {
         let json = state(&sampler.json(&health).unwrap());
         assert_eq!(json["state"], "held");
         assert_eq!(json["facts"][0]["text"], "1 of 2");
+        assert_eq!(json["sample"], serde_json::Value::Null, "no daemon shows data by itself");
+        health.show_sample(DataSample {
+            batch: 7,
+            source: "a.jsonl:3".to_owned(),
+            text: "<b>Once</b>".to_owned(),
+        });
+        let json = state(&sampler.json(&health).unwrap());
+        assert_eq!(json["sample"]["text"], "<b>Once</b>");
+        assert_eq!(json["sample"]["source"], "a.jsonl:3");
         health.tell("pass", "");
         assert!(
             state(&sampler.json(&health).unwrap())["facts"]

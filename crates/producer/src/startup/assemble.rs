@@ -20,6 +20,7 @@ use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
 use crate::progress::InputProgress;
+use crate::sample::Sampler;
 use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
@@ -44,6 +45,7 @@ pub(crate) fn assemble(
     producer: &Committer,
     parts: Parts,
     (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
+    sampler: Option<Arc<Sampler>>,
     stop_waiting: CancellationToken,
 ) -> Pipeline {
     let encoder = parts.transform.encoder.clone();
@@ -80,6 +82,7 @@ pub(crate) fn assemble(
         provenance: config.packing.provenance,
         give_up_after: config.upload.give_up_after.0,
         metrics: metrics.clone(),
+        sampler,
     };
     Pipeline {
         reading: InputReader {

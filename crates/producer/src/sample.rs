@@ -119,3 +119,116 @@ impl std::fmt::Debug for Sampler {
         f.debug_struct("Sampler").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::cursor::Cursor;
+    use batchweave_core::ids::{Hash, Nonce};
+    use batchweave_core::inputs::LinkId;
+    use batchweave_core::provenance::{Form, Piece, Sources};
+
+    use super::*;
+    use crate::config::TokenizerKind;
+    use crate::packing::Rows;
+    use crate::pipeline::batch::BatchPart;
+    use crate::sources::InputList;
+
+    fn sampler() -> Sampler {
+        let mut config = ProducerConfig::default();
+        config.tokenizer.kind = TokenizerKind::Bytes;
+        Sampler {
+            transform: Arc::new(DocumentTransform::new(&config).unwrap()),
+            inputs: Arc::new(Inputs::new(InputList::default())),
+            health: Health::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn batch(text: &str) -> PackedBatch {
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        let piece = Piece {
+            pass: 0,
+            file: 0,
+            unit: 6,
+            skip: 0,
+            items: tokens.len() as u64,
+            new_row: true,
+        };
+        PackedBatch {
+            content: BatchContent::Rows(Rows {
+                stride: tokens.len() / 2,
+                tokens,
+                ..Rows::default()
+            }),
+            sources: Sources {
+                form: Form::Sequence,
+                pieces: vec![piece],
+            },
+            ..PackedBatch::default()
+        }
+    }
+
+    fn group(first_seq: Seq, texts: &[&str], part: Option<BatchPart>) -> BatchGroup {
+        let inputs = LinkId {
+            epoch: 1,
+            nonce: Nonce([0; 8]),
+            files: 0,
+            hash: Hash([0; 32]),
+        };
+        BatchGroup {
+            first_seq,
+            batches: texts.iter().map(|text| batch(text)).collect(),
+            part,
+            cursor: Cursor::default(),
+            inputs,
+            bytes: 0,
+            memory: 0,
+        }
+    }
+
+    fn part(first_slice: u32) -> Option<BatchPart> {
+        Some(BatchPart {
+            number: 0,
+            first_slice,
+            random: 0,
+            last: None,
+        })
+    }
+
+    #[test]
+    fn the_last_batch_of_a_group_is_shown_once_it_is_committed() {
+        let sampler = sampler();
+        sampler.take(&group(4, &["one, two", "abc, def"], None));
+        sampler.committed(5);
+        assert_eq!(sampler.health.sample(), None, "batch 5 is not committed");
+        sampler.committed(6);
+        let shown = sampler.health.sample().unwrap();
+        assert_eq!((shown.batch, shown.text.as_str()), (5, "abc, "));
+        assert!(shown.source.ends_with(":7"), "{}", shown.source);
+        // The next one is due in ten seconds.
+        sampler.take(&group(6, &["three"], None));
+        sampler.committed(7);
+        assert_eq!(sampler.health.sample(), Some(shown));
+    }
+
+    #[test]
+    fn of_a_batch_in_parts_the_first_one_is_shown() {
+        let sampler = sampler();
+        sampler.take(&group(3, &["later"], part(1)));
+        sampler.committed(9);
+        assert_eq!(sampler.health.sample(), None);
+        sampler.take(&group(3, &["first", "later"], part(0)));
+        sampler.committed(4);
+        assert_eq!(sampler.health.sample().unwrap().text, "fir");
+    }
+
+    #[test]
+    fn a_sample_is_short_whatever_the_row() {
+        let sampler = sampler();
+        sampler.take(&group(0, &["\u{2603}".repeat(4000).as_str()], None));
+        sampler.committed(1);
+        let text = sampler.health.sample().unwrap().text;
+        assert!(text.ends_with(" ...") && text.chars().count() < 100, "{text}");
+        assert_eq!(shortened("x".repeat(1000), false).len(), CHARS_MAX + 4);
+    }
+}

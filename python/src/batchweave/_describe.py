@@ -1,7 +1,7 @@
 """Asks the daemon for the stream and its tokenizer, on a connection of its own.
 
 The tokenizer's file comes in sealed memory. It is copied, and compared with the fingerprint of the
-stream, before anything else reads it: a client needs to trust the daemon with nothing but the name.
+stream, before anything else reads it.
 """
 
 from __future__ import annotations

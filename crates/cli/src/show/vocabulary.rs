@@ -139,7 +139,7 @@ fn unknown(token: u32) -> String {
 }
 
 fn none_stored(store: &dyn Store, id: &TokenizerId) -> String {
-    let (root, name, fingerprint) = (store.root(), &id.name, id.fingerprint);
+    let (root, name, fingerprint) = (store.root(), &id.name, id.fingerprint.to_string());
     format!(
         "--decode: {root} keeps no file of its tokenizer {name:?}: pass --tokenizer FILE with the tokenizer.json of \
          its producers (fingerprint {fingerprint:.16}), or start a producer of this version, which stores it"

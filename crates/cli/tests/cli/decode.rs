@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::World;
 
-struct Made {
-    world: World,
+pub(crate) struct Made {
+    pub(crate) world: World,
     /// Outside the root, which must hold nothing but the stream.
     _folder: tempfile::TempDir,
     file: String,
-    texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
 }
 
-async fn produced(edit: impl FnOnce(&mut ProducerConfig)) -> Made {
+pub(crate) async fn produced(edit: impl FnOnce(&mut ProducerConfig)) -> Made {
     let world = World::new();
     let text = |n: usize| format!("Text {n} says é{}", " over and out".repeat(n % 7));
     let texts: Vec<String> = (0..40).map(text).collect();
@@ -55,7 +55,7 @@ impl Made {
     }
 
     /// The rows of all steps, with their steps.
-    fn rows(&self) -> Vec<(u64, Value)> {
+    pub(crate) fn rows(&self) -> Vec<(u64, Value)> {
         let shown = |step: u64| {
             let shown = self.world.json(&["show", &step.to_string(), "--decode"]);
             let rows = shown["rows"].as_array().unwrap().clone();
@@ -65,7 +65,7 @@ impl Made {
     }
 
     /// Each piece of a row: step, slice, line from 0, pass, tokens before it, tokens, text.
-    fn pieces(&self) -> Vec<(u64, u64, usize, u64, usize, usize, String)> {
+    pub(crate) fn pieces(&self) -> Vec<(u64, u64, usize, u64, usize, usize, String)> {
         let mut pieces = Vec::new();
         for (step, row) in self.rows() {
             for part in row["documents"].as_array().unwrap() {

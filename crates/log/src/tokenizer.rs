@@ -118,7 +118,9 @@ mod tests {
     async fn another_file_is_neither_stored_nor_believed() {
         let (store, id) = (store(), id());
         let other = Bytes::from_static(b"{}");
-        let why = store_tokenizer(&store, &id, other.clone()).await.unwrap_err();
+        let why = store_tokenizer(&store, &id, other.clone())
+            .await
+            .unwrap_err();
         assert!(why.to_string().contains("another tokenizer"), "{why}");
         let large = Bytes::from(vec![b' '; TOKENIZER_BYTES_MAX + 1]);
         let why = store_tokenizer(&store, &id, large).await.unwrap_err();

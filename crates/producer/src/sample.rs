@@ -228,7 +228,10 @@ mod tests {
         sampler.take(&group(0, &["\u{2603}".repeat(4000).as_str()], None));
         sampler.committed(1);
         let text = sampler.health.sample().unwrap().text;
-        assert!(text.ends_with(" ...") && text.chars().count() < 100, "{text}");
+        assert!(
+            text.ends_with(" ...") && text.chars().count() < 100,
+            "{text}"
+        );
         assert_eq!(shortened("x".repeat(1000), false).len(), CHARS_MAX + 4);
     }
 }

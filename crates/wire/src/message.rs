@@ -150,9 +150,7 @@ impl ClientMessage {
             kind::CHECKPOINT => checkpoint(body).map(Self::Checkpoint),
             kind::PROGRESS => progress(body).map(Self::Progress),
             kind::BYE => Fields::new("bye", body).end().map(|()| Self::Bye),
-            kind::DESCRIBE => Fields::new("describe", body)
-                .end()
-                .map(|()| Self::Describe),
+            kind::DESCRIBE => Fields::new("describe", body).end().map(|()| Self::Describe),
             _ => Err(WireError::Type {
                 found,
                 side: "the daemon",

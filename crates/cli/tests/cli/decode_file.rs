@@ -84,7 +84,10 @@ fn text(path: &Path) -> &str {
 async fn a_tokenizer_file_decodes_as_the_library_does() {
     for mode in [PackingMode::Concat, PackingMode::BestFit] {
         let world = world(|config| config.packing.mode = mode).await;
-        assert_eq!(std::fs::read(world.stored()).unwrap(), tokenizer_json().as_bytes());
+        assert_eq!(
+            std::fs::read(world.stored()).unwrap(),
+            tokenizer_json().as_bytes()
+        );
         let (mut ends, mut cut) = (0, 0);
         for (_, _, line, _, skip, tokens, text) in world.made.pieces() {
             let document = world.made.texts[line].as_str();
@@ -96,8 +99,15 @@ async fn a_tokenizer_file_decodes_as_the_library_does() {
             cut += usize::from(text.contains('\u{fffd}'));
         }
         assert!(ends >= 80, "special tokens are visible: {ends}");
-        assert!(cut > 0 || mode == PackingMode::BestFit, "no character is cut by a row");
-        world.made.world.run(&["verify"]).prints(&["the stream is sound"]);
+        assert!(
+            cut > 0 || mode == PackingMode::BestFit,
+            "no character is cut by a row"
+        );
+        world
+            .made
+            .world
+            .run(&["verify"])
+            .prints(&["the stream is sound"]);
         world.made.world.run(&["delete"]).prints(&["tokenizers"]);
     }
 }
@@ -125,16 +135,32 @@ async fn a_damaged_or_missing_file_is_named_with_the_remedy() {
     bytes[100] ^= 1;
     std::fs::write(&stored, &bytes).unwrap();
     let damaged = world.show(&[]);
-    damaged.fails(76, &[&key, "damaged, or another tokenizer", "restart a producer"]);
-    world.show(&["--tokenizer", text(&file)]).prints(&["Text 0 says"]);
+    damaged.fails(
+        76,
+        &[&key, "damaged, or another tokenizer", "restart a producer"],
+    );
+    world
+        .show(&["--tokenizer", text(&file)])
+        .prints(&["Text 0 says"]);
     std::fs::remove_file(&stored).unwrap();
     let missing = world.show(&[]);
-    missing.fails(1, &["keeps no file of its tokenizer", "pass --tokenizer FILE"]);
-    world.show(&["--tokenizer", text(&file)]).prints(&["Text 0 says"]);
+    missing.fails(
+        1,
+        &["keeps no file of its tokenizer", "pass --tokenizer FILE"],
+    );
+    world
+        .show(&["--tokenizer", text(&file)])
+        .prints(&["Text 0 says"]);
     let other = file.with_file_name("other.json");
     std::fs::write(&other, tokenizer_json() + "\n").unwrap();
     let wrong = world.show(&["--tokenizer", text(&other)]);
-    wrong.fails(65, &["not the file that made the tokens", "name the file that its producers use"]);
+    wrong.fails(
+        65,
+        &[
+            "not the file that made the tokens",
+            "name the file that its producers use",
+        ],
+    );
     let absent = world.show(&["--tokenizer", "/nowhere/t.json"]);
     absent.fails(65, &["--tokenizer /nowhere/t.json: "]);
 }

@@ -176,7 +176,8 @@ impl Session {
                 Ok(())
             }
             Ok(ClientMessage::Describe) => {
-                let why = "describe in a session: it is the first message of a connection of its own";
+                let why =
+                    "describe in a session: it is the first message of a connection of its own";
                 Err(Fault::new(ErrorName::BadMessage, why))
             }
             Ok(ClientMessage::Hello(_)) => Err(Fault::new(ErrorName::BadMessage, "a second hello")),

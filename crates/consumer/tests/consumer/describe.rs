@@ -103,7 +103,10 @@ async fn a_missing_or_damaged_file_is_named_and_seldom_asked_for() {
         // One look at the object in each ten seconds, however slow this machine is.
         let times = 1 + began.elapsed().as_secs() / 10;
         let found = reads(&counted);
-        assert!((reads_of_one..=times * reads_of_one).contains(&found), "{found}");
+        assert!(
+            (reads_of_one..=times * reads_of_one).contains(&found),
+            "{found}"
+        );
         daemon.stop().await.unwrap();
     }
 }

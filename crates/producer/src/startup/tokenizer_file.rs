@@ -41,7 +41,10 @@ pub(super) async fn store(
 
 /// Reads the file that was loaded; `store_tokenizer` notices when it has changed since.
 async fn read(path: &str) -> Result<Bytes, String> {
-    let bytes = tokio::fs::metadata(path).await.map_err(|why| why.to_string())?.len();
+    let bytes = tokio::fs::metadata(path)
+        .await
+        .map_err(|why| why.to_string())?
+        .len();
     if bytes > TOKENIZER_BYTES_MAX as u64 {
         return Err(format!(
             "it has {bytes} bytes, more than the {TOKENIZER_BYTES_MAX} that a stream keeps"

@@ -38,7 +38,11 @@ impl Tokenizer for Bytes {
         let bytes = pieces.flat_map(|piece| {
             let bytes = piece.iter().filter_map(|token| u8::try_from(*token).ok());
             let ended = piece.last() == Some(&END);
-            let end = if ended { self.specials[0].0.as_str() } else { "" };
+            let end = if ended {
+                self.specials[0].0.as_str()
+            } else {
+                ""
+            };
             bytes.chain(end.bytes())
         });
         String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()

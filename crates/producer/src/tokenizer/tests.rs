@@ -73,7 +73,11 @@ fn the_constants_of_builtin_vocabularies_are_those_of_the_tokenizers() {
         };
         let identity = tokenizer.identity();
         assert_eq!(identity.id.name, builtin.name());
-        assert_eq!(identity.id.fingerprint.to_string(), builtin.fingerprint(), "{builtin:?}");
+        assert_eq!(
+            identity.id.fingerprint.to_string(),
+            builtin.fingerprint(),
+            "{builtin:?}"
+        );
         assert_eq!(
             (identity.id_bound, identity.end_token),
             (builtin.id_bound(), builtin.end_token())

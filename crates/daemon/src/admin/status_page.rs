@@ -382,19 +382,6 @@ mod tests {
         let json = state(&sampler.json(&health).unwrap());
         assert_eq!(json["state"], "held");
         assert_eq!(json["facts"][0]["text"], "1 of 2");
-        assert_eq!(
-            json["sample"],
-            serde_json::Value::Null,
-            "no daemon shows data by itself"
-        );
-        health.show_sample(DataSample {
-            batch: 7,
-            source: "a.jsonl:3".to_owned(),
-            text: "<b>Once</b>".to_owned(),
-        });
-        let json = state(&sampler.json(&health).unwrap());
-        assert_eq!(json["sample"]["text"], "<b>Once</b>");
-        assert_eq!(json["sample"]["source"], "a.jsonl:3");
         health.tell("pass", "");
         assert!(
             state(&sampler.json(&health).unwrap())["facts"]

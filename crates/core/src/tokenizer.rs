@@ -50,9 +50,9 @@ impl Builtin {
     pub fn fingerprint(self) -> &'static str {
         match self {
             Self::Bytes => "311e01e017063eac0fe3eea5c09d11fc7d5b82fa135fe991a382b98e0b53c809",
-            Self::Gpt2 => "00",
-            Self::Cl100k => "00",
-            Self::O200k => "00",
+            Self::Gpt2 => "967aca92c2cda76de937e13c08836d179fc6f14a1497fd461a20383cfa607252",
+            Self::Cl100k => "ecffb577511e0f6895147201f43d0c9403af4bb0827cc9f30f4f0be3130dbba0",
+            Self::O200k => "93d97835ac247547918dd42cd53ce97f3fe5ebd454c70ade36330177c60f4189",
         }
     }
 

@@ -58,13 +58,17 @@ pub async fn read_tokenizer(
     };
     for read in 1.. {
         match id.check_file(&bytes, &key) {
-            Ok(()) => break,
-            Err(why) if read == READS => return Err(damaged(store, why).into()),
-            Err(why) => {
-                tracing::warn!(error = %why, "the stored tokenizer is damaged; reading it again");
+            Ok(()) if read == 1 => break,
+            Ok(()) => {
+                tracing::warn!(
+                    key,
+                    "a read returned damaged bytes of an intact tokenizer file"
+                );
+                break;
             }
+            Err(why) if read == READS => return Err(damaged(store, why).into()),
+            Err(_) => bytes = store.get_fresh(&key, at_most).await?,
         }
-        bytes = store.get_fresh(&key, at_most).await?;
     }
     Ok(Some(bytes))
 }

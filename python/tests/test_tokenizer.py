@@ -105,10 +105,10 @@ def test_a_file_is_decoded_as_its_library_does(daemon: FakeDaemon, path: Path) -
         ({"fingerprint": FINGERPRINT}, SEALS, "another file"),
         ({"file_bytes": 7}, SEALS, "a file of 20 bytes, announced as 7"),
         ({"file_bytes": None}, SEALS, "1 descriptors"),
-        ({"file_bytes": -1}, SEALS, "file_bytes is no number"),
+        ({"file_bytes": -1}, SEALS, "file_bytes must be a number"),
         ({"file_bytes": 1 << 40}, SEALS, "announced as"),
         ({}, SEALS & ~0x10, "lacks seals"),
-        ({"name": 3}, SEALS, "name is no text"),
+        ({"name": 3}, SEALS, "name must be a text"),
     ],
 )
 def test_a_file_that_is_not_as_announced_is_refused(

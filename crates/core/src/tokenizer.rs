@@ -24,6 +24,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
+    /// All of them.
     pub const ALL: [Self; 4] = [Self::Bytes, Self::Gpt2, Self::Cl100k, Self::O200k];
 
     /// Returns the name in `stream.json`.

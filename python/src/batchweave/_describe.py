@@ -170,7 +170,7 @@ def _copy(descriptor: int, size: int) -> bytes:
 
 def _text(fields: dict[str, Any], key: str) -> str:
     if not isinstance(fields[key], str):
-        raise TypeError(f"{key} is no text")
+        raise TypeError(f"{key} must be a text")
     return str(fields[key])
 
 
@@ -183,7 +183,7 @@ def _number(fields: dict[str, Any], key: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or value < 0:
-        raise TypeError(f"{key} is no number")
+        raise TypeError(f"{key} must be a number")
     return value
 
 

@@ -24,7 +24,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// All of them.
+    /// All vocabularies of the programs, from the smallest on.
     pub const ALL: [Self; 4] = [Self::Bytes, Self::Gpt2, Self::Cl100k, Self::O200k];
 
     /// Returns the name in `stream.json`.

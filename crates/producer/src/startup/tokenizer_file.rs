@@ -28,10 +28,10 @@ pub(super) async fn store(
         Err(why) => Err(why),
     };
     match stored {
-        Ok(true) => tracing::info!(path, "stored the tokenizer's file beside the stream"),
-        Ok(false) => tracing::debug!(path, "the tokenizer's file is stored already"),
+        Ok(true) => tracing::info!(file = path, "stored the tokenizer's file beside the stream"),
+        Ok(false) => tracing::debug!(file = path, "the tokenizer's file is stored already"),
         Err(why) => tracing::warn!(
-            path,
+            file = path,
             %why,
             "cannot store the tokenizer's file beside the stream: decoding needs `batchweave show --decode \
              --tokenizer FILE` until a start can"

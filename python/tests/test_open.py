@@ -1,0 +1,402 @@
+"""`batchweave.open` with the real programs: by step, and without a trace when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import eventually
+from real_daemons import BINARIES, MARKS, PRODUCER, ROWS, SLICES, Daemons, documents, expected
+
+import batchweave
+from batchweave import _sidecar, errors
+from batchweave.batch import Batch
+
+pytestmark = MARKS
+
+MEMORY = "16MiB"
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where the children's folders are made: nothing may be left there."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(BINARIES))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def url(daemons: Daemons, tmp_path: Path) -> str:
+    """A finished stream."""
+    assert daemons("producer").wait(60) == 0
+    return f"file://{tmp_path}/stream"
+
+
+@pytest.fixture
+def stream(url: str) -> Iterator[batchweave.Stream]:
+    with batchweave.open(url, memory=MEMORY) as found:
+        yield found
+
+
+def operate(url: str, *words: str) -> None:
+    command = [str(BINARIES / "batchweave"), *words, "--store", url]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def is_reclaimed(stream: batchweave.Stream, step: int) -> bool:
+    try:
+        return stream[step].step != step
+    except errors.StepReclaimedError:
+        return True
+
+
+def rows(batch: Batch) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
+    return batch["tokens"].reshape(SLICES, ROWS, -1)
+
+
+def test_a_stream_is_read_by_step(url: str, temporary: Path) -> None:
+    want = expected()
+    with batchweave.open(url, memory=MEMORY) as stream:
+        assert stream.steps == range(len(want))
+        assert len(stream) == len(want)
+        assert stream.sealed
+        assert (stream.info.slices, stream.info.rows_per_slice) == (SLICES, ROWS)
+        for step in (5, 0, len(want) - 1, 6, 7, 3):
+            batch = stream[step]
+            assert batch.step == step
+            assert (rows(batch) == want[step]).all()
+        assert stream[-1].step == len(want) - 1
+        assert [batch.step for batch in stream[10:20:2]] == [10, 12, 14, 16, 18]
+        assert [batch.step for batch in stream[-1:-4:-1]] == [len(want) - k for k in (1, 2, 3)]
+        some = stream[10:20:2]
+        assert (len(some), some[1].step, some[-1].step) == (5, 12, 18)
+        with pytest.raises(IndexError, match=f"step {len(want)} is not in the stream"):
+            stream[len(want)]
+        # They are copies, so all of them may be kept.
+        kept = list(stream)
+        assert (np.stack([rows(batch) for batch in kept]) == want).all()
+        assert kept[0]["tokens"].flags.writeable
+        # One iteration does not disturb another.
+        for one, two in zip(stream[:6], stream[3:9], strict=True):
+            assert two.step - one.step == 3
+        pid, (folder,) = stream._sidecar.pid, temporary.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not runs(pid)
+    assert list(temporary.iterdir()) == []
+    stream.close()
+    for use in (
+        lambda: stream[0],
+        stream.refresh,
+        lambda: next(iter(stream)),
+        lambda: next(stream.follow()),
+    ):
+        with pytest.raises(errors.ClosedError, match=r"batchweave\.open"):
+            use()
+    assert (rows(kept[1]) == want[1]).all()
+    assert "closed" in repr(stream)
+
+
+def test_views_are_shared_memory_and_outlive_the_stream(url: str) -> None:
+    with batchweave.open(url, memory=MEMORY, copy=False) as stream:
+        batch = stream[4]
+        assert not batch.slices[0]["tokens"].flags.writeable
+    assert (rows(batch) == expected()[4]).all()
+
+
+def test_a_stream_that_grows_is_followed(daemons: Daemons, tmp_path: Path) -> None:
+    text = PRODUCER.format(root=tmp_path)
+    two = text.replace('producers = ["p0"]', 'producers = ["p0", "p1"]')
+    producer = tmp_path / "producer.toml"
+    producer.write_text(two)
+    assert daemons("producer").wait(60) == 0
+    with batchweave.open(f"file://{tmp_path}/stream", memory=MEMORY) as stream:
+        first = len(stream)
+        assert not stream.sealed
+        # It ends at the newest step, though the stream has no end yet.
+        assert len(list(stream)) == first
+        with pytest.raises(IndexError):
+            stream[first]
+        late = stream.follow(first - 1)
+        assert next(late).step == first - 1
+        producer.write_text(two.replace('name = "p0"', 'name = "p1"'))
+        process = daemons("producer")
+        assert next(late).step == first
+        assert process.wait(60) == 0
+        assert stream[first].step == first
+        assert [batch.step for batch in late] == list(range(first + 1, 2 * first))
+        assert len(stream.refresh()) == 2 * first
+        assert stream.sealed
+
+
+def test_reclaimed_and_quarantined_steps_are_named(url: str) -> None:
+    end = len(expected())
+    operate(url, "reclaim", "--apply", "--to", "8")
+    operate(url, "quarantine", "20..22", "--reason", "garbage")
+    operate(url, "quarantine", f"{end - 2}..{end - 1}", "--reason", "garbage")
+    with batchweave.open(url, memory=MEMORY, timeout=20) as stream:
+        assert stream.steps == range(8, end)
+        assert "8 older ones are reclaimed" in stream._repr_html_()
+        with pytest.raises(errors.StepReclaimedError, match=r"oldest step .* is 8"):
+            stream[7]
+        for step in (21, end - 1, -1):
+            with pytest.raises(errors.StepQuarantinedError, match="quarantined"):
+                stream[step]
+        without = [k for k in stream.steps if k not in (20, 21, 22, end - 2, end - 1)]
+        assert [batch.step for batch in stream] == without
+        assert [batch.step for batch in stream[18:26:3]] == [18, 24]
+        assert [batch.step for batch in stream[24:17:-1]] == [24, 23, 19, 18]
+        operate(url, "reclaim", "--apply", "--to", "12")
+        # The stream learns it from the error, and goes on.
+        eventually(lambda: is_reclaimed(stream, 8), 60)
+        assert stream[12].step == 12
+        assert stream.refresh().steps.start == 12
+
+
+def test_documents_have_names_and_text(stream: batchweave.Stream, tmp_path: Path) -> None:
+    batch = stream[1]
+    sources = batch.sources()
+    assert [source.name for source in sources] == sorted(
+        {source.name for source in sources}, key=lambda name: int(name.rpartition(":")[2])
+    )
+    assert all(source.name.startswith(f"{tmp_path}/corpus.jsonl:") for source in sources)
+    assert sum(source.tokens for source in sources) == batch["tokens"].size
+    assert {row for source in sources for row in source.rows} == set(range(SLICES * ROWS))
+    # The first one goes on from the step before.
+    assert sources[0].skip > 0
+    assert sources[0].passed == 0
+    html = batch._repr_html_()
+    number = int(sources[1].name.rpartition(":")[2]) - 1
+    assert documents()[number].splitlines()[0][:20].replace(">", "&gt;") in html
+    assert "corpus.jsonl:" in html
+    assert "more rows" in html
+    summary = stream._repr_html_()
+    assert f"{len(stream):,}, from 0" in summary
+    assert "p0 (finished)" in summary
+    assert "bytes" in summary
+
+
+def test_tokens_are_shown_where_there_is_no_text(
+    stream: batchweave.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = stream[1]
+    monkeypatch.setenv("BATCHWEAVE_BIN_DIR", "/nowhere")
+    html = batch._repr_html_()
+    assert "not decoded: the program batchweave is not in /nowhere" in html
+    assert " ".join(map(str, expected()[1, 0, 0, :9])) in html
+
+
+def test_hostile_documents_stay_text(daemons: Daemons, tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    folder = tmp_path / "<b onclick=alert(1)>"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text(json.dumps({"text": hostile * 99}) + "\n")
+    config = PRODUCER.format(root=tmp_path)
+    config = config.replace(f"{tmp_path}/corpus", f"{folder}/corpus")
+    (tmp_path / "producer.toml").write_text(config)
+    assert daemons("producer").wait(60) == 0
+    with batchweave.open(f"file://{tmp_path}/stream", memory=MEMORY) as stream:
+        html = stream[0]._repr_html_()
+        assert stream[0].sources()[0].name == f"{folder}/corpus.jsonl:1"
+    assert "&lt;script&gt;alert(1)" in html
+    assert "&lt;b onclick=alert(1)&gt;" in html
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "<b onclick" not in html
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("/data/stream", "file:///"),
+        ("data/stream", "file:///"),
+        ("file:///nowhere/at/all", "/nowhere/at/all"),
+        ("ftp://host/stream", "s3://bucket/prefix"),
+    ],
+)
+def test_a_wrong_url_is_an_error_with_the_right_form(
+    wrong: str, text: str, temporary: Path
+) -> None:
+    with pytest.raises(errors.StreamNotOpenedError, match=text) as caught:
+        batchweave.open(wrong, memory=MEMORY)
+    assert "\n" not in str(caught.value)
+    assert list(temporary.iterdir()) == []
+
+
+def test_wrong_arguments_are_refused_at_once() -> None:
+    with pytest.raises(errors.BadHelloError, match='for example "256MiB"'):
+        batchweave.open("file:///x", memory="lots")
+    with pytest.raises(errors.BadHelloError, match="root of a stream"):
+        batchweave.open("")
+    with pytest.raises(errors.BadHelloError, match="timeout=0"):
+        batchweave.open("file:///x", timeout=0)
+
+
+def test_missing_programs_are_named_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(tmp_path))
+    with pytest.raises(errors.NoProgramError, match=r"batchweave-consumer is not in .*wheel"):
+        batchweave.open("file:///x")
+    monkeypatch.delenv("BATCHWEAVE_BIN_DIR")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if not (Path(sys.executable).parent / "batchweave-consumer").exists():
+        with pytest.raises(errors.NoProgramError, match="nor on PATH"):
+            batchweave.open("file:///x")
+    # On PATH they are found.
+    (tmp_path / "p").mkdir()
+    for name in ("batchweave", "batchweave-consumer"):
+        (tmp_path / "p" / name).symlink_to(BINARIES / name)
+    monkeypatch.setenv("PATH", str(tmp_path / "p"))
+    with pytest.raises(errors.StreamNotOpenedError, match="nowhere"):
+        batchweave.open("file:///nowhere", memory=MEMORY)
+
+
+def test_the_last_words_of_a_consumer_are_the_error(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, temporary: Path
+) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / "batchweave").symlink_to(BINARIES / "batchweave")
+    program = folder / "batchweave-consumer"
+    program.write_text("#!/bin/sh\necho 'batchweave-consumer: no memory left' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(folder))
+    with pytest.raises(errors.StreamNotOpenedError, match="no memory left"):
+        batchweave.open(url)
+    program.write_text("not a program")
+    with pytest.raises(errors.NoProgramError, match="cannot start"):
+        batchweave.open(url)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_consumer_that_ends_is_an_error_that_says_so(url: str) -> None:
+    with batchweave.open(url, memory=MEMORY, timeout=2) as stream:
+        os.kill(stream._sidecar.pid, signal.SIGKILL)
+        assert stream._sidecar._child.ended.wait(20)
+        with pytest.raises(errors.StreamNotOpenedError, match="open the stream again"):
+            list(stream)
+
+
+def test_a_thread_that_opens_a_stream_may_end(url: str) -> None:
+    """The system's signal follows the thread that starts a child, not the process."""
+    opened: list[batchweave.Stream] = []
+    thread = threading.Thread(target=lambda: opened.append(batchweave.open(url, memory=MEMORY)))
+    thread.start()
+    thread.join()
+    with opened[0] as stream:
+        assert not stream._sidecar._child.ended.wait(0.5)
+        found: list[int] = []
+
+        def read(step: int) -> None:
+            found.extend(batch.step for batch in stream[step : step + 5])
+
+        threads = [threading.Thread(target=read, args=(5 * k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(found) == list(range(20))
+
+
+OPENS = f"""
+import os, sys, time
+import batchweave
+stream = batchweave.open(sys.argv[1], memory="{MEMORY}")
+batch = stream[3]
+print(stream._sidecar.pid, flush=True)
+"""
+FORKS = """
+if os.fork() == 0:
+    raise SystemExit(0)
+os.wait()
+assert stream[4].step == 4
+"""
+
+
+def begin(program: str, url: str) -> tuple[subprocess.Popen[str], int]:
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise AssertionError(process.communicate()[1])
+    return process, int(line)
+
+
+@pytest.mark.parametrize("more", ["", FORKS, "del stream\n", "os.environ.clear()\n"])
+def test_a_program_that_closes_nothing_leaves_nothing(url: str, temporary: Path, more: str) -> None:
+    process, pid = begin(OPENS + more, url)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+    eventually(lambda: not runs(pid))
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_program_leaves_no_consumer(
+    url: str, temporary: Path, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, pid = begin(OPENS + "sys.stdin.read()\n", url)
+    assert runs(pid)
+    process.send_signal(sign)
+    assert process.wait(20) == -sign
+    process.communicate()
+    eventually(lambda: not runs(pid))
+    # Its small files are removed when the next stream is opened, and those of the living are not.
+    monkeypatch.setattr(_sidecar, "_LEFT_AFTER_SECONDS", -1.0)
+    with batchweave.open(url, memory=MEMORY) as one, batchweave.open(url, memory=MEMORY) as two:
+        assert len(list(temporary.iterdir())) == 2
+        assert one[1].step == two[1].step == 1
+
+
+def test_interrupts_do_not_reach_the_consumer(url: str) -> None:
+    wait = """
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print(stream[5].step)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OPENS + wait, url],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    assert process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "5\n"
+    eventually(lambda: not runs(pid))
+
+
+def test_a_stream_stays_in_its_process(stream: batchweave.Stream) -> None:
+    with pytest.raises(TypeError, match=r"call batchweave\.open there"):
+        pickle.dumps(stream)

@@ -16,7 +16,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import eventually
-from real_daemons import BINARIES, MARKS, PRODUCER, ROWS, SLICES, Daemons, documents, expected
+from real_daemons import (
+    BINARIES,
+    MARKS,
+    PRODUCER,
+    ROWS,
+    SEQ_LEN,
+    SLICES,
+    Daemons,
+    documents,
+    expected,
+)
+from test_docs import blocks
 
 import batchweave
 from batchweave import _sidecar, errors
@@ -186,8 +197,10 @@ def test_documents_have_names_and_text(stream: batchweave.Stream, tmp_path: Path
     assert sources[0].skip > 0
     assert sources[0].passed == 0
     html = batch._repr_html_()
-    number = int(sources[1].name.rpartition(":")[2]) - 1
-    assert documents()[number].splitlines()[0][:20].replace(">", "&gt;") in html
+    number = int(sources[0].name.rpartition(":")[2]) - 1
+    # A token is a byte: the text goes on where the last step ended.
+    text = documents()[number].encode()[sources[0].skip :][:20].decode(errors="ignore")
+    assert text[1:] in html
     assert "corpus.jsonl:" in html
     assert "more rows" in html
     summary = stream._repr_html_()
@@ -204,6 +217,20 @@ def test_tokens_are_shown_where_there_is_no_text(
     html = batch._repr_html_()
     assert "not decoded: the program batchweave is not in /nowhere" in html
     assert " ".join(map(str, expected()[1, 0, 0, :9])) in html
+
+
+def test_the_code_on_the_pages_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(__file__).parents[2]
+    pages = [root / "docs" / "python.md", root / "python" / "README.md"]
+    found = [block for page in pages for _, block in blocks(page.read_text())]
+    opening = [block.replace("file:///tmp/stream", url) for block in found if ".open(" in block]
+    assert len(opening) == 2
+    for block in opening:
+        exec(block, {"batchweave": batchweave})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"0 {{'tokens': ({SEQ_LEN + 1},)}}"
+    assert "corpus.jsonl:" in said[SLICES * ROWS]
+    assert said[-1] == f"18 ({SLICES * ROWS}, {SEQ_LEN})"
 
 
 def test_hostile_documents_stay_text(daemons: Daemons, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def stream(url: str, status: dict[str, Any]) -> str:
         ("tokens", _about(totals["tokens"], totals["exact"])),
         ("tokenizer", str(shape["tokenizer"]["name"])),
         ("producers", _producers(status["producers"])),
-        ("end", "decided" if status["end"] is not None else "open: more steps may follow"),
+        ("end", _end(status["end"], status["head"]["steps"])),
     ]
     if totals.get("documents") is not None:
         facts.insert(3, ("documents", _about(totals["documents"], totals["documents_exact"])))
@@ -40,6 +40,12 @@ def _range(first: int, end: int) -> str:
         return f"none: all {end:,} are reclaimed" if end else "none yet"
     text = f"{end - first:,}, from {first:,} to {end - 1:,}"
     return text + (f" ({first:,} older ones are reclaimed)" if first else "")
+
+
+def _end(end: int | None, head: int) -> str:
+    if end is None:
+        return "not yet: more steps may follow"
+    return "reached" if end <= head else f"after {end:,} steps"
 
 
 def _producers(every: list[dict[str, Any]]) -> str:

@@ -17,7 +17,7 @@ STYLE = """<style>
 .batchweave .bw-quiet{opacity:.65;font-size:12px}
 .batchweave table{border-collapse:collapse;margin:.3em 0 .8em;font-size:12px;background:none}
 .batchweave td,.batchweave th{border:0;padding:.15em 1.2em .15em 0;text-align:left;
-vertical-align:top;background:none;color:inherit;font-weight:inherit}
+vertical-align:baseline;background:none;color:inherit;font-weight:inherit}
 .batchweave th{opacity:.65}
 .batchweave code{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
 .batchweave .bw-row{margin:.9em 0}

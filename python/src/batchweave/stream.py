@@ -260,6 +260,12 @@ class Stream:
                 reader.close()
             self._sidecar.stop()
 
+    def __del__(self) -> None:
+        # A notebook's `batchweave.open(url)[5]` closes nothing: its daemon ends with the object.
+        reader: Reader | None = getattr(self, "_reader", None)
+        if reader is not None:
+            reader.leave()
+
     def _check(self) -> None:
         if self._closed:
             raise ClosedError(f"the stream is closed: batchweave.open({self.url!r}) again")

@@ -160,6 +160,21 @@ def test_a_stream_that_grows_is_followed(daemons: Daemons, tmp_path: Path) -> No
         assert stream.sealed
 
 
+def test_an_empty_stream_is_one(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/empty"
+    shape = ["--slices", "1", "--rows-per-slice", "1", "--seq-len", "8"]
+    operate(url, "init", *shape, "--tokenizer", "t", "--fingerprint", "0" * 64)
+    with batchweave.open(url, memory=MEMORY, timeout=2) as stream:
+        assert (len(stream), list(stream), list(stream[:])) == (0, [], [])
+        assert stream
+        assert "none yet" in stream._repr_html_()
+        assert "no steps" in repr(stream)
+        with pytest.raises(IndexError, match="no steps yet"):
+            stream[-1]
+        with pytest.raises(errors.StepTimeoutError, match="producing"):
+            next(stream.follow())
+
+
 def test_reclaimed_and_quarantined_steps_are_named(url: str) -> None:
     end = len(expected())
     operate(url, "reclaim", "--apply", "--to", "8")

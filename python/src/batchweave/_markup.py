@@ -19,7 +19,7 @@ STYLE = """<style>
 .batchweave td,.batchweave th{border:0;padding:.15em 1.2em .15em 0;text-align:left;
 vertical-align:baseline;background:none;color:inherit;font-weight:inherit}
 .batchweave th{opacity:.65}
-.batchweave code{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
+.batchweave code{font:12px/1 ui-monospace,monospace;background:none;color:inherit;padding:0}
 .batchweave .bw-row{margin:.9em 0}
 .batchweave .bw-doc{border-left:3px solid rgba(90,140,230,.85);background:rgba(90,140,230,.1);
 margin:.35em 0;padding:.3em .8em .4em;border-radius:0 4px 4px 0}
@@ -29,7 +29,7 @@ overflow-wrap:anywhere;margin:0}
 .batchweave .bw-off{opacity:.5}
 .batchweave .bw-on{background:rgba(60,170,90,.22);border-radius:2px}
 .batchweave .bw-pad{border-left:3px dotted currentColor;padding:0 .8em;opacity:.5;font-size:12px}
-.batchweave img{image-rendering:pixelated;max-width:16em;min-width:4em;display:block;
+.batchweave img{image-rendering:pixelated;max-width:16em;min-width:4em;vertical-align:top;
 border-radius:4px;margin:.3em 0}
 </style>"""
 

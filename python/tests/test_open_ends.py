@@ -122,8 +122,8 @@ print(stream._sidecar.pid, flush=True)
 """
 FORKS = """
 if os.fork() == 0:
-    raise SystemExit(0)
-os.wait()
+    raise SystemExit(stream[5].step)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 5
 assert stream[4].step == 4
 """
 

@@ -11,6 +11,7 @@ producers back. Verbs of `batchweave` say what the stream has, and decode it.
 from __future__ import annotations
 
 import operator
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ class Stream:
     """A stream by step: `stream[5]` is step 5, `stream[-1]` the newest; made by `batchweave.open`.
 
     Steps keep their numbers when older ones are reclaimed: `steps` is the range that can be read
-    now, and `len(stream)` its length. Any thread may read.
+    now, and `len(stream)` its length. Any thread may read, and so may a forked process.
     """
 
     def __init__(self, url: str, memory: str | None, copy: bool, timeout: float) -> None:
@@ -87,7 +88,7 @@ class Stream:
         self._copy, self._timeout = copy, timeout
         self._lock = threading.RLock()
         self._reader: Reader | None = None
-        self._closed = False
+        self._closed, self._owner = False, os.getpid()
         self._sidecar = Sidecar(url, memory)
         try:
             self._status = self._asked()
@@ -199,6 +200,9 @@ class Stream:
     def _reader_at(self, step: int) -> Reader:
         """Returns the reader; another one after an error, since a failed one stays failed."""
         self._check()
+        if self._owner != os.getpid():
+            # A forked process connects by itself, to its parent's daemon.
+            self._owner, self._reader = os.getpid(), None
         if self._reader is None:
             self._reader = self._connected(step)
         return self._reader

@@ -13,7 +13,7 @@ mod publish;
 mod reader;
 mod walk;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};

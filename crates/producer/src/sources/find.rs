@@ -301,6 +301,8 @@ async fn pin_remote(
             name,
             size,
             fingerprint,
+            source: None,
+            by_byte: false,
         }
     } else {
         let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;

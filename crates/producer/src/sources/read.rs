@@ -158,9 +158,7 @@ impl<'a> FileReader<'a> {
     }
 
     pub(super) fn open_stream_at(&mut self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
-        let mut head = Vec::new();
-        remote::open(self.file, 0)?.take(4).read_to_end(&mut head)?;
-        self.codec = Codec::from_head(&head);
+        self.codec = Codec::from_head(&remote::head(self.file, Codec::HEAD_BYTES)?);
         if self.codec == Codec::Plain {
             return remote::open(self.file, offset);
         }

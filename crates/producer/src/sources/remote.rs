@@ -19,6 +19,8 @@ use super::{InputFile, Location};
 
 /// Bytes of an object per request.
 const RANGE_BYTES: u64 = 8 << 20;
+/// Bytes per read behind the range that a reader wants.
+const BEHIND_BYTES: u64 = 16 << 10;
 /// Requests for a range before its read fails, and the pauses between them.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -43,8 +45,67 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
         Location::Remote { .. } => Ok(Box::new(RemoteRead {
             object: RemoteObject::from_file(file)?,
             at: offset,
+            soft_end: None,
             buffer: Bytes::new(),
         })),
+    }
+}
+
+/// Returns the first bytes of `file`, at most `length`.
+pub(super) fn head(file: &InputFile, length: u64) -> io::Result<Vec<u8>> {
+    let length = length.min(file.pin.size);
+    let mut head = Vec::new();
+    match &file.location {
+        Location::Local(_) => {
+            open(file, 0)?.take(length).read_to_end(&mut head)?;
+        }
+        Location::Remote { .. } if length > 0 => {
+            head.extend_from_slice(&RemoteObject::from_file(file)?.range(0..length)?);
+        }
+        Location::Remote { .. } => {}
+    }
+    Ok(head)
+}
+
+/// Returns the bytes of `file` from `from` on, for a reader that needs little beyond `soft_end`: up to there bytes are
+/// read in one request, behind it in small ones.
+pub(super) fn open_range(
+    file: &InputFile,
+    from: u64,
+    soft_end: u64,
+) -> io::Result<Box<dyn Read + Send>> {
+    let inner = match &file.location {
+        Location::Local(_) => open(file, from)?,
+        Location::Remote { .. } => Box::new(RemoteRead {
+            object: RemoteObject::from_file(file)?,
+            at: from,
+            soft_end: Some(soft_end),
+            buffer: Bytes::new(),
+        }),
+    };
+    Ok(Box::new(Bordered {
+        inner,
+        left: soft_end.saturating_sub(from),
+    }))
+}
+
+/// Never reads across the border after `left` bytes, and in small steps behind it.
+struct Bordered {
+    inner: Box<dyn Read + Send>,
+    left: u64,
+}
+
+impl Read for Bordered {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let most = if self.left > 0 {
+            self.left
+        } else {
+            BEHIND_BYTES
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(out.len());
+        let n = self.inner.read(&mut out[..most])?;
+        self.left = self.left.saturating_sub(n as u64);
+        Ok(n)
     }
 }
 
@@ -202,13 +263,20 @@ struct RemoteRead {
     object: RemoteObject,
     /// The end of the range in `buffer`.
     at: u64,
+    /// Requests end here, and are small behind it.
+    soft_end: Option<u64>,
     buffer: Bytes,
 }
 
 impl Read for RemoteRead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.buffer.is_empty() && self.at < self.object.size {
-            let end = self.object.size.min(self.at + RANGE_BYTES);
+            let most = match self.soft_end {
+                Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
+                Some(_) => BEHIND_BYTES,
+                None => RANGE_BYTES,
+            };
+            let end = self.object.size.min(self.at + most);
             self.buffer = self.object.range(self.at..end)?;
             self.at = end;
         }
@@ -231,6 +299,7 @@ impl ChunkReader for RemoteObject {
         Ok(Box::new(RemoteRead {
             object: self.clone(),
             at: start,
+            soft_end: None,
             buffer: Bytes::new(),
         }))
     }

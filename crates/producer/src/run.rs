@@ -137,7 +137,7 @@ async fn produce(
         opened.parts,
         (metrics.clone(), input.clone()),
         stop_waiting.clone(),
-    );
+    )?;
     let (reader, bounds) = flow_control::position_reader(config);
     let driver = CommitOptions {
         tgbs_per_entry: flow_control::entry_max(config),

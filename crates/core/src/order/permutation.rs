@@ -69,6 +69,14 @@ mod tests {
         assert_eq!(permutation(1, 4).get(4), 4, "not among its numbers");
     }
 
+    /// As computed by another program after docs/order.md.
+    #[test]
+    fn the_permutation_is_that_of_the_page() {
+        let p = Permutation::new(Key::new(Purpose::Blocks, "web", &[7, 0]), 10);
+        let all: Vec<u64> = (0..10).map(|at| p.get(at)).collect();
+        assert_eq!(all, [6, 5, 4, 3, 2, 9, 1, 0, 8, 7]);
+    }
+
     /// The number at the first position is even over keys: 31 degrees of freedom, of which the sum is below 62 with
     /// a probability of 0.999.
     #[test]

@@ -1,6 +1,8 @@
 //! The sampler: from sources, a mixture and a small state to the source of the next document. It is told what each
 //! document had, since only its tokens say which source is next.
 
+use serde::{Deserialize, Serialize};
+
 use super::cursor::{Position, SamplerState, SourceState};
 use super::mixture::{self, Candidate, ShareUnit, Weight};
 use crate::guards;
@@ -10,7 +12,8 @@ use crate::limits::NUMBER_MAX;
 const PASS_OF_EMPTY: u64 = NUMBER_MAX - 1;
 
 /// The reaction to a source with a weight that has given all of its passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WhenSourceEnds {
     /// The others go on in their shares.
     #[default]

@@ -308,6 +308,17 @@ mod tests {
         assert_eq!(order.order(7, 1, 0, 3), [0, 1, 2]);
     }
 
+    /// As computed by another program after docs/order.md.
+    #[test]
+    fn the_order_of_a_window_is_that_of_the_page() {
+        let shuffle = Some(Shuffle {
+            seed: 7,
+            window: MIB,
+        });
+        let order = SourceOrder::new("web", Blocks::default(), shuffle, Portion::ALL);
+        assert_eq!(order.order(0, 3, 1, 10), [9, 0, 3, 1, 4, 2, 6, 5, 8, 7]);
+    }
+
     #[test]
     fn each_window_has_an_order_of_its_own() {
         let order = order(4, ORDER_BLOCK_BYTES, &FileShape::Lines, MIB, Portion::ALL);

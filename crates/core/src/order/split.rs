@@ -57,6 +57,12 @@ mod tests {
             (0..1000).filter(|&place| file.holds_out(place)).collect()
         };
         assert_ne!(places("a.jsonl"), places("b.jsonl"));
+        assert_eq!(
+            places("a.jsonl"),
+            [
+                162, 188, 189, 209, 306, 376, 478, 711, 732, 803, 821, 884, 965
+            ]
+        );
         assert_eq!(Split::new(1), None);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::order::synthetic::{Neighbours, SyntheticFiles, SyntheticForm};
 use batchweave_core::order::{
-    Portion, Position, Sampler, SamplerOptions, SamplerState, Shuffle, ShareUnit, SourceOrder,
+    Portion, Position, Sampler, SamplerOptions, SamplerState, ShareUnit, Shuffle, SourceOrder,
     Walk, WhenSourceEnds, weights,
 };
 use batchweave_daemon::config::ByteSize;

@@ -2,6 +2,7 @@
 //! one before it ends or the one after it is gone, so that a failure anywhere, or a stop, ends all of them; what is
 //! durable by then is committed.
 //!
+//! - `mix` reads several sources, and mixes them in the order of the sampler;
 //! - `read` reads units of the input files, `new_files` polls for more files;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
@@ -11,6 +12,7 @@
 
 pub mod batch;
 mod budget;
+mod mix;
 pub mod new_files;
 pub mod read;
 mod split;
@@ -31,21 +33,26 @@ use tokio_util::sync::CancellationToken;
 
 use self::batch::{BatchBuilder, BatchBuilderOptions, BatchGroup};
 use self::budget::Budget;
-use self::read::{Chunk, InputReader, ReadEnd, ReadItem};
+pub(crate) use self::mix::MixedReading;
+use self::mix::{MixedFeed, MixedItem, SourceReader};
+use self::read::{CHUNK_BYTES, Chunk, InputReader, ReadEnd, ReadItem};
 use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
 use crate::progress::{InputProgress, Reached};
+use crate::sources::SourceError;
 use crate::worker::Worker;
 
 /// Most bytes of input that are read ahead, as tokens or not yet.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// Of several sources, progress is reported once per this number of documents.
+const PROGRESS_DOCUMENTS: u64 = 256;
 
 /// The stages before they run.
 pub(crate) struct Pipeline {
-    pub(crate) reading: InputReader,
+    pub(crate) reading: Reading,
     pub(crate) tokenizing: ChunkTokenizer,
     pub(crate) threads: usize,
     pub(crate) batching: BatchBuilderOptions,
@@ -58,6 +65,14 @@ pub(crate) struct Pipeline {
     pub(crate) progress: Arc<InputProgress>,
     /// Cancelling it ends all waits of flow control.
     pub(crate) stop_waiting: CancellationToken,
+}
+
+/// The way in which the input is read.
+pub(crate) enum Reading {
+    /// One source, in the order of its files.
+    Ordered(InputReader),
+    /// Several sources, each in its own order.
+    Mixed(MixedReading),
 }
 
 /// An item that the reader hands to the batch stage, in order.
@@ -74,7 +89,7 @@ struct PendingChunk {
     /// The place in the input after it.
     reached: Reached,
     /// Its share of the input that is read ahead, returned when this is dropped.
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl Pipeline {
@@ -87,26 +102,33 @@ impl Pipeline {
         let end = stop.child_token();
         // A reader that waits for more input in a blocking thread must not outlive this function.
         let _end = end.clone().drop_guard();
-        let pool = TokenizerPool::start(self.threads, self.tokenizing)?;
-        let (to_batching, ordered) = mpsc::channel(2 * self.threads + 2);
+        let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
-        let last = self.reading.end();
-        let (reading, stop_reading, runtime) = (self.reading, end.clone(), Handle::current());
-        let reader = ReadStage {
-            pool,
-            stage: to_batching,
-            budget: Budget::new(READ_AHEAD_BYTES.min(self.memory / 4)),
-            runtime,
+        let ahead = READ_AHEAD_BYTES.min(self.memory / 4);
+        let (input, last, _reading) = match self.reading {
+            Reading::Ordered(reading) => {
+                let last = reading.end();
+                let (reader, chunks) = ReadStage::new(pool, self.threads, ahead);
+                let stop = end.clone();
+                let worker = Worker::start("read", move || {
+                    reader.read(|sink| reading.run(&stop, sink));
+                })?;
+                let waiting = None;
+                (BatchInput::Ordered { chunks, waiting }, last, vec![worker])
+            }
+            Reading::Mixed(reading) => {
+                let (feed, workers) = start_sources(reading, &pool, (self.threads, ahead), &end)?;
+                (BatchInput::Mixed(feed), Point::end(), workers)
+            }
         };
-        let _reading = Worker::start("read", move || reader.read(&reading, &stop_reading))?;
         let stage = BatchStage {
             batching: BatchBuilder::new(self.batching),
-            ordered,
-            waiting: None,
+            input,
             to_upload,
             linger: self.linger,
             metrics: self.metrics,
             progress: self.progress,
+            given: 0,
             runtime: Handle::current(),
         };
         let batching = Worker::start("batch", move || stage.run(last))?;
@@ -136,17 +158,38 @@ impl Pipeline {
 
 /// The read stage: hands chunks to the tokenizing threads, and their results in order to the batch stage.
 struct ReadStage {
-    pool: TokenizerPool,
+    pool: Arc<TokenizerPool>,
     stage: mpsc::Sender<Ordered>,
     budget: Budget,
     runtime: Handle,
 }
 
 impl ReadStage {
+    /// Returns a stage that reads at most `ahead` bytes ahead, and the channel of its chunks.
+    fn new(
+        pool: Arc<TokenizerPool>,
+        threads: usize,
+        ahead: u64,
+    ) -> (Self, mpsc::Receiver<Ordered>) {
+        // A window may be ahead, in chunks that are not all full.
+        let chunks = 2 * threads + 2 + (ahead / CHUNK_BYTES as u64) as usize / 4;
+        let (stage, receiver) = mpsc::channel(chunks);
+        let reader = Self {
+            pool,
+            stage,
+            budget: Budget::new(ahead),
+            runtime: Handle::current(),
+        };
+        (reader, receiver)
+    }
+
     /// Runs until the batch stage or the pool is gone, or the input is over.
-    fn read(&self, reading: &InputReader, stop: &CancellationToken) {
+    fn read(
+        &self,
+        run: impl FnOnce(&mut dyn FnMut(ReadItem) -> bool) -> Result<ReadEnd, SourceError>,
+    ) {
         let read = || {
-            reading.run(stop, |read| {
+            run(&mut |read| {
                 let next = match read {
                     ReadItem::Chunk(chunk) => self.submit(chunk),
                     ReadItem::Grown(inputs) => Some(Ordered::Grown(inputs)),
@@ -172,25 +215,66 @@ impl ReadStage {
         Some(Ordered::Chunk(PendingChunk {
             results,
             reached,
-            _permit: permit,
+            permit,
         }))
     }
 }
 
+/// Starts a thread for each source, and returns their feed.
+fn start_sources(
+    reading: MixedReading,
+    pool: &Arc<TokenizerPool>,
+    (threads, ahead): (usize, u64),
+    stop: &CancellationToken,
+) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
+    let (mut feeds, mut workers) = (Vec::new(), Vec::new());
+    let each = ahead / (reading.plans.len() as u64).max(1);
+    for (source, plan) in reading.plans.iter().enumerate() {
+        // While a window is given, the next one is read.
+        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window));
+        feeds.push(chunks);
+        let source = SourceReader {
+            list: reading.list.clone(),
+            plan: plan.clone(),
+            source,
+            from: reading.sampler.state().at[source].position,
+        };
+        let stop = stop.clone();
+        workers.push(Worker::start("read", move || {
+            reader.read(|sink| source.run(&stop, |chunk| sink(ReadItem::Chunk(chunk))));
+        })?);
+    }
+    Ok((
+        MixedFeed::new(reading.plans, feeds, reading.sampler),
+        workers,
+    ))
+}
+
+/// The input of the batch stage.
+enum BatchInput {
+    Ordered {
+        chunks: mpsc::Receiver<Ordered>,
+        /// A chunk whose results were not ready when the linger time was over.
+        waiting: Option<PendingChunk>,
+    },
+    Mixed(MixedFeed),
+}
+
 struct BatchStage {
     batching: BatchBuilder,
-    ordered: mpsc::Receiver<Ordered>,
-    /// A chunk whose results were not ready when the linger time was over.
-    waiting: Option<PendingChunk>,
+    input: BatchInput,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
     metrics: Arc<Metrics>,
     progress: Arc<InputProgress>,
+    /// Number of documents of several sources that were taken.
+    given: u64,
     runtime: Handle,
 }
 
 enum Input {
     Results(ChunkResults, Reached),
+    Mixed(MixedItem),
     Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
@@ -210,6 +294,7 @@ impl BatchStage {
                     self.progress.reached(reached);
                     taken
                 }
+                Input::Mixed(item) => self.take_mixed(item, &mut deadline),
                 Input::Grown(inputs) => {
                     self.batching.grown(inputs);
                     Ok(None)
@@ -253,14 +338,41 @@ impl BatchStage {
     ) -> Result<Option<ReadEnd>, RunError> {
         for item in results? {
             self.batching.push(item, &self.metrics)?;
-            while let Some(group) = self.batching.next_group(&self.metrics) {
-                *deadline = None;
-                if !self.send(group) {
-                    return Ok(Some(ReadEnd::Stopped));
-                }
+            if !self.send_full(deadline) {
+                return Ok(Some(ReadEnd::Stopped));
             }
         }
         Ok(None)
+    }
+
+    /// Adds a document of several sources and sends the groups that it fills.
+    fn take_mixed(
+        &mut self,
+        mixed: MixedItem,
+        deadline: &mut Option<Instant>,
+    ) -> Result<Option<ReadEnd>, RunError> {
+        let BatchInput::Mixed(feed) = &self.input else {
+            return Ok(None);
+        };
+        let states = (mixed.before, feed.state());
+        self.batching
+            .push_mixed(mixed.item, states, &self.metrics)?;
+        self.given += 1;
+        if self.given % PROGRESS_DOCUMENTS == 1 {
+            self.progress.reported(feed.progress(mixed.source));
+        }
+        Ok((!self.send_full(deadline)).then_some(ReadEnd::Stopped))
+    }
+
+    /// Sends the full groups. Returns false when the upload stage is gone.
+    fn send_full(&mut self, deadline: &mut Option<Instant>) -> bool {
+        while let Some(group) = self.batching.next_group(&self.metrics) {
+            *deadline = None;
+            if !self.send(group) {
+                return false;
+            }
+        }
+        true
     }
 
     fn finish(mut self, last: Point) -> ReadEnd {
@@ -287,23 +399,32 @@ impl BatchStage {
             .unwrap_or(Input::LingerOver)
     }
 
-    /// Cancel-safe: a result that is waited for stays in `waiting`.
+    /// Cancel-safe: a result that is waited for stays in `waiting`, or in the feed.
     async fn receive(&mut self) -> Input {
-        if self.waiting.is_none() {
-            match self.ordered.recv().await {
-                Some(Ordered::Chunk(chunk)) => self.waiting = Some(chunk),
+        let (chunks, waiting) = match &mut self.input {
+            BatchInput::Ordered { chunks, waiting } => (chunks, waiting),
+            BatchInput::Mixed(feed) => {
+                return match feed.next().await {
+                    Ok(item) => Input::Mixed(item),
+                    Err(end) => Input::End(end),
+                };
+            }
+        };
+        if waiting.is_none() {
+            match chunks.recv().await {
+                Some(Ordered::Chunk(chunk)) => *waiting = Some(chunk),
                 Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
                 Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
                 None => return Input::End(Err(RunError::lost("read", "it sent no end"))),
             }
         }
-        let Some(waiting) = &mut self.waiting else {
+        let Some(chunk) = waiting else {
             return Input::End(Ok(ReadEnd::Stopped));
         };
-        let result = (&mut waiting.results).await;
-        let reached = waiting.reached;
-        self.waiting = None;
+        let result = (&mut chunk.results).await;
+        let reached = chunk.reached;
+        *waiting = None;
         // A dropped channel means that the tokenizing thread is gone.
         let results = result.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
         Input::Results(results, reached)

@@ -14,11 +14,15 @@ use futures::TryStreamExt;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::{InputFile, Location};
 
 /// Bytes of an object per request.
 const RANGE_BYTES: u64 = 8 << 20;
+/// Requests of this process that are made before their bytes are needed.
+static AHEAD: Semaphore = Semaphore::const_new(16);
 /// Bytes per read behind the range that a reader wants.
 const BEHIND_BYTES: u64 = 16 << 10;
 /// Requests for a range before its read fails, and the pauses between them.
@@ -46,6 +50,7 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
             object: RemoteObject::from_file(file)?,
             at: offset,
             soft_end: None,
+            first: None,
             buffer: Bytes::new(),
         })),
     }
@@ -67,25 +72,35 @@ pub(super) fn head(file: &InputFile, length: u64) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Returns the bytes of `file` from `from` on, for a reader that needs little beyond `soft_end`: up to there bytes are
-/// read in one request, behind it in small ones.
+/// Returns the bytes of `file` from `from` on, for a reader that needs little beyond `soft_end`: that is read in small
+/// steps. The first range of an object is requested at once, so that many can be on their way.
 pub(super) fn open_range(
     file: &InputFile,
     from: u64,
     soft_end: u64,
 ) -> io::Result<Box<dyn Read + Send>> {
-    let inner = match &file.location {
-        Location::Local(_) => open(file, from)?,
-        Location::Remote { .. } => Box::new(RemoteRead {
-            object: RemoteObject::from_file(file)?,
-            at: from,
-            soft_end: Some(soft_end),
-            buffer: Bytes::new(),
-        }),
-    };
-    Ok(Box::new(Bordered {
-        inner,
-        left: soft_end.saturating_sub(from),
+    if let Location::Local(_) = &file.location {
+        return Ok(Box::new(Bordered {
+            inner: open(file, from)?,
+            left: soft_end.saturating_sub(from),
+        }));
+    }
+    let object = RemoteObject::from_file(file)?;
+    // The last line usually ends in the bytes behind.
+    let soft_end = object.size.min(soft_end.saturating_add(BEHIND_BYTES));
+    let first = from..soft_end.min(from + RANGE_BYTES);
+    let ahead = object.clone();
+    let task = object.runtime.spawn(async move {
+        // The semaphore is never closed.
+        let _permit = AHEAD.acquire().await;
+        ahead.fetch(first).await
+    });
+    Ok(Box::new(RemoteRead {
+        object,
+        at: from,
+        soft_end: Some(soft_end),
+        first: Some(task),
+        buffer: Bytes::new(),
     }))
 }
 
@@ -243,17 +258,19 @@ impl RemoteObject {
     }
 
     fn try_range(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.runtime.block_on(async {
-            let chunks: Vec<Bytes> = self
-                .store
-                .get_range(&self.key, range)
-                .await?
-                .try_collect()
-                .await?;
-            Ok(match <[Bytes; 1]>::try_from(chunks) {
-                Ok([one]) => one,
-                Err(several) => several.concat().into(),
-            })
+        self.runtime.block_on(self.fetch(range))
+    }
+
+    async fn fetch(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let chunks: Vec<Bytes> = self
+            .store
+            .get_range(&self.key, range)
+            .await?
+            .try_collect()
+            .await?;
+        Ok(match <[Bytes; 1]>::try_from(chunks) {
+            Ok([one]) => one,
+            Err(several) => several.concat().into(),
         })
     }
 }
@@ -265,7 +282,25 @@ struct RemoteRead {
     at: u64,
     /// Requests end here, and are small behind it.
     soft_end: Option<u64>,
+    /// A request for the first range, up to `soft_end`.
+    first: Option<JoinHandle<Result<Bytes, StoreError>>>,
     buffer: Bytes,
+}
+
+impl RemoteRead {
+    /// Waits for the first range; `None` when it was not requested, or failed and is to be requested again.
+    fn take_first(&mut self) -> Option<Bytes> {
+        let task = self.first.take()?;
+        self.object.runtime.block_on(task).ok()?.ok()
+    }
+}
+
+impl Drop for RemoteRead {
+    fn drop(&mut self) {
+        if let Some(task) = &self.first {
+            task.abort();
+        }
+    }
 }
 
 impl Read for RemoteRead {
@@ -277,7 +312,10 @@ impl Read for RemoteRead {
                 None => RANGE_BYTES,
             };
             let end = self.object.size.min(self.at + most);
-            self.buffer = self.object.range(self.at..end)?;
+            self.buffer = match self.take_first() {
+                Some(bytes) => bytes,
+                None => self.object.range(self.at..end)?,
+            };
             self.at = end;
         }
         let n = out.len().min(self.buffer.len());
@@ -300,6 +338,7 @@ impl ChunkReader for RemoteObject {
             object: self.clone(),
             at: start,
             soft_end: None,
+            first: None,
             buffer: Bytes::new(),
         }))
     }

@@ -29,7 +29,7 @@ def option_table(name: str) -> list[str]:
         elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
             reason = " ".join(words) or "As above."
             key = f"`{table}.{found[1]}`"
-            listed = table == "sources" and found[1] not in ("name", "paths")
+            listed = table == "sources" and found[1] not in ("name", "paths", "shuffle")
             default = f"`{found[2]}`" if listed or not line.startswith("#") else ""
             lines.append(f"| {key} | {default} | {reason.replace('|', chr(92) + '|')} |")
             words = []

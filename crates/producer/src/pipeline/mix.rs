@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd};
+use super::read_stage::{Ordered, PendingChunk};
 use super::tokenize::Tokenized;
-use super::{Ordered, PendingChunk};
 use crate::error::RunError;
 use crate::progress::InputPosition;
 use crate::sources::{InputList, SourceError, SourceFiles};

@@ -4,6 +4,7 @@
 //!
 //! - `mix` reads several sources, and mixes them in the order of the sampler;
 //! - `read` reads units of the input files, `new_files` polls for more files;
+//! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
 //!   than an object;
@@ -15,6 +16,7 @@ mod budget;
 mod mix;
 pub mod new_files;
 pub mod read;
+mod read_stage;
 mod split;
 pub mod tokenize;
 pub(crate) mod upload;
@@ -23,26 +25,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::inputs::LinkId;
-use batchweave_daemon::panics::guard;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use self::batch::{BatchBuilder, BatchBuilderOptions, BatchGroup};
 use self::budget::Budget;
 pub(crate) use self::mix::MixedReading;
-use self::mix::{MixedFeed, MixedItem, SourceReader};
-use self::read::{CHUNK_BYTES, Chunk, InputReader, ReadEnd, ReadItem};
+use self::mix::{MixedFeed, MixedItem};
+use self::read::{InputReader, ReadEnd};
+use self::read_stage::{Ordered, PendingChunk, ReadStage, start_sources};
 use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
 use crate::progress::{InputProgress, Reached};
-use crate::sources::SourceError;
 use crate::worker::Worker;
 
 /// Most bytes of input that are read ahead, as tokens or not yet.
@@ -73,23 +74,6 @@ pub(crate) enum Reading {
     Ordered(InputReader),
     /// Several sources, each in its own order.
     Mixed(MixedReading),
-}
-
-/// An item that the reader hands to the batch stage, in order.
-enum Ordered {
-    Chunk(PendingChunk),
-    Grown(LinkId),
-    PassEnd { whole: bool },
-    End(Result<ReadEnd, RunError>),
-}
-
-/// A chunk in the tokenizing threads.
-struct PendingChunk {
-    results: oneshot::Receiver<ChunkResults>,
-    /// The place in the input after it.
-    reached: Reached,
-    /// Its share of the input that is read ahead, returned when this is dropped.
-    permit: OwnedSemaphorePermit,
 }
 
 impl Pipeline {
@@ -154,100 +138,6 @@ impl Pipeline {
         }
         Ok(commit_end)
     }
-}
-
-/// The read stage: hands chunks to the tokenizing threads, and their results in order to the batch stage.
-struct ReadStage {
-    pool: Arc<TokenizerPool>,
-    stage: mpsc::Sender<Ordered>,
-    budget: Budget,
-    runtime: Handle,
-}
-
-impl ReadStage {
-    /// Returns a stage that reads at most `ahead` bytes ahead, and the channel of its chunks.
-    fn new(
-        pool: Arc<TokenizerPool>,
-        threads: usize,
-        ahead: u64,
-    ) -> (Self, mpsc::Receiver<Ordered>) {
-        // A window may be ahead, in chunks that are not all full.
-        let chunks = 2 * threads + 2 + (ahead / CHUNK_BYTES as u64) as usize / 4;
-        let (stage, receiver) = mpsc::channel(chunks);
-        let reader = Self {
-            pool,
-            stage,
-            budget: Budget::new(ahead),
-            runtime: Handle::current(),
-        };
-        (reader, receiver)
-    }
-
-    /// Runs until the batch stage or the pool is gone, or the input is over.
-    fn read(
-        &self,
-        run: impl FnOnce(&mut dyn FnMut(ReadItem) -> bool) -> Result<ReadEnd, SourceError>,
-    ) {
-        let read = || {
-            run(&mut |read| {
-                let next = match read {
-                    ReadItem::Chunk(chunk) => self.submit(chunk),
-                    ReadItem::Grown(inputs) => Some(Ordered::Grown(inputs)),
-                    ReadItem::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
-                };
-                next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
-            })
-        };
-        let end = match guard(read) {
-            Ok(end) => end.map_err(RunError::from),
-            Err(panic) => Err(RunError::lost("read", panic)),
-        };
-        // A batch stage that is gone has reported its own reason.
-        let _ = self.stage.blocking_send(Ordered::End(end));
-    }
-
-    fn submit(&self, chunk: Chunk) -> Option<Ordered> {
-        let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
-        // A dropped stage returns its permits, so this cannot block for ever.
-        let permit = self.runtime.block_on(self.budget.take(bytes))?;
-        let reached = chunk.reached();
-        let results = self.pool.submit(chunk)?;
-        Some(Ordered::Chunk(PendingChunk {
-            results,
-            reached,
-            permit,
-        }))
-    }
-}
-
-/// Starts a thread for each source, and returns their feed.
-fn start_sources(
-    reading: MixedReading,
-    pool: &Arc<TokenizerPool>,
-    (threads, ahead): (usize, u64),
-    stop: &CancellationToken,
-) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
-    let (mut feeds, mut workers) = (Vec::new(), Vec::new());
-    let each = ahead / (reading.plans.len() as u64).max(1);
-    for (source, plan) in reading.plans.iter().enumerate() {
-        // While a window is given, the next one is read.
-        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window));
-        feeds.push(chunks);
-        let source = SourceReader {
-            list: reading.list.clone(),
-            plan: plan.clone(),
-            source,
-            from: reading.sampler.state().at[source].position,
-        };
-        let stop = stop.clone();
-        workers.push(Worker::start("read", move || {
-            reader.read(|sink| source.run(&stop, |chunk| sink(ReadItem::Chunk(chunk))));
-        })?);
-    }
-    Ok((
-        MixedFeed::new(reading.plans, feeds, reading.sampler),
-        workers,
-    ))
 }
 
 /// The input of the batch stage.

@@ -80,8 +80,8 @@ struct Feed {
     ready: VecDeque<Tokenized>,
     /// The share of `ready` in the read-ahead.
     permit: Option<OwnedSemaphorePermit>,
-    /// The last pass that gave a document, or the first one.
-    pass: u64,
+    /// The last pass that gave a document, or the first one; and the one that is read.
+    passes: (u64, u64),
 }
 
 /// The next unit of the mixture.
@@ -112,7 +112,7 @@ impl MixedFeed {
             waiting: None,
             ready: VecDeque::new(),
             permit: None,
-            pass: state.position.pass,
+            passes: (state.position.pass, state.position.pass),
         });
         Self {
             plans,
@@ -140,10 +140,8 @@ impl MixedFeed {
                 Ok(false) => self.sampler.end(source),
                 Err(end) => return Err(end),
             }
-            let feed = &self.feeds[source];
-            let endless = self.plans[source].passes == 0;
-            let at = feed.ready.front().map_or(feed.pass, Tokenized::pass);
-            if endless && at > feed.pass + 1 {
+            let (gave, reads) = self.feeds[source].passes;
+            if self.plans[source].passes == 0 && reads > gave + 1 {
                 return Err(Err(SourceError::Barren.into()));
             }
         }
@@ -153,7 +151,7 @@ impl MixedFeed {
         let before = self.sampler.state().clone();
         let (at, tokens) = match &item {
             Tokenized::Document { document, at, .. } => {
-                self.feeds[source].pass = document.pass;
+                self.feeds[source].passes.0 = document.pass;
                 (*at, Some(document.content.items()))
             }
             Tokenized::Bad { at, .. } => (*at, None),
@@ -215,8 +213,10 @@ impl Feed {
             return Ok(true);
         };
         let results = (&mut waiting.results).await;
-        let waiting = self.waiting.take();
-        self.permit = waiting.map(|chunk| chunk.permit);
+        if let Some(chunk) = self.waiting.take() {
+            self.passes.1 = chunk.reached.pass;
+            self.permit = Some(chunk.permit);
+        }
         let results = results.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
         self.ready.extend(results.map_err(Err)?);
         Ok(true)

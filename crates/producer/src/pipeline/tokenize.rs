@@ -34,16 +34,6 @@ pub enum Tokenized {
     },
 }
 
-impl Tokenized {
-    /// Returns the pass in which it was read.
-    pub(super) fn pass(&self) -> u64 {
-        match self {
-            Self::Document { document, .. } => document.pass,
-            Self::Bad { pass, .. } => *pass,
-        }
-    }
-}
-
 /// The results of one chunk, in order.
 pub type ChunkResults = Result<Vec<Tokenized>, RunError>;
 

@@ -267,7 +267,7 @@ pub enum SourceError {
     List(String),
     /// A whole pass over the input gave no document, and the passes are endless.
     #[error(
-        "a whole pass over the input gave no document, and source.epochs = 0 never ends; check source.paths and source.on_bad_document"
+        "a whole pass over the input gave no document, and epochs = 0 never ends; check source.paths and source.on_bad_document"
     )]
     Barren,
 }

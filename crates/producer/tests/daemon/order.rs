@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::time::Duration;
 
 use batchweave_core::tgb::Dtype;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::ByteSize;
+use batchweave_producer::Outcome;
 use batchweave_producer::config::{
     LastBatch, NamedSource, PackingMode, ProducerConfig, ShuffleConfig,
 };
@@ -208,8 +210,7 @@ async fn shares_hold_in_every_batch() {
 async fn another_order_under_the_same_name_is_refused() {
     let world = World::new();
     let config = three(&world);
-    let stopped = world.run_until_silent(config.clone(), 40).await;
-    stopped.unwrap();
+    begin(&world, config.clone()).await;
     let refused = async |change: fn(&mut ProducerConfig), part: &str| {
         let mut config = config.clone();
         change(&mut config);
@@ -237,11 +238,19 @@ async fn a_cursor_of_one_source_is_refused_by_several() {
     let several = three(&world);
     let mut one = several.with_one_source();
     one.source.field = "body".to_owned();
-    world.run_until_silent(one, 40).await.unwrap();
+    begin(&world, one).await;
     let why = world.run(several).await.unwrap_err();
     let why = why.to_string();
     let part = "was started with [source], and this configuration has [[sources]]";
     assert!(why.contains(part), "{why}");
+}
+
+/// Runs until some batches are committed.
+async fn begin(world: &World, mut config: ProducerConfig) {
+    config.shutdown.deadline.0 = Duration::from_millis(50);
+    let outcome = world.run_until_silent(config, 80).await.unwrap();
+    assert!(matches!(outcome, Outcome::Stopped { .. }), "{outcome:?}");
+    assert!(!world.payloads().await.is_empty());
 }
 
 /// A configuration with the first source's paths in `[source]`.
@@ -263,9 +272,8 @@ impl WithOneSource for ProducerConfig {
 async fn a_file_in_two_sources_is_refused() {
     let world = World::new();
     let mut config = three(&world);
-    config.sources[1]
-        .paths
-        .push(config.sources[0].paths[0].clone());
+    let path = config.sources[0].paths[0].clone();
+    config.sources[1].paths.push(path);
     let why = world.run(config).await.unwrap_err();
     assert_eq!(why.exit(), Exit::BadInput);
     let why = why.to_string();
@@ -273,6 +281,17 @@ async fn a_file_in_two_sources_is_refused() {
         why.contains("web.jsonl is in the sources web and code"),
         "{why}"
     );
+}
+
+/// Without an end to its passes, a source of blank lines would be read for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_gives_nothing_for_ever_is_refused() {
+    let world = World::new();
+    let mut config = three(&world);
+    config.sources[0].paths = vec![write(&world, "blank.jsonl", b"\n\n \n")];
+    config.sources[0].epochs = 0;
+    let why = world.run(config).await.unwrap_err();
+    assert!(why.to_string().contains("gave no document"), "{why}");
 }
 
 /// A bad line is named by the byte where it begins.
@@ -285,6 +304,6 @@ async fn a_bad_line_is_named_by_its_byte() {
     config.sources[2].paths.push(path.clone());
     let why = world.run(config).await.unwrap_err();
     assert_eq!(why.exit(), Exit::BadInput);
-    let place = format!("{path}@{}: ", text.len() - 5);
+    let place = format!("bad document: {path}@{}: broken JSON", text.len() - 5);
     assert!(why.to_string().starts_with(&place), "{why}");
 }

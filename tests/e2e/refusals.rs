@@ -3,12 +3,11 @@
 
 use std::path::Path;
 
-use batchweave_tests::Process;
+use batchweave_tests::{Process, eventually};
 
 use crate::scene::MINUTE;
 
 const CONFIG: Option<i32> = Some(64);
-const STORE_UNAVAILABLE: Option<i32> = Some(69);
 
 /// Runs a daemon on an invalid configuration. Returns its exit code and its output.
 fn refused(daemon: &str, folder: &Path, config: &str) -> (Option<i32>, String) {
@@ -52,7 +51,7 @@ fn a_configuration_is_refused_with_all_its_problems_and_their_places() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn a_folder_that_is_not_there_is_named_and_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nowhere");
     let config = format!(
@@ -60,9 +59,17 @@ fn a_folder_that_is_not_there_is_named() {
         nowhere.display(),
         folder.path().join("s.sock").display(),
     );
-    let (code, output) = refused("batchweave-consumer", folder.path(), &config);
-    assert_eq!(code, STORE_UNAVAILABLE, "{output}");
-    for part in ["nowhere", "create the bucket or folder"] {
-        assert!(output.contains(part), "{part} in {output}");
+    let (path, log) = (folder.path().join("c.toml"), folder.path().join("c.log"));
+    std::fs::write(&path, config).unwrap();
+    let args = ["--config", &path.display().to_string()];
+    let mut daemon = Process::start("batchweave-consumer", &args, &[], &log);
+    let text = || std::fs::read_to_string(&log).unwrap();
+    eventually("the daemon names the folder", || {
+        text().contains("waiting for the stream")
+    });
+    for part in ["nowhere yet: a producer creates it", "correct store.url"] {
+        assert!(text().contains(part), "{part} in {}", text());
     }
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(MINUTE), Some(0), "{}", text());
 }

@@ -44,6 +44,7 @@ use batchweave_daemon::Exit;
 use batchweave_daemon::telemetry::{self, LogConfig};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Verb};
 
@@ -55,9 +56,13 @@ pub use crate::lab::runs_in_lab;
 pub use crate::run::RunError;
 pub use crate::verify::{JobProof, prove_job};
 
-/// Runs the command line `args`, whose first word is the program's name, and returns its exit code.
-pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
-    let args: Vec<OsString> = args.into_iter().collect();
+/// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
+/// crate compiles it, once for all programs that call it.
+pub fn run(args: Vec<OsString>) -> LocalBoxFuture<'static, Exit> {
+    Box::pin(run_verb(args))
+}
+
+async fn run_verb(args: Vec<OsString>) -> Exit {
     if lab::is_help(&args, &command()) {
         return exit_of_result(Err(lab::exec(&args)));
     }
@@ -66,7 +71,7 @@ pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
         Err(e) => return exit_of_parse_error(&e),
     };
     init_log(cli.verb.log_level());
-    exit_of_result(Box::pin(dispatch(cli, &args)).await)
+    exit_of_result(dispatch(cli, &args).await)
 }
 
 /// Returns the command line of `batchweave`. The verbs of `batchweave-lab` are in it without their arguments.

@@ -12,13 +12,13 @@ static CONTAINS_ALL: AtomicBool = AtomicBool::new(false);
 /// The name of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name {
-    /// The operators' verbs.
+    /// `batchweave`, with the operators' verbs.
     Operators,
-    /// The producer daemon.
+    /// `batchweave-producer`, the daemon that makes batches.
     Producer,
-    /// The consumer daemon.
+    /// `batchweave-consumer`, the daemon that serves ranks.
     Consumer,
-    /// The verbs that measure and demonstrate.
+    /// `batchweave-lab`, with the verbs that measure and demonstrate.
     Lab,
 }
 

@@ -89,7 +89,9 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
         let Some(found) = damage.as_ref().filter(|_| done.starts_with("done")) else {
             break (done, remedy);
         };
-        voided.push(found.version);
+        if done == "done" {
+            voided.push(found.version);
+        }
         let Some(next) = repair::damage(&store, &options).await? else {
             break (done, None);
         };

@@ -40,4 +40,4 @@ mod stream_head;
 pub use error::RunError;
 pub use program::main;
 pub use run::simulation;
-pub use run::{check, run, run_on};
+pub use run::{Running, check, run, run_on};

@@ -16,7 +16,7 @@ struct Inner {
     now: RwLock<(bool, String)>,
     /// Last heartbeat of each part.
     hearts: Mutex<BTreeMap<&'static str, Instant>>,
-    /// What the status page tells besides, by name.
+    /// Further facts on the status page, by name.
     facts: Mutex<BTreeMap<&'static str, String>>,
     store: OnceLock<Counted>,
 }

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
@@ -179,7 +180,7 @@ fn run<
     let config = config::load_with::<C>(&args.config, &overrides);
     let config = config.map_err(|why| Failure::new(why, Exit::Config))?;
     match args.check {
-        Some(Extent::All) => return report(&args.config, work(check(config))?),
+        Some(Extent::All) => return report(&args.config, work(Box::pin(check(config)))?),
         Some(Extent::File) => return report(&args.config, Findings::default()),
         None => {}
     }
@@ -190,7 +191,7 @@ fn run<
     Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
     telemetry::init(log(&config));
     panics::log_panics();
-    work(async {
+    work(Box::pin(async {
         let stop = shutdown::on_signals().map_err(|why| {
             Failure::new(
                 format!("cannot install signal handlers: {why}"),
@@ -204,11 +205,12 @@ fn run<
             )
         })?;
         serve(config, stop).await
-    })?
+    }))?
 }
 
-/// Runs `work` on a runtime of its own; fails when it panics.
-fn work<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+/// Runs `work` on a runtime of its own; fails when it panics. Boxed, because the runtime has several ways to drive a
+/// future, and each would be compiled for the whole daemon.
+fn work<T>(work: Pin<Box<dyn Future<Output = T> + '_>>) -> Result<T, Failure> {
     let runtime = runtime()?;
     let ended = panics::guard(|| runtime.block_on(work)).map_err(|panic| {
         let text = format!("bug in the daemon: {panic}; please report it");

@@ -23,17 +23,23 @@ use std::ffi::OsString;
 use batchweave_cli::{CliError, Context};
 use batchweave_daemon::Exit;
 use clap::CommandFactory;
+use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Verb};
 
-/// Runs the command line `args`, whose first word is the program's name, and returns its exit code.
-pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+/// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
+/// crate compiles it, once for all programs that call it.
+pub fn run(args: Vec<OsString>) -> LocalBoxFuture<'static, Exit> {
+    Box::pin(run_verb(args))
+}
+
+async fn run_verb(args: Vec<OsString>) -> Exit {
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
         Err(e) => return batchweave_cli::exit_of_parse_error(&e),
     };
     batchweave_cli::init_log(cli.verb.log_level());
-    let result = Box::pin(dispatch(cli)).await;
+    let result = dispatch(cli).await;
     batchweave_cli::exit_of_result(result)
 }
 

@@ -5,5 +5,7 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    batchweave_lab::run(std::env::args_os()).await.into()
+    batchweave_lab::run(std::env::args_os().collect())
+        .await
+        .into()
 }

@@ -6,6 +6,7 @@ use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{Store, found};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use crate::clock::TokioClock;
 use crate::commit::resolve::{self, Resolved};
@@ -22,31 +23,36 @@ pub enum Creation {
 
 /// Creates the stream at the store's root. Fails when a stream with other parameters or other objects are
 /// there.
-pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Creation, LogError> {
-    wanted
-        .check()
-        .map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
-    if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
-        return compare(store.as_ref(), &bytes, wanted);
-    }
-    let others = store.list("", None).await?.objects;
-    if let Some(other) = others.iter().find(|o| !o.key.starts_with("probe/")) {
-        // Another creator may have been faster: then its stream.json decides.
+pub fn create<'a>(
+    store: &'a Arc<dyn Store>,
+    wanted: &'a StreamConfig,
+) -> BoxFuture<'a, Result<Creation, LogError>> {
+    Box::pin(async move {
+        wanted
+            .check()
+            .map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
         if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
             return compare(store.as_ref(), &bytes, wanted);
         }
-        let root = store.root().to_owned();
-        return Err(LogError::RootInUse {
-            root,
-            example: other.key.clone(),
-        });
-    }
-    let bytes = Bytes::from(wanted.to_json());
-    let clock = TokioClock::shared();
-    match resolve::put(store.as_ref(), clock.as_ref(), keys::STREAM, bytes).await? {
-        Resolved::Ours => Ok(Creation::Created(wanted.clone())),
-        Resolved::Theirs(bytes) => compare(store.as_ref(), &bytes, wanted),
-    }
+        let others = store.list("", None).await?.objects;
+        if let Some(other) = others.iter().find(|o| !o.key.starts_with("probe/")) {
+            // Another creator may have been faster: then its stream.json decides.
+            if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
+                return compare(store.as_ref(), &bytes, wanted);
+            }
+            let root = store.root().to_owned();
+            return Err(LogError::RootInUse {
+                root,
+                example: other.key.clone(),
+            });
+        }
+        let bytes = Bytes::from(wanted.to_json());
+        let clock = TokioClock::shared();
+        match resolve::put(store.as_ref(), clock.as_ref(), keys::STREAM, bytes).await? {
+            Resolved::Ours => Ok(Creation::Created(wanted.clone())),
+            Resolved::Theirs(bytes) => compare(store.as_ref(), &bytes, wanted),
+        }
+    })
 }
 
 fn compare(store: &dyn Store, bytes: &[u8], wanted: &StreamConfig) -> Result<Creation, LogError> {

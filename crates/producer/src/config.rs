@@ -168,8 +168,17 @@ pub enum PackingMode {
     BestFit,
     /// Conversations by the model's template, packed as by `best_fit`.
     Chat,
+    /// A preferred and a rejected answer in two neighbouring rows, by the model's template.
+    Pairs,
     /// Samples of named arrays instead of tokens.
     Opaque,
+}
+
+impl PackingMode {
+    /// Returns whether the model's template makes the tokens.
+    pub fn has_template(self) -> bool {
+        matches!(self, Self::Chat | Self::Pairs)
+    }
 }
 
 /// The table `[packing]` of the configuration.
@@ -201,6 +210,12 @@ pub struct ChatConfig {
     pub messages: String,
     /// JSON field or Parquet column with the tools.
     pub tools: String,
+    /// For pairs: field or column with the messages before both answers.
+    pub prompt: String,
+    /// For pairs: field or column with the preferred answer.
+    pub chosen: String,
+    /// For pairs: field or column with the rejected answer.
+    pub rejected: String,
     /// Field of a message with its role.
     pub role_key: String,
     /// Field of a message with its text.

@@ -35,6 +35,6 @@ mod worker;
 
 pub use error::RunError;
 pub use program::main;
-pub use run::{Outcome, run, run_on, run_watched};
+pub use run::{Outcome, Running, run, run_on, run_watched};
 pub use startup::check;
 pub use transform::chat;

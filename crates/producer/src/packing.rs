@@ -4,13 +4,14 @@
 //! from there gives the same batches.
 //!
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
-//!   `samples` keeps arrays as they are;
+//!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
 //! - `encode` makes slices of batches, `extras` the optional arrays beside the tokens.
 
 mod best_fit;
 mod concat;
 mod encode;
 mod extras;
+mod pairs;
 mod point;
 mod samples;
 
@@ -22,6 +23,7 @@ pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
 pub use concat::Concat;
 pub use encode::{Encoder, Slice};
 pub use extras::Extra;
+pub use pairs::Pairs;
 pub use point::{Placed, Point, Restart};
 pub use samples::{ArraySpec, Samples};
 
@@ -79,8 +81,17 @@ pub enum Content {
     Tokens(Vec<u32>),
     /// A conversation as tokens, and for each token whether it is learned.
     Turns(Vec<u32>, Vec<bool>),
+    /// The preferred and the rejected conversation.
+    Pair([Answer; 2]),
     /// The bytes of each named array.
     Sample(Vec<Vec<u8>>),
+}
+
+/// One conversation of a pair: its tokens, and for each whether it is learned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    pub tokens: Vec<u32>,
+    pub learned: Vec<bool>,
 }
 
 impl Content {
@@ -89,6 +100,7 @@ impl Content {
         match self {
             Self::Tokens(tokens) => tokens.len() as u64 + 1,
             Self::Turns(tokens, _) => tokens.len() as u64,
+            Self::Pair(answers) => answers.iter().map(|a| a.tokens.len() as u64).sum(),
             Self::Sample(_) => 1,
         }
     }

@@ -12,6 +12,7 @@ use batchweave_log::{CommitEnd, CommitOptions};
 use batchweave_store::Store;
 use batchweave_store::counting::Counted;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use prometheus::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,8 +55,18 @@ impl Outcome {
     }
 }
 
+/// A run of the daemon. Boxed, so that this crate compiles it, once for all programs and tests that await it.
+pub type Running = BoxFuture<'static, Result<Outcome, RunError>>;
+
 /// Runs the daemon on the store that the configuration names, until the input is over or `stop` is cancelled.
-pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outcome, RunError> {
+pub fn run(config: ProducerConfig, stop: CancellationToken) -> Running {
+    Box::pin(open_and_run(config, stop))
+}
+
+async fn open_and_run(
+    config: ProducerConfig,
+    stop: CancellationToken,
+) -> Result<Outcome, RunError> {
     let options = config.store.options(config.stream.create);
     let open = Box::pin(batchweave_store::open(&config.store.url, &options));
     let doing = || format!("opening the store {}", config.store.url);
@@ -66,20 +77,25 @@ pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outc
 }
 
 /// Runs the daemon on `store`, as [`run`] does; for tests.
-pub async fn run_on(
-    store: Arc<dyn Store>,
-    config: ProducerConfig,
-    stop: CancellationToken,
-) -> Result<Outcome, RunError> {
-    run_watched(store, config, stop, || ()).await
+pub fn run_on(store: Arc<dyn Store>, config: ProducerConfig, stop: CancellationToken) -> Running {
+    run_watched(store, config, stop, Box::new(|| ()))
 }
 
 /// Runs the daemon on `store`, as [`run`] does, and calls `began` when the first document is about to be read.
-pub async fn run_watched(
+pub fn run_watched(
     store: Arc<dyn Store>,
     config: ProducerConfig,
     stop: CancellationToken,
-    began: impl FnOnce(),
+    began: Box<dyn FnOnce() + Send>,
+) -> Running {
+    Box::pin(run_until_stop(store, config, stop, began))
+}
+
+async fn run_until_stop(
+    store: Arc<dyn Store>,
+    config: ProducerConfig,
+    stop: CancellationToken,
+    began: Box<dyn FnOnce() + Send>,
 ) -> Result<Outcome, RunError> {
     batchweave_arena::give_large_blocks_back();
     let registry = Registry::new();

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, io};
 
+use futures::future::BoxFuture;
+
 use crate::file::FileStore;
 use crate::memory::MemoryStore;
 #[cfg(feature = "s3")]
@@ -110,7 +112,14 @@ impl fmt::Debug for AccessKeys {
 }
 
 /// Opens the store at `url` without contacting S3; [`crate::probe`] does that.
-pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
+pub fn open<'a>(
+    url: &'a str,
+    options: &'a OpenOptions,
+) -> BoxFuture<'a, Result<Arc<dyn Store>, StoreError>> {
+    Box::pin(open_scheme(url, options))
+}
+
+async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
     let refuse = |why: &str| {
         let detail = format!("{why}; {EXAMPLES}");
         Err(StoreError::new(

@@ -6,6 +6,7 @@ mod late;
 mod race_check;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::future::join_all;
 
 use crate::{Create, Effect, ErrorKind, Inspect, Op, Store, StoreError};
@@ -44,16 +45,22 @@ pub struct ProbeReport {
 /// wins, with small and with larger bodies, and a late body replaces nothing. Where objects of `largest`
 /// bytes are uploaded in parts, one of 8 completions must win. `random` makes the temporary keys below
 /// `probe/` unique; all are deleted again.
-pub async fn probe(store: &dyn Store, random: u64, largest: u64) -> Result<(), StoreError> {
-    probe_read(store, random).await?;
-    let folder = format!("probe/{random:016x}");
-    race(store, &format!("{folder}/race"), 0).await?;
-    slow_bodies(store, &folder).await?;
-    let bucket = store.inspect().and_then(|inspect| inspect.bucket());
-    if let Some(bucket) = bucket.filter(|bucket| largest > bucket.parts_above()) {
-        probe_completions(store, bucket, random, 1).await?;
-    }
-    Ok(())
+pub fn probe<'a>(
+    store: &'a dyn Store,
+    random: u64,
+    largest: u64,
+) -> BoxFuture<'a, Result<(), StoreError>> {
+    Box::pin(async move {
+        probe_read(store, random).await?;
+        let folder = format!("probe/{random:016x}");
+        race(store, &format!("{folder}/race"), 0).await?;
+        slow_bodies(store, &folder).await?;
+        let bucket = store.inspect().and_then(|inspect| inspect.bucket());
+        if let Some(bucket) = bucket.filter(|bucket| largest > bucket.parts_above()) {
+            probe_completions(store, bucket, random, 1).await?;
+        }
+        Ok(())
+    })
 }
 
 /// A store that checks the key before it has the whole body creates a key twice when a body is slow. An
@@ -78,17 +85,19 @@ async fn slow_bodies(store: &dyn Store, folder: &str) -> Result<ProbeReport, Sto
 }
 
 /// Runs the part of the probe that needs only read permissions.
-pub async fn probe_read(store: &dyn Store, random: u64) -> Result<(), StoreError> {
-    let key = format!("probe/{random:016x}/absent");
-    match store.get(&key, PROBE_BYTES_MAX).await {
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(broken(
-            store,
-            &key,
-            "a key that was never written has an object",
-        )),
-    }
+pub fn probe_read<'a>(store: &'a dyn Store, random: u64) -> BoxFuture<'a, Result<(), StoreError>> {
+    Box::pin(async move {
+        let key = format!("probe/{random:016x}/absent");
+        match store.get(&key, PROBE_BYTES_MAX).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(broken(
+                store,
+                &key,
+                "a key that was never written has an object",
+            )),
+        }
+    })
 }
 
 /// Runs [`probe`] with `rounds` races and a ranged read, for `batchweave doctor`.

@@ -86,7 +86,7 @@ impl Config for RunFile {
 }
 
 impl Role {
-    /// Returns the program.
+    /// Returns the program that plays this role.
     pub(super) const fn program(self) -> Name {
         match self {
             Self::Producer => Name::Producer,

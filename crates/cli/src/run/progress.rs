@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) consumer: Option<Numbers>,
 }
 
-/// What the numbers of the daemons do not say.
+/// Facts that the daemons' numbers do not have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     /// Tokens of one batch; samples of an opaque stream. 0 while there is no stream.
@@ -45,14 +45,14 @@ pub(super) struct Progress {
     /// Steps in the stream.
     steps: u64,
     steps_per_second: f64,
-    /// What is waited for; empty when nothing is.
+    /// The causes of waits; empty when no rank waits.
     waits: Vec<String>,
     #[serde(skip)]
     opaque: bool,
 }
 
 impl Progress {
-    /// Returns the progress between two looks at the daemons.
+    /// Returns the progress between two polls of the daemons.
     pub(super) fn new(before: &Seen, now: &Seen, known: &Known) -> Self {
         let of = |numbers: Option<&Numbers>, name| numbers.map_or(0.0, |n| n.sum(name));
         let (producer, consumer) = (now.producer.as_ref(), now.consumer.as_ref());

@@ -15,7 +15,7 @@ const RESTARTS_MAX: u32 = 5;
 /// The reaction to a daemon's unexpected end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaction {
-    /// Start it again after this time; so many restarts in a row.
+    /// Start it again after `pause`, as number `restarts` in a row.
     Restart { pause: Duration, restarts: u32 },
     /// A restart would end in the same way.
     End(Exit),

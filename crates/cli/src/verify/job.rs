@@ -116,6 +116,8 @@ impl Proof<'_> {
             return Err(Contradiction::UnknownAttempt { key }.into());
         }
         let mut legs = self.record.lineage().map_err(Contradiction::from)?;
+        // Each restart was from a checkpoint.
+        report.trained = legs.iter().filter_map(|leg| leg.to).max();
         legs.retain(|leg| to.is_none_or(|to| leg.from < to));
         if let (Some(last), Some(to)) = (legs.last_mut(), to) {
             last.to = Some(last.to.map_or(to, |end| end.min(to)));

@@ -37,6 +37,8 @@ pub(crate) struct RunReport {
     /// The highest progress and mark of the newest attempt in the lineage.
     pub(crate) progress: Option<Step>,
     pub(crate) mark: Option<Step>,
+    /// The end of the steps that the job's checkpoints state as trained; later ones are proved to be received only.
+    pub(crate) trained: Option<Step>,
     /// The attempts that led to the final model, oldest first.
     pub(crate) lineage: Vec<LegReport>,
     /// All attempts, for the picture.
@@ -163,6 +165,10 @@ impl RunReport {
             return;
         };
         (self.progress, self.mark) = listed.shown(last.attempt);
+        let own = self.attempts.iter().find(|a| a.attempt == last.attempt);
+        let marks = own.into_iter().flat_map(|a| &a.marks).copied();
+        let stated = marks.chain(self.trained).max();
+        self.trained = stated.map(|step| step.min(self.to));
         if let Some(&(dp_rank, end, reached)) = last.unproved.first() {
             last.proved = false;
             let others = match last.unproved.len() - 1 {
@@ -235,7 +241,25 @@ impl RunReport {
                 self.compared(),
             )),
         };
-        text + &verdict
+        text + &verdict + &self.training()
+    }
+
+    /// Says which of the received steps were trained, as far as the job reported it.
+    fn training(&self) -> String {
+        if self.contradiction.is_some() || self.steps == 0 {
+            return String::new();
+        }
+        match self.trained.filter(|trained| *trained > self.from) {
+            None => "\nno checkpoint of the job states that a received step was trained".to_owned(),
+            Some(trained) if trained == self.to => {
+                format!("\nall of them were trained, as the checkpoint at step {trained} states")
+            }
+            Some(trained) => format!(
+                "\nsteps {} were trained, as the checkpoint at step {trained} states; later ones are proved to be \
+                 received only",
+                range(self.from, trained)
+            ),
+        }
     }
 
     fn compared(&self) -> String {

@@ -8,6 +8,7 @@ use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::check::{Findings, open_store};
 use batchweave_log::{Log, LogError, LogOptions};
 use batchweave_store::Store;
+use futures::future::BoxFuture;
 
 use crate::config::ConsumerConfig;
 use crate::error::RunError;
@@ -18,7 +19,11 @@ use crate::segments::{self, SegmentMaker};
 const TOKEN_BYTES: u64 = 2;
 
 /// Opens everything that `config` names and returns what it found. Leaves nothing behind.
-pub async fn check(config: ConsumerConfig) -> Findings {
+pub fn check(config: ConsumerConfig) -> BoxFuture<'static, Findings> {
+    Box::pin(open_everything(config))
+}
+
+async fn open_everything(config: ConsumerConfig) -> Findings {
     let mut findings = Findings::default();
     match Box::pin(open_store(&config.store.url, &config.store.options())).await {
         Ok(store) => {

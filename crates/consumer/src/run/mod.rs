@@ -17,6 +17,7 @@ use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
+use futures::future::BoxFuture;
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -44,8 +45,15 @@ const STATUS_PERIOD: Duration = Duration::from_secs(1);
 /// Time between two returns of freed heap pages, which a burst of connections leaves.
 const TRIM_PERIOD: Duration = Duration::from_secs(30);
 
+/// A run of the daemon. Boxed, so that this crate compiles it, once for all programs and tests that await it.
+pub type Running = BoxFuture<'static, Result<(), RunError>>;
+
 /// Runs the daemon on the store that the configuration names until `stop`.
-pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), RunError> {
+pub fn run(config: ConsumerConfig, stop: CancellationToken) -> Running {
+    Box::pin(open_and_run(config, stop))
+}
+
+async fn open_and_run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), RunError> {
     batchweave_arena::share_heaps();
     let options = OpenOptions {
         low_water: Some(batchweave_arena::receive_low_water),
@@ -67,7 +75,11 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
 }
 
 /// Runs the daemon on `store` until `stop`, for tests.
-pub async fn run_on(
+pub fn run_on(store: Arc<dyn Store>, config: ConsumerConfig, stop: CancellationToken) -> Running {
+    Box::pin(run_until_stop(store, config, stop))
+}
+
+async fn run_until_stop(
     store: Arc<dyn Store>,
     config: ConsumerConfig,
     stop: CancellationToken,

@@ -23,7 +23,7 @@ pub struct Ranks {
     pub waits: &'static str,
 }
 
-/// One rank.
+/// The row of one rank in the page's table.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct RankRow {
     rank: String,

@@ -55,7 +55,7 @@ pub struct StatusPage {
     pub held: Option<&'static str>,
 }
 
-/// What one daemon works on, for the heading of its page.
+/// The stream, machine and name of a daemon, for the heading of its page.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Identity {
     /// URL of the stream, without credentials.
@@ -119,7 +119,7 @@ struct Shown {
 
 #[derive(Debug, Serialize)]
 struct Row {
-    /// The metric.
+    /// The metric's name in /metrics.
     name: String,
     /// The words for it.
     text: &'static str,

@@ -13,6 +13,7 @@ use batchweave_core::manifest::{FoldError, Record};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use crate::commit::resolve::{self, Resolved};
 use crate::error::LogError;
@@ -93,37 +94,39 @@ pub enum Repaired {
 
 /// Finds the record at which the log at the store's root stops; `None` when it folds to its head. Every other
 /// failure is an error.
-pub async fn damage(
-    store: &Arc<dyn Store>,
-    options: &LogOptions,
-) -> Result<Option<Damage>, LogError> {
-    let Err(error) = Log::open(Arc::clone(store), options).await else {
-        return Ok(None);
-    };
-    let reason = match error {
-        LogError::Fold(reason) if reason.may_be_repaired() => reason,
-        error => return Err(error),
-    };
-    let (version, key) = (reason.version(), keys::log(reason.version()));
-    let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
-    let stream = reads.get(keys::STREAM, keys::bytes_max(keys::STREAM));
-    let stream = StreamConfig::from_json(&stream.await?, keys::STREAM)?;
-    let found = reads.get(&key, keys::bytes_max(&key)).await?;
-    let again = reads.get(&key, keys::bytes_max(&key)).await?;
-    let mut damage = Damage {
-        version,
-        key,
-        reason,
-        bytes: found.len() as u64,
-        bad: Hash::sha256(&found),
-        remedy: Remedy::Unsteady,
-        stream: stream.stream_id,
-    };
-    let readable = Record::from_json(&found, version).is_ok();
-    if found == again && readable == damage.reason.writer().is_some() {
-        damage.remedy = remedy(reads.as_ref(), &damage).await?;
-    }
-    Ok(Some(damage))
+pub fn damage<'a>(
+    store: &'a Arc<dyn Store>,
+    options: &'a LogOptions,
+) -> BoxFuture<'a, Result<Option<Damage>, LogError>> {
+    Box::pin(async move {
+        let Err(error) = Log::open(Arc::clone(store), options).await else {
+            return Ok(None);
+        };
+        let reason = match error {
+            LogError::Fold(reason) if reason.may_be_repaired() => reason,
+            error => return Err(error),
+        };
+        let (version, key) = (reason.version(), keys::log(reason.version()));
+        let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
+        let stream = reads.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+        let stream = StreamConfig::from_json(&stream.await?, keys::STREAM)?;
+        let found = reads.get(&key, keys::bytes_max(&key)).await?;
+        let again = reads.get(&key, keys::bytes_max(&key)).await?;
+        let mut damage = Damage {
+            version,
+            key,
+            reason,
+            bytes: found.len() as u64,
+            bad: Hash::sha256(&found),
+            remedy: Remedy::Unsteady,
+            stream: stream.stream_id,
+        };
+        let readable = Record::from_json(&found, version).is_ok();
+        if found == again && readable == damage.reason.writer().is_some() {
+            damage.remedy = remedy(reads.as_ref(), &damage).await?;
+        }
+        Ok(Some(damage))
+    })
 }
 
 async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> {
@@ -186,43 +189,45 @@ async fn repair_of(store: &dyn Store, damage: &Damage) -> Result<Option<Repair>,
 }
 
 /// Makes the damaged record void for all readers, after checking that this is still its remedy.
-pub async fn repair(
-    store: &Arc<dyn Store>,
-    damage: &Damage,
-    reason: &str,
-    options: &LogOptions,
-) -> Result<Repaired, LogError> {
-    let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
-    let found = reads.get(&damage.key, keys::bytes_max(&damage.key)).await?;
-    if Hash::sha256(&found) != damage.bad {
-        return Ok(Repaired::Refused(Remedy::Unsteady));
-    }
-    let now = remedy(reads.as_ref(), damage).await?;
-    if now != Remedy::Repair {
-        return Ok(Repaired::Refused(now));
-    }
-    let repair = Repair {
-        format: 1,
-        stream: damage.stream,
-        version: damage.version,
-        bad: damage.bad,
-        reason: reason.to_owned(),
-    };
-    let key = keys::repair(damage.version);
-    let body = Bytes::from(repair.to_json());
-    match resolve::put(store.as_ref(), options.clock.as_ref(), &key, body).await? {
-        Resolved::Ours => Ok(Repaired::Now),
-        Resolved::Theirs(bytes) => {
-            let theirs = Repair::from_json(&bytes, damage.stream, damage.version)?;
-            if theirs.bad == damage.bad {
-                return Ok(Repaired::Before {
-                    reason: theirs.reason,
-                });
-            }
-            Ok(Repaired::Refused(Remedy::RepairedOther {
-                repair: key,
-                held: theirs.bad,
-            }))
+pub fn repair<'a>(
+    store: &'a Arc<dyn Store>,
+    damage: &'a Damage,
+    reason: &'a str,
+    options: &'a LogOptions,
+) -> BoxFuture<'a, Result<Repaired, LogError>> {
+    Box::pin(async move {
+        let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
+        let found = reads.get(&damage.key, keys::bytes_max(&damage.key)).await?;
+        if Hash::sha256(&found) != damage.bad {
+            return Ok(Repaired::Refused(Remedy::Unsteady));
         }
-    }
+        let now = remedy(reads.as_ref(), damage).await?;
+        if now != Remedy::Repair {
+            return Ok(Repaired::Refused(now));
+        }
+        let repair = Repair {
+            format: 1,
+            stream: damage.stream,
+            version: damage.version,
+            bad: damage.bad,
+            reason: reason.to_owned(),
+        };
+        let key = keys::repair(damage.version);
+        let body = Bytes::from(repair.to_json());
+        match resolve::put(store.as_ref(), options.clock.as_ref(), &key, body).await? {
+            Resolved::Ours => Ok(Repaired::Now),
+            Resolved::Theirs(bytes) => {
+                let theirs = Repair::from_json(&bytes, damage.stream, damage.version)?;
+                if theirs.bad == damage.bad {
+                    return Ok(Repaired::Before {
+                        reason: theirs.reason,
+                    });
+                }
+                Ok(Repaired::Refused(Remedy::RepairedOther {
+                    repair: key,
+                    held: theirs.bad,
+                }))
+            }
+        }
+    })
 }

@@ -9,6 +9,7 @@ use batchweave_core::guards;
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Entry, Folded, Hints, Record, Writer};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use tracing::{debug, warn};
 
 use crate::commit::resolve::{self, Failed, Resolved};
@@ -28,15 +29,17 @@ pub enum Append {
 impl Log {
     /// Puts one record with `entries` at the next version and folds the record that is there afterwards.
     /// Void entries are refused: a correct writer never writes them.
-    pub async fn append(
-        &mut self,
-        writer: &Writer,
+    pub fn append<'a>(
+        &'a mut self,
+        writer: &'a Writer,
         entries: Vec<Entry>,
-    ) -> Result<Append, LogError> {
-        for validity in self.manifest.validate_all(&entries) {
-            validity.map_err(LogError::Void)?;
-        }
-        self.put_record(writer, Hints::default(), entries).await
+    ) -> BoxFuture<'a, Result<Append, LogError>> {
+        Box::pin(async move {
+            for validity in self.manifest.validate_all(&entries) {
+                validity.map_err(LogError::Void)?;
+            }
+            self.put_record(writer, Hints::default(), entries).await
+        })
     }
 
     /// Appends entries that were validated together by the current manifest.

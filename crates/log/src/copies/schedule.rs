@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Folded, Segment};
+use futures::future::BoxFuture;
 use rand::RngExt;
 
 use crate::copies::state::{PATIENCE, UNSTORED_MAX};
@@ -75,12 +76,14 @@ impl Log {
     }
 
     /// Waits for the snapshot that is being written.
-    pub async fn settle_snapshots(&mut self) {
-        if let Some(task) = self.snapshots.writing.take()
-            && let Some(written) = task.await.ok().flatten()
-        {
-            self.snapshots.note_written(&written);
-        }
+    pub fn settle_snapshots<'a>(&'a mut self) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(task) = self.snapshots.writing.take()
+                && let Some(written) = task.await.ok().flatten()
+            {
+                self.snapshots.note_written(&written);
+            }
+        })
     }
 
     async fn take_written(&mut self) {

@@ -15,6 +15,7 @@ use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
 use batchweave_store::{Backoff, ErrorKind, StoreError, read_range};
 use bytes::{Buf, BytesMut};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::error::LogError;
@@ -113,49 +114,51 @@ impl Checksums {
 
     /// Returns the checksums of the slices in `slices`, for each of `steps`. Fails only when the store or the log
     /// cannot be read.
-    pub async fn for_steps(
-        &mut self,
-        steps: &[Step],
-        slices: &[Range<u32>],
-    ) -> Result<BTreeMap<Step, StepCrcs>, LogError> {
-        self.log.catch_up().await?;
-        let mut found: BTreeMap<Step, StepCrcs> = BTreeMap::new();
-        let mut entries: Vec<Arc<StepEntry>> = Vec::new();
-        let mut objects: BTreeMap<String, Object> = BTreeMap::new();
-        for &step in steps {
-            match self.entry(step).await {
-                Ok(entry) => entries.push(entry),
-                Err(Unreadable::Permanent(why)) => _ = found.insert(step, Err(why)),
-                Err(Unreadable::Failed(error)) => return Err(error),
-            }
-        }
-        for entry in &entries {
-            for key in needed(entry, slices) {
-                if !objects.contains_key(key) {
-                    let object = self.object(key, entry).await?;
-                    objects.insert(key.to_owned(), object);
+    pub fn for_steps<'a>(
+        &'a mut self,
+        steps: &'a [Step],
+        slices: &'a [Range<u32>],
+    ) -> BoxFuture<'a, Result<BTreeMap<Step, StepCrcs>, LogError>> {
+        Box::pin(async move {
+            self.log.catch_up().await?;
+            let mut found: BTreeMap<Step, StepCrcs> = BTreeMap::new();
+            let mut entries: Vec<Arc<StepEntry>> = Vec::new();
+            let mut objects: BTreeMap<String, Object> = BTreeMap::new();
+            for &step in steps {
+                match self.entry(step).await {
+                    Ok(entry) => entries.push(entry),
+                    Err(Unreadable::Permanent(why)) => _ = found.insert(step, Err(why)),
+                    Err(Unreadable::Failed(error)) => return Err(error),
                 }
             }
-        }
-        let reads = objects.into_values().map(|object| async {
-            let index = match self.kept.get(&object.key) {
-                Some(index) => Ok(Arc::clone(index)),
-                None => match self.index(&object, slices).await {
-                    Ok(index) => Ok(index),
-                    Err(Unreadable::Permanent(why)) => Err(why),
-                    Err(Unreadable::Failed(error)) => return Err(error),
-                },
-            };
-            Ok::<_, LogError>((object.key, index))
-        });
-        let reads = stream::iter(reads).buffer_unordered(READS);
-        let read: BTreeMap<String, Result<Arc<Index>, String>> = reads.try_collect().await?;
-        self.keep(&read);
-        for entry in entries {
-            let crcs = pick(&entry, slices, &read);
-            found.insert(entry.step, crcs);
-        }
-        Ok(found)
+            for entry in &entries {
+                for key in needed(entry, slices) {
+                    if !objects.contains_key(key) {
+                        let object = self.object(key, entry).await?;
+                        objects.insert(key.to_owned(), object);
+                    }
+                }
+            }
+            let reads = objects.into_values().map(|object| async {
+                let index = match self.kept.get(&object.key) {
+                    Some(index) => Ok(Arc::clone(index)),
+                    None => match self.index(&object, slices).await {
+                        Ok(index) => Ok(index),
+                        Err(Unreadable::Permanent(why)) => Err(why),
+                        Err(Unreadable::Failed(error)) => return Err(error),
+                    },
+                };
+                Ok::<_, LogError>((object.key, index))
+            });
+            let reads = stream::iter(reads).buffer_unordered(READS);
+            let read: BTreeMap<String, Result<Arc<Index>, String>> = reads.try_collect().await?;
+            self.keep(&read);
+            for entry in entries {
+                let crcs = pick(&entry, slices, &read);
+                found.insert(entry.step, crcs);
+            }
+            Ok(found)
+        })
     }
 
     /// Keeps the complete indexes, and forgets the oldest in their place.

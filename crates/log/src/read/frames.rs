@@ -9,6 +9,7 @@ use batchweave_core::tgb::ranges::{self, FrameSlot, Located, PIECE_BYTES_MAX};
 use batchweave_core::tgb::{Expect, FrameHeader, Identity, TgbError, verify};
 use batchweave_store::{ErrorKind, StoreError, read_range};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use serde::Serialize;
 
 use crate::log::Log;
@@ -81,26 +82,28 @@ impl Log {
     /// Reads `slices` of the batch in large reads and verifies each frame. Damage is reported per frame, after
     /// it was read again over other connections; any other failure is an error. Payloads are dropped unless
     /// `keep`.
-    pub async fn read_frames(
-        &self,
-        entry: &StepEntry,
+    pub fn read_frames<'a>(
+        &'a self,
+        entry: &'a StepEntry,
         slices: Range<u32>,
         keep: bool,
-    ) -> Result<Vec<Frame>, FramesError> {
-        let mut found = self.frames_once(entry, slices.clone(), keep, false).await;
-        for _ in 1..READS {
-            let wrong = match &found {
-                Ok(frames) => frames.iter().any(|frame| frame.fault.is_some()),
-                Err(FramesError::Store(why)) if why.kind == ErrorKind::Contract => true,
-                Err(why) => why.is_damage(),
-            };
-            if !wrong {
-                break;
+    ) -> BoxFuture<'a, Result<Vec<Frame>, FramesError>> {
+        Box::pin(async move {
+            let mut found = self.frames_once(entry, slices.clone(), keep, false).await;
+            for _ in 1..READS {
+                let wrong = match &found {
+                    Ok(frames) => frames.iter().any(|frame| frame.fault.is_some()),
+                    Err(FramesError::Store(why)) if why.kind == ErrorKind::Contract => true,
+                    Err(why) => why.is_damage(),
+                };
+                if !wrong {
+                    break;
+                }
+                self.clock.sleep(PAUSE).await;
+                found = self.frames_once(entry, slices.clone(), keep, true).await;
             }
-            self.clock.sleep(PAUSE).await;
-            found = self.frames_once(entry, slices.clone(), keep, true).await;
-        }
-        found
+            found
+        })
     }
 
     async fn frames_once(

@@ -8,6 +8,7 @@ use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_WINDOW, SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use batchweave_core::manifest::{Manifest, Segment, StepEntry};
 use batchweave_store::ErrorKind;
+use futures::future::BoxFuture;
 use futures::future::join;
 use tracing::{info, warn};
 
@@ -41,28 +42,30 @@ pub enum Located {
 impl Log {
     /// Finds `step` in the folded state; reads at most one segment and one record, in two rounds. Newer steps
     /// need a [`Log::catch_up`] first.
-    pub async fn locate(&mut self, step: Step) -> Result<Located, LogError> {
-        let m = &self.manifest;
-        if step < m.watermark() {
-            return Ok(Located::Reclaimed {
-                watermark: m.watermark(),
-            });
-        }
-        if step >= m.next_step() {
-            return Ok(match m.end() {
-                Some(end) => Located::Ended { end },
-                None => Located::NotYet,
-            });
-        }
-        if let Some(entry) = m.open_step(step) {
-            return Ok(Located::At(Arc::clone(entry)));
-        }
-        let segment = self.segment(step / SEGMENT_STEPS).await?;
-        let key = || keys::segment(step / SEGMENT_STEPS);
-        let entry = segment
-            .step(step)
-            .ok_or_else(|| LogError::NoSegment { key: key() })?;
-        Ok(Located::At(Arc::clone(entry)))
+    pub fn locate<'a>(&'a mut self, step: Step) -> BoxFuture<'a, Result<Located, LogError>> {
+        Box::pin(async move {
+            let m = &self.manifest;
+            if step < m.watermark() {
+                return Ok(Located::Reclaimed {
+                    watermark: m.watermark(),
+                });
+            }
+            if step >= m.next_step() {
+                return Ok(match m.end() {
+                    Some(end) => Located::Ended { end },
+                    None => Located::NotYet,
+                });
+            }
+            if let Some(entry) = m.open_step(step) {
+                return Ok(Located::At(Arc::clone(entry)));
+            }
+            let segment = self.segment(step / SEGMENT_STEPS).await?;
+            let key = || keys::segment(step / SEGMENT_STEPS);
+            let entry = segment
+                .step(step)
+                .ok_or_else(|| LogError::NoSegment { key: key() })?;
+            Ok(Located::At(Arc::clone(entry)))
+        })
     }
 
     /// Returns a full segment.

@@ -9,6 +9,7 @@ use batchweave_core::ids::Hash;
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
+use futures::future::BoxFuture;
 use futures::future::join;
 
 use crate::error::LogError;
@@ -23,46 +24,51 @@ const JUMP_WINDOW: u64 = 8;
 
 impl Log {
     /// Opens the stream at the store's root and folds to its head.
-    pub async fn open(store: Arc<dyn Store>, options: &LogOptions) -> Result<Self, LogError> {
-        let raw = store;
-        let store = RetryingReads::around(Arc::clone(&raw), Arc::clone(&options.clock));
-        let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
-        let (stream, listed) = join(stream, list_snapshots(store.as_ref())).await;
-        let stream_json = match stream {
-            Ok(bytes) => bytes,
-            Err(e) if e.is_not_found() => {
-                return Err(LogError::NoStream {
-                    root: store.root().to_owned(),
-                });
+    pub fn open<'a>(
+        store: Arc<dyn Store>,
+        options: &'a LogOptions,
+    ) -> BoxFuture<'a, Result<Self, LogError>> {
+        Box::pin(async move {
+            let raw = store;
+            let store = RetryingReads::around(Arc::clone(&raw), Arc::clone(&options.clock));
+            let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+            let (stream, listed) = join(stream, list_snapshots(store.as_ref())).await;
+            let stream_json = match stream {
+                Ok(bytes) => bytes,
+                Err(e) if e.is_not_found() => {
+                    return Err(LogError::NoStream {
+                        root: store.root().to_owned(),
+                    });
+                }
+                Err(e) => return Err(e.into()),
+            };
+            let stream = Arc::new(StreamConfig::from_json(&stream_json, keys::STREAM)?);
+            let search = Search {
+                store: store.as_ref(),
+                stream: &stream,
+                genesis: Hash::sha256(&stream_json),
+                unusable: Vec::new(),
+            };
+            let (start, unusable) = search.run(listed?).await?;
+            let start = match start {
+                Some(start) => start,
+                None => Start::at_zero(store.as_ref(), &stream, &stream_json).await?,
+            };
+            let mut log = Self::new(store, start.manifest, options);
+            if let Some((hint, bytes)) = start.snapshot {
+                log.base = Some(hint.version);
+                log.snapshots.note_read(hint, bytes);
             }
-            Err(e) => return Err(e.into()),
-        };
-        let stream = Arc::new(StreamConfig::from_json(&stream_json, keys::STREAM)?);
-        let search = Search {
-            store: store.as_ref(),
-            stream: &stream,
-            genesis: Hash::sha256(&stream_json),
-            unusable: Vec::new(),
-        };
-        let (start, unusable) = search.run(listed?).await?;
-        let start = match start {
-            Some(start) => start,
-            None => Start::at_zero(store.as_ref(), &stream, &stream_json).await?,
-        };
-        let mut log = Self::new(store, start.manifest, options);
-        if let Some((hint, bytes)) = start.snapshot {
-            log.base = Some(hint.version);
-            log.snapshots.note_read(hint, bytes);
-        }
-        log.snapshots.unusable = unusable;
-        let (_, at_head) = log.fold_window(start.tail).await?;
-        log.raw = raw;
-        log.window = start.next_window;
-        if !at_head {
-            log.catch_up().await?;
-        }
-        log.window = 1;
-        Ok(log)
+            log.snapshots.unusable = unusable;
+            let (_, at_head) = log.fold_window(start.tail).await?;
+            log.raw = raw;
+            log.window = start.next_window;
+            if !at_head {
+                log.catch_up().await?;
+            }
+            log.window = 1;
+            Ok(log)
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use batchweave_core::keys;
 use batchweave_core::manifest::{FoldError, Manifest};
 use batchweave_store::list_all;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use rand::RngExt;
 use tracing::warn;
 
@@ -162,9 +163,11 @@ impl Log {
     /// Folds the log again by other reads, from another start, and compares: before anything is deleted, and
     /// before a producer reports that it has finished. Fails when the two folds differ; then this log must not
     /// be used any more.
-    pub async fn confirm(&self) -> Result<(), LogError> {
-        let again = Refold::for_log(self);
-        let to = self.manifest.next_version();
-        confirmed(&self.manifest, Box::pin(again.run(to)).await?).map(|_| ())
+    pub fn confirm<'a>(&'a self) -> BoxFuture<'a, Result<(), LogError>> {
+        Box::pin(async move {
+            let again = Refold::for_log(self);
+            let to = self.manifest.next_version();
+            confirmed(&self.manifest, Box::pin(again.run(to)).await?).map(|_| ())
+        })
     }
 }

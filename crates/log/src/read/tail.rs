@@ -11,6 +11,7 @@ use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
 use batchweave_store::found;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use tracing::{debug, warn};
 
 use crate::error::LogError;
@@ -31,8 +32,8 @@ const NEAR: u64 = 4;
 impl Log {
     /// Folds all records up to the head, by one GET (a 404) when there is nothing new. Stops at a version that
     /// did not exist when it was called, so fast writers cannot starve it.
-    pub async fn catch_up(&mut self) -> Result<(), LogError> {
-        self.catch_up_noting(|_| {}).await
+    pub fn catch_up<'a>(&'a mut self) -> BoxFuture<'a, Result<(), LogError>> {
+        Box::pin(async move { self.catch_up_noting(|_| {}).await })
     }
 
     /// Folds as [`Log::catch_up`] does; passes the result of each record to `note`, in order.
@@ -71,12 +72,16 @@ impl Log {
     }
 
     /// Folds one window of records; also returns whether it reached the head.
-    pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
-        Box::pin(self.check_repairs()).await?;
-        let first = self.manifest.next_version();
-        let window = self.window.clamp(1, CATCH_UP_WINDOW);
-        let found = window::read(self.store.as_ref(), first, window).await?;
-        self.fold_window(found).await
+    pub fn catch_up_window<'a>(
+        &'a mut self,
+    ) -> BoxFuture<'a, Result<(Vec<Folded>, bool), LogError>> {
+        Box::pin(async move {
+            Box::pin(self.check_repairs()).await?;
+            let first = self.manifest.next_version();
+            let window = self.window.clamp(1, CATCH_UP_WINDOW);
+            let found = window::read(self.store.as_ref(), first, window).await?;
+            self.fold_window(found).await
+        })
     }
 
     /// Folds one window for a reader that may be far behind. When it is, the log continues from the newest

@@ -169,16 +169,28 @@ impl ProducerConfig {
             opaque && self.stream.seq_len != 1,
             "must be 1 with packing.mode = \"opaque\": a row is a sample",
         );
-        let chat = packing.mode == PackingMode::Chat;
+        let chat = packing.mode.has_template();
         wrong(
             "chat.template",
             chat && self.chat.template.is_empty(),
-            "must be given with packing.mode = \"chat\": the model's .jinja file or tokenizer_config.json",
+            "must be given with packing.mode = \"chat\" or \"pairs\": the model's .jinja file or tokenizer_config.json",
         );
         wrong(
             "chat.template",
             !chat && !self.chat.template.is_empty(),
-            "is for packing.mode = \"chat\" only",
+            "is for packing.mode = \"chat\" and \"pairs\" only",
+        );
+        let pairs = packing.mode == PackingMode::Pairs;
+        wrong(
+            "stream.rows_per_slice",
+            pairs && !self.stream.rows_per_slice.is_multiple_of(2),
+            "must be even with packing.mode = \"pairs\": a pair is two rows of one slice",
+        );
+        let names = [&self.chat.prompt, &self.chat.chosen, &self.chat.rejected];
+        wrong(
+            "chat.chosen",
+            pairs && (names[0] == names[1] || names[1] == names[2] || names[0] == names[2]),
+            "chat.chosen, chat.rejected and chat.prompt must be three fields",
         );
         let names = packing.arrays.iter().map(|array| array.name.as_str());
         let names: std::collections::BTreeSet<&str> = names.collect();

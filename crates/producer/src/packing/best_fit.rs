@@ -217,7 +217,7 @@ impl Packer for BestFit {
                 (tokens, Vec::new())
             }
             Content::Turns(tokens, learned) => (tokens, learned),
-            Content::Sample(_) => return Ok(()),
+            Content::Sample(_) | Content::Pair(_) => return Ok(()),
         };
         let skip = self.start.skip(at, tokens.len())?;
         if tokens.is_empty() {

@@ -20,12 +20,14 @@ const BATCH_ROWS: usize = 16;
 /// The columns of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationColumns {
-    /// Column with the list of messages.
-    pub messages: String,
-    /// Column with the tools, if the file has it.
-    pub tools: String,
+    /// Columns that the file must have: those with messages.
+    pub wanted: Vec<String>,
+    /// Columns that are read if the file has them.
+    pub optional: Vec<String>,
     /// Field of a message that stays when it is null.
     pub content_key: String,
+    /// The settings that name the wanted columns, for messages.
+    pub setting: &'static str,
 }
 
 type Outcome<T> = Result<T, ReadFailure>;
@@ -98,13 +100,16 @@ fn projection(
     let root = schema.root_schema();
     let fields = root.get_fields();
     let find = |name: &str| fields.iter().find(|field| field.name() == name);
-    let Some(messages) = find(&columns.messages) else {
-        return Err(Reason::Messages {
-            detail: missing(&columns.messages, fields),
-        });
-    };
-    let mut wanted = vec![messages.clone()];
-    wanted.extend(find(&columns.tools).cloned());
+    let mut wanted = Vec::new();
+    for name in &columns.wanted {
+        let Some(column) = find(name) else {
+            let detail = missing(name, columns.setting, fields);
+            return Err(Reason::NoMessages { detail });
+        };
+        wanted.push(column.clone());
+    }
+    let optional = columns.optional.iter();
+    wanted.extend(optional.filter_map(|name| find(name).cloned()));
     let group = Type::group_type_builder(root.name()).with_fields(wanted);
     let group = group.build().map_err(|why| Reason::BrokenParquet {
         detail: why.to_string(),
@@ -112,7 +117,7 @@ fn projection(
     Ok(Arc::new(SchemaDescriptor::new(Arc::new(group))))
 }
 
-fn missing(messages: &str, fields: &[TypePtr]) -> String {
+fn missing(messages: &str, setting: &str, fields: &[TypePtr]) -> String {
     let mut names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     names.truncate(20);
     let names = names.join(", ");
@@ -124,7 +129,7 @@ fn missing(messages: &str, fields: &[TypePtr]) -> String {
     };
     format!(
         "has no column \"{messages}\" in this Parquet file, which has {names}; name the right one in \
-         chat.messages{hint}"
+         {setting}{hint}"
     )
 }
 
@@ -133,7 +138,7 @@ fn object(fields: Vec<(String, Field)>, columns: &ConversationColumns) -> Result
     let mut json = String::from("{");
     for (name, field) in fields {
         match field {
-            Field::Null if name == columns.messages => return Err(Reason::Null),
+            Field::Null if columns.wanted.contains(&name) => return Err(Reason::Null),
             Field::Null => continue,
             _ => {}
         }

@@ -71,9 +71,12 @@ pub enum Reason {
     /// The document's messages or roles have other names than the configuration's.
     #[error("the conversation {detail}")]
     Messages { detail: String },
+    /// The Parquet file has no such column with messages.
+    #[error("the conversation {detail}")]
+    NoMessages { detail: String },
     /// A conversation is expected, and the file is neither JSONL nor Parquet.
     #[error(
-        "packing.mode = \"chat\" takes conversations from JSONL and Parquet files; name such files in source.paths"
+        "packing.mode = \"chat\" and \"pairs\" take conversations from JSONL and Parquet files; name such files in source.paths"
     )]
     NotConversations,
     /// A text is expected, and the file holds an array.
@@ -143,6 +146,7 @@ impl Reason {
                 | Self::NoColumn { .. }
                 | Self::ColumnType { .. }
                 | Self::BrokenParquet { .. }
+                | Self::NoMessages { .. }
                 | Self::NotConversations
                 | Self::NotText
                 | Self::NotArrays
@@ -189,6 +193,7 @@ impl DocumentError {
         let whole = match reason {
             Reason::NoColumn { .. }
             | Reason::ColumnType { .. }
+            | Reason::NoMessages { .. }
             | Reason::BrokenParquet { .. }
             | Reason::NotIdColumn { .. }
             | Reason::Npy { .. }

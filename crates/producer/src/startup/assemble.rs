@@ -146,9 +146,16 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
     let ids = config.source.content == SourceContent::Ids;
     match (config.packing.mode, end_token) {
         (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
-            messages: config.chat.messages.clone(),
-            tools: config.chat.tools.clone(),
+            wanted: vec![config.chat.messages.clone()],
+            optional: vec![config.chat.tools.clone()],
             content_key: config.chat.content_key.clone(),
+            setting: "chat.messages",
+        }),
+        (PackingMode::Pairs, _) => ReadContent::Conversations(ConversationColumns {
+            wanted: vec![config.chat.chosen.clone(), config.chat.rejected.clone()],
+            optional: vec![config.chat.prompt.clone(), config.chat.tools.clone()],
+            content_key: config.chat.content_key.clone(),
+            setting: "chat.chosen and chat.rejected",
         }),
         (_, end_token) if ids => ReadContent::Ids {
             end_token: end_token.unwrap_or_default(),

@@ -32,7 +32,8 @@ pub(super) fn settings(
     ];
     let default = PackingConfig::default();
     let chat_default = ChatConfig::default();
-    let chat = packing.mode == PackingMode::Chat;
+    let chat = packing.mode.has_template();
+    let pairs = packing.mode == PackingMode::Pairs;
     // Only where they differ from the default, so that cursors of plain rows stay as they are.
     let sometimes = [
         (
@@ -46,7 +47,14 @@ pub(super) fn settings(
             json!(packing.look_ahead),
         ),
         (source.follow, "source.follow", json!(true)),
-        (chat, "chat.messages", json!(config.chat.messages)),
+        (
+            packing.mode == PackingMode::Chat,
+            "chat.messages",
+            json!(config.chat.messages),
+        ),
+        (pairs, "chat.prompt", json!(config.chat.prompt)),
+        (pairs, "chat.chosen", json!(config.chat.chosen)),
+        (pairs, "chat.rejected", json!(config.chat.rejected)),
         (chat, "chat.tools", json!(config.chat.tools)),
         (
             chat && config.chat.role_key != chat_default.role_key,

@@ -19,11 +19,11 @@ use batchweave_daemon::panics;
 pub use error::TransformError;
 
 use self::arrays::sample;
-use self::chat::{Chat, Mapping, TemplateError, TemplateFile};
+use self::chat::{Chat, Mapping, PairFields, TemplateError, TemplateFile};
 use self::text::decode;
-use crate::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
+use crate::config::{ChatConfig, PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 use crate::packing::{
-    ArraySpec, BestFit, Concat, Content, Encoder, Extra, Packer, Restart, Samples, Shape,
+    ArraySpec, BestFit, Concat, Content, Encoder, Extra, Packer, Pairs, Restart, Samples, Shape,
 };
 use crate::sources::{Format, Reason, Unit};
 use crate::tokenizer::{self, Choice, Tokenizer};
@@ -50,6 +50,8 @@ enum Kind {
     },
     Chat {
         chat: Box<Chat>,
+        /// The fields of preference pairs; `None` for conversations.
+        pairs: Option<PairFields>,
         tokenizer: Arc<dyn Tokenizer>,
         pad: u32,
     },
@@ -67,7 +69,7 @@ impl DocumentTransform {
         };
         let packing = &config.packing;
         let mut extras = packing.fields.clone();
-        if packing.mode == PackingMode::Chat {
+        if packing.mode.has_template() {
             extras.push(Extra::LossMask);
         }
         extras.sort_unstable();
@@ -83,8 +85,9 @@ impl DocumentTransform {
             canary = tokens_of(tokenizer.as_ref());
             let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &extras)?;
             let kind = match packing.mode {
-                PackingMode::Chat => Kind::Chat {
+                PackingMode::Chat | PackingMode::Pairs => Kind::Chat {
                     chat: Box::new(chat(config, tokenizer.clone())?),
+                    pairs: pair_fields(config, shape),
                     tokenizer,
                     pad,
                 },
@@ -175,6 +178,7 @@ impl DocumentTransform {
             PackingMode::BestFit | PackingMode::Chat => {
                 Box::new(BestFit::new(shape, tokens, self.look_ahead, from))
             }
+            PackingMode::Pairs => Box::new(Pairs::new(shape, *pad, from.at)),
             PackingMode::Concat | PackingMode::Opaque => {
                 let segments = self.extras.iter().any(|extra| extra.needs_segments());
                 Box::new(Concat::new(shape, tokens, from.at, segments))
@@ -190,10 +194,13 @@ impl DocumentTransform {
             Kind::Arrays(specs) => {
                 sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
             }
-            Kind::Chat { chat, .. } => match (format, unit.raw) {
+            Kind::Chat { chat, pairs, .. } => match (format, unit.raw) {
                 (Format::Jsonl | Format::Parquet, Ok(raw)) => {
-                    let turns = chat.turns(&raw)?;
-                    Ok(turns.map(|turns| (turns, bytes)))
+                    let made = match pairs {
+                        Some(fields) => chat.pair(&raw, fields)?,
+                        None => chat.turns(&raw)?,
+                    };
+                    Ok(made.map(|made| (made, bytes)))
                 }
                 (_, Ok(_)) => Err(Reason::NotConversations),
                 (_, Err(reason)) => Err(reason),
@@ -274,16 +281,29 @@ fn pad_token(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Result<u32, 
 fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
     let most = config.source.max_document_bytes.bytes();
     let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
-    let table = &config.chat;
-    let mapping = Mapping {
+    let program = config.chat.renderer.as_deref();
+    Chat::new(template, tokenizer, mapping(&config.chat), program)
+}
+
+fn mapping(table: &ChatConfig) -> Mapping {
+    Mapping {
         messages: table.messages.clone(),
         tools: table.tools.clone(),
         role_key: table.role_key.clone(),
         content_key: table.content_key.clone(),
         roles: table.roles.clone(),
-    };
-    let program = config.chat.renderer.as_deref();
-    Chat::new(template, tokenizer, mapping, program)
+    }
+}
+
+fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<PairFields> {
+    let table = &config.chat;
+    (config.packing.mode == PackingMode::Pairs).then(|| PairFields {
+        prompt: table.prompt.clone(),
+        chosen: table.chosen.clone(),
+        rejected: table.rejected.clone(),
+        mapping: mapping(table),
+        row_tokens: shape.width(),
+    })
 }
 
 /// A document's content and its size in bytes; `Ok(None)` for a blank line.

@@ -100,3 +100,21 @@ for name, documents, keys in (
 as_json = [json.dumps(d["messages"]) for d in chats]
 tools = [json.dumps(d["tools"]) if "tools" in d else None for d in chats]
 parquet("chat-json.parquet", {"messages": pa.array(as_json), "tools": pa.array(tools, pa.string())})
+
+# Preference pairs: a text or messages, in every third document an assistant's turn in the prompt.
+pairs = []
+for n in range(60):
+    prompt = [{"role": "user", "content": texts[n]}]
+    if n % 3 == 0:
+        prompt = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}, *prompt]
+    answers = [[{"role": "assistant", "content": f"{word} {n}"}] for word in ("Good", "Bad")]
+    pairs.append({"prompt": prompt, "chosen": answers[0], "rejected": answers[1]})
+lines("pairs.jsonl", pairs)
+message = pa.struct([("role", pa.string()), ("content", pa.string())])
+names = ("prompt", "chosen", "rejected")
+parquet("pairs.parquet", {name: pa.array([p[name] for p in pairs], pa.list_(message)) for name in names})
+whole = [{name: pair["prompt"] + pair[name] for name in names[1:]} for pair in pairs]
+parquet(
+    "pairs-whole.parquet",
+    {name: pa.array([json.dumps(p[name]) for p in whole]) for name in names[1:]},
+)

@@ -10,20 +10,21 @@
 mod inside;
 mod inspect;
 mod publish;
+mod reader;
 mod walk;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 
+use self::reader::Reader;
 use crate::{
     Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store,
     StoreError, key,
@@ -371,32 +372,6 @@ impl Store for FileStore {
 
     fn inspect(&self) -> Option<&dyn Inspect> {
         Some(self)
-    }
-}
-
-/// A ranged read in progress.
-struct Reader {
-    folder: Arc<Folder>,
-    key: String,
-    file: Arc<File>,
-    left: Range<u64>,
-}
-
-impl Reader {
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
-        if self.left.is_empty() {
-            return Ok(None);
-        }
-        blocking(move || {
-            let length = (self.left.end - self.left.start).min(CHUNK_BYTES);
-            let mut chunk = BytesMut::zeroed(length as usize);
-            self.file
-                .read_exact_at(&mut chunk, self.left.start)
-                .map_err(|e| self.folder.io(Op::GetRange, &self.key, &e, Effect::DidNot))?;
-            self.left.start += length;
-            Ok(Some((chunk.freeze(), self)))
-        })
-        .await
     }
 }
 

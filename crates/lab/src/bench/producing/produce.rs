@@ -136,7 +136,13 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
         }
     };
     let opening = Instant::now();
-    let outcome = run_watched(store, config.clone(), CancellationToken::new(), began).await;
+    let outcome = run_watched(
+        store,
+        config.clone(),
+        CancellationToken::new(),
+        Box::new(began),
+    )
+    .await;
     let Outcome::Finished { batches } = outcome.map_err(bench_error)? else {
         return Err(bench_error("the producer stopped unexpectedly"));
     };

@@ -27,6 +27,7 @@ mod verified;
 
 use batchweave_core::ids::Step;
 use batchweave_core::retention::reclaim::Reclaim;
+use futures::future::BoxFuture;
 
 pub use plan::{JobRetention, Plan};
 pub use report::{Class, ReclaimReport, Refused, Requests, Tally, Totals};
@@ -68,28 +69,38 @@ impl Reclaimer {
     }
 
     /// Returns what a pass would do now, without writing. `to`: a watermark requested by a person.
-    pub async fn plan(&mut self, log: &mut Log, to: Option<Step>) -> Result<Plan, Error> {
-        plan::make(log, &mut self.known, to).await
+    pub fn plan<'a>(
+        &'a mut self,
+        log: &'a mut Log,
+        to: Option<Step>,
+    ) -> BoxFuture<'a, Result<Plan, Error>> {
+        Box::pin(async move { plan::make(log, &mut self.known, to).await })
     }
 
     /// Carries out `plan`, as far as it is still right.
-    pub async fn apply(
-        &mut self,
-        log: &mut Log,
-        plan: &Plan,
+    pub fn apply<'a>(
+        &'a mut self,
+        log: &'a mut Log,
+        plan: &'a Plan,
         limits: Limits,
-    ) -> Result<ReclaimReport, Error> {
-        self.run(log, plan.asked, limits).await
+    ) -> BoxFuture<'a, Result<ReclaimReport, Error>> {
+        Box::pin(async move { self.run(log, plan.asked, limits).await })
     }
 
     /// Runs one pass without a plan, in the background.
-    pub async fn pass(&mut self, log: &mut Log, limits: Limits) -> Result<ReclaimReport, LogError> {
-        match self.run(log, None, limits).await {
-            Ok(report) => Ok(report),
-            Err(Error::Log(e)) => Err(e),
-            // Impossible without a requested watermark.
-            Err(Error::Asked(e)) => Err(LogError::Stopped(e.to_string())),
-        }
+    pub fn pass<'a>(
+        &'a mut self,
+        log: &'a mut Log,
+        limits: Limits,
+    ) -> BoxFuture<'a, Result<ReclaimReport, LogError>> {
+        Box::pin(async move {
+            match self.run(log, None, limits).await {
+                Ok(report) => Ok(report),
+                Err(Error::Log(e)) => Err(e),
+                // Impossible without a requested watermark.
+                Err(Error::Asked(e)) => Err(LogError::Stopped(e.to_string())),
+            }
+        })
     }
 
     async fn run(

@@ -10,9 +10,10 @@ fn with(messages: &str) -> ReadOptions {
     let mut options = options(Format::Auto);
     options.max_document_bytes = 10_000;
     options.content = ReadContent::Conversations(ConversationColumns {
-        messages: messages.to_owned(),
-        tools: "tools".to_owned(),
+        wanted: vec![messages.to_owned()],
+        optional: vec!["tools".to_owned()],
         content_key: "content".to_owned(),
+        setting: "chat.messages",
     });
     options
 }

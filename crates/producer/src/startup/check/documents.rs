@@ -229,6 +229,9 @@ fn document(
         return Ok(made.map(|(content, _)| Readable {
             tokens: match content {
                 Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
+                Content::Pair([chosen, rejected]) => {
+                    Some(chosen.tokens.len() + rejected.tokens.len())
+                }
                 Content::Sample(_) => None,
             },
         }));
@@ -236,7 +239,8 @@ fn document(
     let first = unit.place.unit == 0;
     let raw = unit.raw?;
     let is_text = config.source.content == SourceContent::Text
-        && !matches!(config.packing.mode, PackingMode::Chat | PackingMode::Opaque);
+        && !config.packing.mode.has_template()
+        && config.packing.mode != PackingMode::Opaque;
     let some = if is_text {
         decode(format, &config.source.field, first, raw)?.is_some()
     } else {

@@ -9,16 +9,21 @@ use std::sync::Arc;
 
 use batchweave_daemon::check::{Findings, check_creates, open_store};
 use batchweave_store::{ErrorKind, Store};
+use futures::future::BoxFuture;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::config::{PackingMode, ProducerConfig};
+use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::transform::DocumentTransform;
 use crate::worker::Worker;
 
 /// Opens everything that `config` names and returns what it found. Leaves nothing behind.
-pub async fn check(config: ProducerConfig) -> Findings {
+pub fn check(config: ProducerConfig) -> BoxFuture<'static, Findings> {
+    Box::pin(open_everything(config))
+}
+
+async fn open_everything(config: ProducerConfig) -> Findings {
     let mut findings = Findings::default();
     let store = check_store(&config, &mut findings).await;
     let transform = check_transform(&config, &mut findings).await;
@@ -100,7 +105,7 @@ async fn check_transform(
                 format!("; token {token} ends a document")
             });
             findings.opened("tokenizer", format!("{}{end}", transform.identity().name));
-            if config.packing.mode == PackingMode::Chat {
+            if config.packing.mode.has_template() {
                 findings.opened("template", config.chat.template.clone());
             }
             Some(Arc::new(transform))

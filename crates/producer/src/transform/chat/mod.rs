@@ -6,9 +6,11 @@
 //!
 //! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
 //! - `mapping` finds the messages of a document and names their roles; `render` makes the text of a conversation,
-//!   `renderer_pool` does so in processes of bounded memory.
+//!   `renderer_pool` does so in processes of bounded memory;
+//! - `pairs` makes two conversations of a prompt with a preferred and a rejected answer.
 
 mod mapping;
+mod pairs;
 mod python_compat;
 mod render;
 mod renderer_pool;
@@ -24,6 +26,7 @@ use crate::sources::Reason;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
 pub use mapping::Mapping;
+pub use pairs::PairFields;
 pub use renderer_pool::{RENDER, serve};
 pub use template::{TemplateError, TemplateFile};
 

@@ -27,7 +27,7 @@ fn template(source: &str, most: u64) -> TemplateFile {
 }
 
 /// Returns bytes as tokens, and `<|endoftext|>` as 256.
-fn chat(source: &str) -> Chat {
+pub(super) fn chat(source: &str) -> Chat {
     let tokenizer = load(&Choice::Bytes).unwrap();
     let template = template(source, 1 << 20);
     Chat::new(template, tokenizer, ("messages", "tools"), None).unwrap()

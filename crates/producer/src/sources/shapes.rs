@@ -69,7 +69,10 @@ fn shape(file: &InputFile, options: &ReadOptions) -> Result<FileShape, SourceErr
 /// Returns rows and bytes of each row group, of the columns that are read.
 fn row_groups(file: &InputFile, options: &ReadOptions) -> Result<Vec<(u64, u64)>, ReadFailure> {
     let wanted: Vec<&str> = match &options.content {
-        ReadContent::Conversations(columns) => vec![&columns.messages, &columns.tools],
+        ReadContent::Conversations(columns) => {
+            let all = columns.wanted.iter().chain(&columns.optional);
+            all.map(String::as_str).collect()
+        }
         _ if options.arrays.is_empty() => vec![&options.column],
         _ => options.arrays.iter().map(String::as_str).collect(),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use batchweave_core::ids::ProducerName;
 use batchweave_core::limits::SOURCES_MAX;
-use batchweave_core::order::weights;
+use batchweave_core::order::{Weight, WeightError};
 use batchweave_daemon::config::{ByteSize, Problem};
 
 use super::{NamedSource, ProducerConfig};
@@ -32,22 +32,19 @@ impl ProducerConfig {
         }
         let mut names = BTreeSet::new();
         for source in &self.sources {
-            if let Err(why) = source.name.parse::<ProducerName>() {
-                wrong(why.to_string());
-            }
             if !names.insert(&source.name) {
+                let name = &source.name;
                 wrong(format!(
-                    "the name {:?} is given twice: each source needs its own",
-                    source.name
+                    "the name {name:?} is given twice: each source needs its own"
                 ));
             }
-            if let Some(why) = source.fault() {
-                wrong(format!("{:?}: {why}", source.name));
-            }
         }
-        let numbers: Vec<f64> = self.sources.iter().map(|source| source.weight).collect();
-        if let Err(why) = weights(&numbers) {
-            wrong(why.to_string());
+        for source in &self.sources {
+            let key = format!("sources.{}", source.name);
+            problems.extend(source.faults().map(|why| Problem::new(&*key, why)));
+        }
+        if self.sources.iter().all(|source| source.weight == 0.0) {
+            problems.push(Problem::new("sources", WeightError::AllZero.to_string()));
         }
         self.check_memory(problems);
     }
@@ -75,17 +72,24 @@ impl ProducerConfig {
 }
 
 impl NamedSource {
-    fn fault(&self) -> Option<&'static str> {
-        if self.paths.is_empty() {
-            return Some("paths must be given: files, folders, patterns or s3:// prefixes");
-        }
-        if self.field.is_empty() || self.column.is_empty() {
-            return Some("field and column must not be empty");
-        }
+    fn faults(&self) -> impl Iterator<Item = String> {
+        let name = self.name.parse::<ProducerName>().err();
+        let weight = Weight::new(self.weight).err();
+        let paths = self
+            .paths
+            .is_empty()
+            .then_some("paths must be given: files, folders, patterns or s3:// prefixes");
+        let empty = self.field.is_empty() || self.column.is_empty();
+        let empty = empty.then_some("field and column must not be empty");
         let window = self.shuffle.map(|shuffle| shuffle.window.bytes());
-        if window.is_some_and(|window| window < 1 << 20) {
-            return Some("shuffle.window must be at least 1MiB");
-        }
-        None
+        let window = window.filter(|window| *window < 1 << 20);
+        let window = window.map(|_| "shuffle.window must be at least 1MiB");
+        let texts = [paths, empty, window]
+            .into_iter()
+            .flatten()
+            .map(str::to_owned);
+        let name = name.map(|why| why.to_string());
+        let weight = weight.map(|why| why.to_string());
+        name.into_iter().chain(weight).chain(texts)
     }
 }

@@ -117,7 +117,7 @@ fn bad_sources_are_refused_in_one_line() {
         ),
         (
             source_table("web", "field = \"\""),
-            "\"web\": field and column must not be empty",
+            "sources.web: field and column must not be empty",
         ),
         (
             source_table("web", "shuffle = { window = \"1KiB\" }"),
@@ -138,7 +138,7 @@ fn bad_sources_are_refused_in_one_line() {
         ),
         (
             "[[sources]]\nname = \"web\"\npaths = []\n".to_owned(),
-            "\"web\": paths must be given",
+            "sources.web: paths must be given",
         ),
     ];
     for (text, part) in cases {

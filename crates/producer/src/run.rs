@@ -156,7 +156,7 @@ async fn produce(
         (metrics.clone(), input.clone()),
         sampler.clone(),
         stop_waiting.clone(),
-    );
+    )?;
     let (reader, bounds) = flow_control::position_reader(config);
     let driver = CommitOptions {
         tgbs_per_entry: flow_control::entry_max(config),

@@ -22,7 +22,7 @@ use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
 use crate::pipeline::{MixedReading, Pipeline, Reading};
 use crate::progress::InputProgress;
-use crate::sample::Sampler;
+use crate::sample::SampleTaker;
 use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
@@ -51,7 +51,7 @@ pub(crate) fn assemble(
     producer: &Committer,
     parts: Parts,
     (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
-    sampler: Option<Arc<Sampler>>,
+    sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
 ) -> Result<Pipeline, WeightError> {
     let encoder = parts.transform.encoder.clone();

@@ -38,10 +38,10 @@ pub(super) async fn check(
         .map(|source| Some(source.name.clone()));
     let names: Vec<Option<String>> = names.chain([None]).collect();
     let parts = config.by_source();
-    let paths = parts.iter().zip(names).flat_map(|(config, name)| {
-        let paths = config.source.paths.iter();
-        paths.map(move |path| (config, name.clone(), path))
-    });
+    let mut paths = Vec::new();
+    for (config, name) in parts.iter().zip(&names) {
+        paths.extend(config.source.paths.iter().map(|path| (config, name, path)));
+    }
     for (config, source, path) in paths {
         let alone = InputFinder {
             paths: vec![path.clone()],
@@ -74,7 +74,7 @@ pub(super) async fn check(
             Err(why) => findings.fault(path, why),
         }
         list.files.extend(new.into_iter().map(|mut file| {
-            file.pin.source.clone_from(&source);
+            file.pin.source.clone_from(source);
             file
         }));
     }

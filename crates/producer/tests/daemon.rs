@@ -11,6 +11,8 @@ mod follow;
 mod formats;
 #[path = "daemon/modes.rs"]
 mod modes;
+#[path = "daemon/order.rs"]
+mod order;
 #[path = "daemon/panics.rs"]
 mod panics;
 #[path = "daemon/starting.rs"]
@@ -18,6 +20,8 @@ mod starting;
 mod support;
 #[path = "daemon/templates.rs"]
 mod templates;
+#[path = "daemon/tokenizer_file.rs"]
+mod tokenizer_file;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,6 +5,7 @@
 mod admin;
 mod damage;
 mod decode;
+mod decode_file;
 mod delete;
 mod doctor;
 mod jobs;

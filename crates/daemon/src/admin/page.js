@@ -33,6 +33,11 @@ function show(s) {
   at("where").textContent = `stream ${s.stream} · host ${s.host}`;
   say("state", s.state, `state ${look(s.state)}`);
   fill("facts", ...s.facts.flatMap(f => [el("dt", f.name), el("dd", f.text)]));
+  at("sample").hidden = !s.sample;
+  if (s.sample) {
+    at("sample-source").textContent = `Beginning of batch ${short(s.sample.batch, "n")} of this producer, from ${s.sample.source}`;
+    at("sample-text").textContent = s.sample.text;
+  }
   at("ranks").hidden = !s.ranks;
   if (s.ranks) fill("ranks", el("h2", "Ranks", { id: "ranks-title" }), el("p", ranksAbout, { class: "dim" }), ranks(s.ranks));
   at("up").textContent = `version ${s.version}, up ${age(s.up_seconds)}`;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ranks::{RankRow, Ranks, Waits};
-use crate::health::Health;
+use crate::health::{DataSample, Health};
 use crate::recent_messages::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -93,6 +93,9 @@ pub(super) struct Status<'a> {
     doing: String,
     up_seconds: u64,
     facts: Vec<Fact>,
+    /// The beginning of a row of the data, where the daemon shows one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<DataSample>,
     plots: Vec<Drawn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Vec<RankRow>>,
@@ -243,6 +246,7 @@ impl Sampler {
             doing,
             up_seconds: self.began.elapsed().as_secs(),
             facts: facts.map(|(name, text)| Fact { name, text }).collect(),
+            sample: health.sample(),
             ranks,
             plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
             tables: self

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::health::DataSample;
 use crate::web::{MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
 
 const STATUS_PAGE: StatusPage = StatusPage {
@@ -96,6 +97,24 @@ async fn the_page_needs_nothing_from_outside() {
         status.contains("\"program\":\"batchweave-test\""),
         "{status}"
     );
+}
+
+#[tokio::test]
+async fn a_sample_of_the_data_is_in_the_status_of_a_daemon_that_shows_one() {
+    let (address, health, ..) = started().await;
+    assert!(!get(address, "/status.json").await.contains("\"sample\""));
+    health.show_sample(DataSample {
+        batch: 7,
+        source: "a.jsonl:3".to_owned(),
+        text: "<b>Once</b> \u{2028}".to_owned(),
+    });
+    let status = get(address, "/status.json").await;
+    let (_, body) = status.split_once("\r\n\r\n").unwrap();
+    let json: serde_json::Value = serde_json::from_str(body).unwrap();
+    let expected = serde_json::json!({
+        "batch": 7, "source": "a.jsonl:3", "text": "<b>Once</b> \u{2028}",
+    });
+    assert_eq!(json["sample"], expected);
 }
 
 #[tokio::test]

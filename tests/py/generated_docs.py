@@ -24,16 +24,17 @@ def option_table(name: str) -> list[str]:
     words: list[str] = []
     lines: list[str] = []
     for line in (ROOT / "config" / f"{name}.toml").read_text().splitlines():
-        if line.startswith("["):
-            table, words = line.strip("[]"), []
+        if line.startswith(("[", "# [[")):
+            table, words = line.strip("#[] "), []
         elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
             reason = " ".join(words) or "As above."
-            default = "" if line.startswith("#") else f"`{found[2]}`"
             key = f"`{table}.{found[1]}`"
+            listed = table == "sources" and found[1] not in ("name", "paths", "shuffle")
+            default = f"`{found[2]}`" if listed or not line.startswith("#") else ""
             lines.append(f"| {key} | {default} | {reason.replace('|', chr(92) + '|')} |")
             words = []
         elif line.startswith("#"):
-            words.append(line.removeprefix("#").strip())
+            words.append(line.strip("# "))
         else:
             words = []
     return lines

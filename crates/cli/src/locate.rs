@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
+use batchweave_core::inputs::PinnedFile;
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
@@ -18,7 +19,8 @@ use crate::sources;
 const EXAMPLES: &str = "\
 Examples:
   batchweave where corpus/a.jsonl:17 --store s3://bucket/stream
-  batchweave where rows.parquet:1 --from 5000 --to 6000 --json";
+  batchweave where rows.parquet:1 --from 5000 --to 6000 --json
+  batchweave where web/b.jsonl@9216   (a line by the byte where it begins: of [[sources]])";
 /// Steps located before their provenance is read.
 const STEPS_AT_ONCE: u64 = 4096;
 /// Provenance objects read at the same time.
@@ -29,7 +31,8 @@ const LISTED: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LocateArgs {
-    /// The document: its file as in source.paths, or the end of that path, and its line or row from 1
+    /// The document: its file as in source.paths, or the end of that path, and its line or row from 1, or
+    /// after @ the byte where its line begins
     #[arg(value_name = "FILE:LINE")]
     document: String,
     /// First step to search [default: the oldest that can be read]
@@ -43,7 +46,11 @@ pub(crate) struct LocateArgs {
 #[derive(Debug, Serialize)]
 struct LocateReport {
     file: String,
-    line: u64,
+    /// The line or row from 1; null with `byte`.
+    line: Option<u64>,
+    /// The byte where the line begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    byte: Option<u64>,
     /// The steps that were searched: `from`, inclusive, up to `to`, exclusive.
     from: Step,
     to: Step,
@@ -66,22 +73,22 @@ struct Found {
 }
 
 /// The files that the argument means, by producer and number in its input list.
-type WantedFiles = BTreeMap<ProducerName, BTreeMap<u32, String>>;
+type WantedFiles = BTreeMap<ProducerName, BTreeMap<u32, PinnedFile>>;
 
 /// Steps by the key of their provenance object.
 type StepsByProvenance = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
 
 pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, CliError> {
-    let (file, line) = document(&args.document)?;
+    let (file, unit) = document(&args.document)?;
     let mut log = context.log().await?;
-    let wanted = wanted(&mut log, file).await?;
+    let wanted = wanted(&mut log, file, unit).await?;
     let from = args.from.unwrap_or(0).max(log.manifest().watermark());
     let next = log.manifest().next_step();
     let to = args.to.map_or(next, |to| to.saturating_add(1).min(next));
     let stream = log.manifest().stream();
     let rows_per_slice = u64::from(stream.rows_per_slice).max(1);
     let search = Search {
-        unit: line - 1,
+        unit: unit.number(),
         wanted,
         seq_len: stream.seq_len.into(),
         rows: u64::from(stream.slices) * rows_per_slice,
@@ -106,8 +113,9 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     if found.is_empty() {
         let (root, steps) = (log.store().root(), range(from, to));
         return Err(CliError::Absent(format!(
-            "{file}:{line} is in none of the steps {steps} of {root}: it is not read yet, is in no producer's share, was left \
-             out as bad, or its steps are reclaimed{silent}"
+            "{} is in none of the steps {steps} of {root}: it is not read yet, is in no producer's share, was left \
+             out as bad, or its steps are reclaimed{silent}",
+            args.document
         )));
     }
     if !silent.is_empty() {
@@ -115,7 +123,8 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     }
     let report = LocateReport {
         file: file.to_owned(),
-        line,
+        line: unit.line(),
+        byte: unit.byte(),
         from,
         to,
         found,
@@ -123,31 +132,74 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     context.done(&report, render)
 }
 
-fn document(text: &str) -> Result<(&str, u64), CliError> {
-    let parts = text.rsplit_once(':');
-    let parts = parts.and_then(|(file, line)| Some((file, line.parse().ok()?)));
-    let parts = parts.filter(|(file, line)| !file.is_empty() && *line > 0);
-    parts.ok_or_else(|| {
+/// The number of a document in its file, as it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Line(u64),
+    Byte(u64),
+}
+
+impl Unit {
+    /// Returns the number in provenance.
+    fn number(self) -> u64 {
+        match self {
+            Self::Line(line) => line - 1,
+            Self::Byte(byte) => byte,
+        }
+    }
+
+    fn line(self) -> Option<u64> {
+        matches!(self, Self::Line(_)).then(|| self.number() + 1)
+    }
+
+    fn byte(self) -> Option<u64> {
+        matches!(self, Self::Byte(_)).then(|| self.number())
+    }
+}
+
+fn document(text: &str) -> Result<(&str, Unit), CliError> {
+    let number = |(file, number): (&'_ str, &str)| Some((file.len(), number.parse::<u64>().ok()?));
+    let line = text.rsplit_once(':').and_then(number);
+    let line = line.filter(|(_, line)| *line > 0);
+    let byte = text.rsplit_once('@').and_then(number);
+    let found = line.map(|(end, line)| (end, Unit::Line(line)));
+    let found = found.or(byte.map(|(end, byte)| (end, Unit::Byte(byte))));
+    let found = found.filter(|(end, _)| *end > 0);
+    found.map(|(end, unit)| (&text[..end], unit)).ok_or_else(|| {
         CliError::Usage(format!(
-            "{text}: must be FILE:LINE with lines and rows from 1, as corpus/a.jsonl:17"
+            "{text}: must be FILE:LINE with lines and rows from 1, as corpus/a.jsonl:17, or FILE@BYTE"
         ))
     })
 }
 
-/// Returns the files in the producers' input lists that `file` means.
-async fn wanted(log: &mut Log, file: &str) -> Result<WantedFiles, CliError> {
+/// Returns the files in the producers' input lists that `file` means and that number documents as `unit` does.
+async fn wanted(log: &mut Log, file: &str, unit: Unit) -> Result<WantedFiles, CliError> {
     let (mut wanted, mut others) = (WantedFiles::new(), BTreeSet::new());
+    let mut otherwise = None;
     let producers: Vec<ProducerName> = log.manifest().producers().map(|(p, _)| p.clone()).collect();
     for producer in producers {
-        for (n, name) in (0..).zip(sources::names(log, &producer).await?) {
-            let ends = name.strip_suffix(file);
-            if ends.is_some_and(|rest| rest.is_empty() || rest.ends_with('/')) {
+        for (n, pin) in (0..).zip(sources::names(log, &producer).await?) {
+            let ends = pin.name.strip_suffix(file);
+            if ends.is_none_or(|rest| !rest.is_empty() && !rest.ends_with('/')) {
+                others.insert(pin.name);
+            } else if pin.by_byte == unit.byte().is_some() {
                 let list = wanted.entry(producer.clone()).or_default();
-                list.insert(n, name);
+                list.insert(n, pin);
             } else {
-                others.insert(name);
+                otherwise = Some(pin);
             }
         }
+    }
+    if let Some(pin) = otherwise.filter(|_| wanted.is_empty()) {
+        let name = &pin.name;
+        let remedy = if pin.by_byte {
+            format!(
+                "lines of {name} are numbered by the byte where they begin, as {name}@0: `head -n N {name} | wc -c` gives                  that of line N + 1"
+            )
+        } else {
+            format!("documents of {name} are numbered by line or row, as {name}:1")
+        };
+        return Err(CliError::Usage(remedy));
     }
     if wanted.is_empty() {
         let more = match others.len().saturating_sub(LISTED) as u64 {
@@ -228,14 +280,14 @@ impl Search {
             return Vec::new();
         }
         for (row, _, piece) in sources.placed(self.seq_len, self.rows) {
-            let Some(name) = named(&piece) else {
+            let Some(pin) = named(&piece) else {
                 continue;
             };
             let new = || Found {
                 step: *step,
                 producer: producer.clone(),
                 seq: *seq,
-                source: format!("{name}:{}", self.unit + 1),
+                source: sources::document(pin, self.unit),
                 pass: piece.pass,
                 first_token: piece.skip,
                 end_token: 0,

@@ -2,6 +2,7 @@
 //! contents of a slice.
 
 mod decode;
+mod runs;
 mod values;
 mod vocabulary;
 

@@ -1,7 +1,7 @@
 //! The source documents of steps: provenance objects, and file names from the producers' input lists.
 
 use batchweave_core::ids::ProducerName;
-use batchweave_core::inputs::head_of;
+use batchweave_core::inputs::{PinnedFile, head_of};
 use batchweave_core::keys;
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_log::{Log, LogError, read_inputs};
@@ -9,8 +9,8 @@ use batchweave_store::{Store, found};
 
 use crate::error::CliError;
 
-/// File names of an input list; their indexes are the file numbers in provenance.
-pub(crate) type Names = Vec<String>;
+/// Files of an input list; their indexes are the file numbers in provenance.
+pub(crate) type Names = Vec<PinnedFile>;
 
 /// Reads the provenance object under `key`.
 pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenance, CliError> {
@@ -34,7 +34,7 @@ pub(crate) async fn names(log: &mut Log, producer: &ProducerName) -> Result<Name
         let state = log.manifest().producer(producer);
         let head = state.and_then(|p| head_of(&p.cursor).ok()).flatten();
         match read_inputs(log.store().as_ref(), producer, head).await {
-            Ok((_, pins)) => return Ok(pins.into_iter().map(|pin| pin.name).collect()),
+            Ok((_, pins)) => return Ok(pins),
             Err(LogError::Store(why)) if why.is_not_found() => {}
             Err(why) => return Err(why.into()),
         }
@@ -46,11 +46,25 @@ pub(crate) async fn names(log: &mut Log, producer: &ProducerName) -> Result<Name
     }
 }
 
-/// Formats the place of a document as `corpus/a.jsonl:17`; lines and rows count from 1.
+/// Formats the place of a document: `corpus/a.jsonl:17`, lines and rows counted from 1; `corpus/a.jsonl@9216` in a file
+/// whose lines are numbered by the byte at which they begin; and the source, where the producer has several.
 pub(crate) fn place(piece: &Piece, names: &Names) -> String {
     let (file, line) = (piece.file, piece.unit.saturating_add(1));
-    match usize::try_from(file).ok().and_then(|n| names.get(n)) {
-        Some(name) => format!("{name}:{line}"),
-        None => format!("input file {}:{line}", file.saturating_add(1)),
+    let Some(pin) = usize::try_from(file).ok().and_then(|n| names.get(n)) else {
+        return format!("input file {}:{line}", file.saturating_add(1));
+    };
+    let place = document(pin, piece.unit);
+    match &pin.source {
+        Some(source) => format!("{place} ({source})"),
+        None => place,
+    }
+}
+
+/// Formats the place of document `unit` of a file.
+pub(crate) fn document(pin: &PinnedFile, unit: u64) -> String {
+    if pin.by_byte {
+        format!("{}@{unit}", pin.name)
+    } else {
+        format!("{}:{}", pin.name, unit.saturating_add(1))
     }
 }

@@ -67,6 +67,18 @@ pub enum Mutation {
     WideProgress,
     /// The position that a rank reports is ignored.
     PositionUnheard,
+    /// Every producer reads the blocks of the first.
+    SharedBlocks,
+    /// Each pass has the order of the first.
+    SameOrder,
+    /// A restarted sampler gives the document before its place again.
+    DocumentTwice,
+    /// A restarted sampler counts what its sources gave from nothing.
+    GivenForgotten,
+    /// A change of the mixture is ignored.
+    MixtureIgnored,
+    /// A change of the mixture that is in force is applied again.
+    MixtureTwice,
 }
 
 impl Mutation {
@@ -94,6 +106,16 @@ impl Mutation {
         Self::UnflushedReturn,
         Self::WideProgress,
         Self::PositionUnheard,
+    ];
+
+    /// Mistakes in the order of documents.
+    pub const ORDER: [Self; 6] = [
+        Self::SharedBlocks,
+        Self::SameOrder,
+        Self::DocumentTwice,
+        Self::GivenForgotten,
+        Self::MixtureIgnored,
+        Self::MixtureTwice,
     ];
 
     /// Mistakes in the commit path.
@@ -174,4 +196,10 @@ guards! {
     skips_flush_on_return: UnflushedReturn,
     replaces_other_progress: WideProgress,
     ignores_reported_position: PositionUnheard,
+    shares_blocks: SharedBlocks,
+    repeats_order_of_passes: SameOrder,
+    repeats_document: DocumentTwice,
+    forgets_given: GivenForgotten,
+    ignores_mixture: MixtureIgnored,
+    repeats_mixture: MixtureTwice,
 }

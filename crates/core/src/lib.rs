@@ -18,6 +18,7 @@ pub mod keys;
 pub mod limits;
 pub mod manifest;
 pub mod mesh;
+pub mod order;
 pub mod polling;
 pub mod proof;
 pub mod provenance;

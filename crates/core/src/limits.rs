@@ -29,6 +29,17 @@ pub const INPUTS_FILES_BYTES: u64 = 4 << 20;
 pub const INPUTS_LINK_BYTES_MAX: usize = 5 << 20;
 /// Links of one size class that are merged into one of the next.
 pub const INPUTS_FAN: u64 = 8;
+/// Sources of one producer: their states fit in a cursor.
+pub const SOURCES_MAX: usize = 64;
+/// Bytes of the state of one source in a cursor: five numbers below 2^53 and their punctuation.
+pub const SOURCE_STATE_BYTES_MAX: usize = 5 * 16 + 7;
+/// Size of a block of an uncompressed file of lines in bytes. The order of documents depends on it.
+pub const ORDER_BLOCK_BYTES: u64 = 512 << 10;
+/// Assumed ratio of a compressed file's documents to its stored size. The order of documents depends on it.
+pub const EXPANSION: u64 = 4;
+/// Fewest and most blocks of a group, which are read side by side.
+pub const OPEN_BLOCKS_MIN: u64 = 16;
+pub const OPEN_BLOCKS_MAX: u64 = 1024;
 /// Steps per index segment.
 pub const SEGMENT_STEPS: u64 = 1024;
 /// Size of an index segment in bytes: each step's TGB was in an entry, and takes at most four times its
@@ -109,6 +120,11 @@ const _: () = {
         TGB_ROWS_MAX < NUMBER_MAX && TGB_TOKENS_MAX < NUMBER_MAX && OBJECT_BYTES_MAX < NUMBER_MAX
     );
     assert!(SLICES_MAX as u64 <= TGB_ROWS_MAX);
+    assert!(
+        SOURCES_MAX * SOURCE_STATE_BYTES_MAX < CURSOR_BYTES_MAX / 2,
+        "a cursor holds the states of all sources, the placed pieces and the settings"
+    );
+    assert!(OPEN_BLOCKS_MIN <= OPEN_BLOCKS_MAX);
     assert!(
         SEGMENT_BYTES_MAX as u64 >= 4 * SEGMENT_STEPS * ENTRY_BYTES_MAX as u64,
         "a segment of the largest TGBs can be read"

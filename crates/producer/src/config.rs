@@ -20,6 +20,9 @@ pub struct ProducerConfig {
     pub stream: StreamParameters,
     pub producer: Identity,
     pub source: SourceConfig,
+    /// Several sources in place of the one of `[source]`; empty without.
+    pub sources: Vec<NamedSource>,
+    pub mixture: MixtureConfig,
     pub tokenizer: TokenizerConfig,
     pub packing: PackingConfig,
     pub chat: ChatConfig,
@@ -107,6 +110,8 @@ pub struct SourceConfig {
     pub on_bad_document: OnBadDocument,
     /// Size of the longest document that is read.
     pub max_document_bytes: ByteSize,
+    /// Most bytes of documents that wait to be shuffled, of all sources.
+    pub memory: ByteSize,
 }
 
 /// The kinds of tokenizers.
@@ -293,11 +298,14 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 }
 
 mod check;
+mod check_sources;
 mod defaults;
 mod hints;
 mod ids;
+mod several;
 mod store;
 
+pub use several::{MixtureConfig, NamedSource, ShuffleConfig};
 pub use store::StoreConfig;
 #[cfg(test)]
 mod tests;

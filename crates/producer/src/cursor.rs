@@ -4,6 +4,7 @@
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::inputs::LinkId;
+use batchweave_core::order::SamplerState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,6 +22,9 @@ pub struct State {
     /// The pieces from that point on that earlier batches hold.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
+    /// Of several sources: the state of the sampler before the document at that point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<SamplerState>,
     /// Name of the input list, which is stored beside the log under `keys::inputs`. Reclamation reads it too
     /// (`inputs::head_of`).
     pub inputs: LinkId,
@@ -36,6 +40,15 @@ pub enum CursorError {
         "the cursor of producer {producer} was not written by this kind of producer ({detail}); use another producer name"
     )]
     Foreign { producer: String, detail: String },
+    /// The cursor counts documents in another way.
+    #[error(
+        "producer {producer} was started with {was}, and this configuration has {is}: its place counts documents in          another order; go back to {was}, or start a new producer name"
+    )]
+    Sources {
+        producer: String,
+        was: &'static str,
+        is: &'static str,
+    },
     /// Settings that decide the bytes were changed.
     #[error(
         "producer {producer} was started with other settings:\n  {}\nset them back, or start a new producer name",
@@ -55,9 +68,30 @@ impl State {
             format: FORMAT,
             at: restart.at,
             placed: restart.placed,
+            order: None,
             inputs,
             settings,
         }
+    }
+
+    /// Returns the state with that of the sampler of several sources.
+    #[must_use]
+    pub fn with_order(self, order: Option<SamplerState>) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Fails when the cursor is of one source and the configuration has several, or the other way round.
+    pub fn check_sources(&self, several: bool, producer: &str) -> Result<(), CursorError> {
+        let names = ["[source]", "[[sources]]"];
+        let (was, is) = (usize::from(self.order.is_some()), usize::from(several));
+        if was == is {
+            return Ok(());
+        }
+        Err(CursorError::Sources {
+            producer: producer.to_owned(),
+            was: names[was],
+            is: names[is],
+        })
     }
 
     /// Returns the cursor as the log stores it.

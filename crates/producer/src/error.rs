@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use batchweave_core::ids::{Epoch, IdError};
+use batchweave_core::order::WeightError;
 use batchweave_core::tgb::{BuildError, LayoutError};
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
@@ -11,7 +12,7 @@ use batchweave_store::StoreError;
 
 use crate::cursor::CursorError;
 use crate::packing::Mismatch;
-use crate::sources::{DocumentError, SourceError};
+use crate::sources::{DocumentError, ShapeError, SourceError};
 use crate::transform::TransformError;
 use crate::worker::WorkerError;
 
@@ -81,9 +82,21 @@ pub enum RunError {
     /// The tokenizer no longer gives the tokens that it gave at the start: a fault of the program.
     #[error("the tokenizer is broken since a document made it panic, so this producer stops: {0}")]
     TokenizerBroken(DocumentError),
+    /// Weights that the check of the configuration let pass: a fault of the program.
+    #[error("sources: {0}")]
+    Weights(#[from] WeightError),
     /// No process can render conversations any more.
     #[error("{0}; check that this user may start one more process, and start the producer again")]
     NoRenderer(DocumentError),
+}
+
+impl From<ShapeError> for RunError {
+    fn from(why: ShapeError) -> Self {
+        match why {
+            ShapeError::Source(why) => why.into(),
+            ShapeError::Worker(why) => why.into(),
+        }
+    }
 }
 
 impl RunError {
@@ -111,7 +124,7 @@ impl RunError {
             Self::Transform(why) => why.exit(),
             Self::Worker(why) => why.exit(),
             Self::Metrics(_) | Self::NoRenderer(_) => Exit::Failure,
-            Self::Name(_) | Self::TokenizerBroken(_) => Exit::Internal,
+            Self::Name(_) | Self::TokenizerBroken(_) | Self::Weights(_) => Exit::Internal,
             Self::Source(SourceError::Pattern { .. })
             | Self::Cursor(_)
             | Self::Layout(_)

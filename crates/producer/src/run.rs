@@ -24,7 +24,7 @@ use crate::metrics::{Metrics, register};
 use crate::progress::InputProgress;
 use crate::progress::ending::{self, Totals};
 use crate::progress::report::Reporter;
-use crate::sample::Sampler;
+use crate::sample::SampleTaker;
 use crate::startup::{self, Opened, Opening, assemble};
 use crate::status_page::STATUS_PAGE;
 
@@ -147,7 +147,7 @@ async fn produce(
         config.source.epochs,
         config.source.follow,
     ));
-    let sampler = Sampler::of_page(config, &opened.parts, health);
+    let sampler = SampleTaker::of_page(config, &opened.parts, health);
     let stop_waiting = stop.child_token();
     let pipeline = assemble(
         config,
@@ -156,7 +156,7 @@ async fn produce(
         (metrics.clone(), input.clone()),
         sampler.clone(),
         stop_waiting.clone(),
-    );
+    )?;
     let (reader, bounds) = flow_control::position_reader(config);
     let driver = CommitOptions {
         tgbs_per_entry: flow_control::entry_max(config),

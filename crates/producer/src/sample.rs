@@ -24,7 +24,7 @@ const TOKENS_MAX: usize = 256;
 const CHARS_MAX: usize = 400;
 
 /// Takes samples of batches and shows them once they are committed.
-pub(crate) struct Sampler {
+pub(crate) struct SampleTaker {
     transform: Arc<DocumentTransform>,
     inputs: Arc<Inputs>,
     health: Health,
@@ -38,7 +38,7 @@ struct State {
     pending: Option<DataSample>,
 }
 
-impl Sampler {
+impl SampleTaker {
     /// Returns the sampler of the status page; `None` when there is no page on localhost.
     pub(crate) fn of_page(
         config: &ProducerConfig,
@@ -114,9 +114,9 @@ fn shortened(mut text: String, more: bool) -> String {
     text
 }
 
-impl std::fmt::Debug for Sampler {
+impl std::fmt::Debug for SampleTaker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sampler").finish_non_exhaustive()
+        f.debug_struct("SampleTaker").finish_non_exhaustive()
     }
 }
 
@@ -133,10 +133,10 @@ mod tests {
     use crate::pipeline::batch::BatchPart;
     use crate::sources::InputList;
 
-    fn sampler() -> Sampler {
+    fn sampler() -> SampleTaker {
         let mut config = ProducerConfig::default();
         config.tokenizer.kind = TokenizerKind::Bytes;
-        Sampler {
+        SampleTaker {
             transform: Arc::new(DocumentTransform::new(&config).unwrap()),
             inputs: Arc::new(Inputs::new(InputList::default())),
             health: Health::default(),

@@ -11,6 +11,8 @@ mod follow;
 mod formats;
 #[path = "daemon/modes.rs"]
 mod modes;
+#[path = "daemon/order.rs"]
+mod order;
 #[path = "daemon/panics.rs"]
 mod panics;
 #[path = "daemon/starting.rs"]

@@ -42,6 +42,7 @@ impl Programs {
                 for more in [
                     "reclaim/mod",
                     "handover",
+                    "order",
                     "fetch/mod",
                     "producing/mod",
                     "producing/upload",

@@ -20,10 +20,12 @@ const JOB: &str = "train";
 const PRODUCER: &str = "tokens-0";
 
 /// Tables of the producer alone.
-const PRODUCER_TABLES: [&str; 9] = [
+const PRODUCER_TABLES: [&str; 11] = [
     "stream",
     "producer",
     "source",
+    "sources",
+    "mixture",
     "tokenizer",
     "packing",
     "chat",
@@ -42,6 +44,8 @@ pub(super) struct RunFile {
     stream: Table,
     producer: Table,
     source: Table,
+    sources: Vec<Table>,
+    mixture: Table,
     tokenizer: Table,
     packing: Table,
     chat: Table,

@@ -9,6 +9,7 @@ use batchweave_core::tgb::{Dtype, Layout};
 use batchweave_log::{Frame, Log};
 use serde::Serialize;
 
+use super::runs::{self, Run};
 use super::vocabulary::Vocabulary;
 use crate::error::CliError;
 use crate::output::count;
@@ -36,6 +37,8 @@ struct DocumentPart {
     tokens: u64,
     /// The text; `None` for samples.
     text: Option<String>,
+    /// The text by the loss mask; `None` where the stream has none.
+    runs: Option<Vec<Run>>,
 }
 
 /// The source documents of a step's rows.
@@ -70,15 +73,20 @@ pub(super) async fn rows(
         }
         let of_slice = u64::from(stream.rows_per_slice);
         let width = tokens.as_ref().map_or(0, |(width, _)| *width);
+        let mask = runs::mask(&layout, payload, width);
         for row in 0..of_slice {
             let at = usize::try_from(row).unwrap_or(usize::MAX) * width;
             let own = tokens.as_ref().and_then(|(_, all)| all.get(at..at + width));
             let text = own.zip(vocabulary.as_ref());
             let number = u64::from(frame.slice) * of_slice + row;
-            let documents = match &origin {
+            let mut documents = match &origin {
                 Some(origin) => origin.parts(number, text),
                 None => text.map_or_else(Vec::new, |(own, words)| by_end(own, words)),
             };
+            let mask = mask.and_then(|all| all.get(at..at + width));
+            if let Some(((own, words), mask)) = text.zip(mask) {
+                add_runs(&mut documents, own, mask, words);
+            }
             let held: u64 = documents.iter().map(|part| part.tokens).sum();
             let padding = own.map_or(0, |own| (own.len() as u64).saturating_sub(held));
             if own.is_some() || !documents.is_empty() {
@@ -126,9 +134,22 @@ impl Origin {
                 skip: Some(piece.skip),
                 tokens: piece.items,
                 text: words.map(|(tokens, words)| words.text(tokens)),
+                runs: None,
             }
         };
         own.map(part).collect()
+    }
+}
+
+/// Adds the runs of the loss mask to the documents of a row, which follow one another from its beginning.
+fn add_runs(documents: &mut [DocumentPart], own: &[u32], mask: &[u8], words: &Vocabulary) {
+    let (mut own, mut mask) = (own, mask);
+    for part in documents {
+        let length = usize::try_from(part.tokens).unwrap_or(usize::MAX);
+        let tokens = own.split_off(..length.min(own.len()));
+        let values = mask.split_off(..length.min(mask.len()));
+        let runs = tokens.zip(values);
+        part.runs = runs.map(|(tokens, values)| runs::split(tokens, values, |own| words.text(own)));
     }
 }
 
@@ -141,6 +162,7 @@ fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<DocumentPart> {
         skip: None,
         tokens: tokens.len() as u64,
         text: Some(words.text(tokens)),
+        runs: None,
     };
     pieces.map(part).collect()
 }

@@ -1,8 +1,10 @@
 //! How far producers are in their input, from their cursors and stored input lists.
 
+use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::head_of;
 use batchweave_core::manifest::Manifest;
+use batchweave_core::order::SamplerState;
 use batchweave_log::read_inputs;
 use batchweave_store::Store;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,21 @@ pub(super) struct InputStatus {
     /// Share of the pass that is read, by the sizes of the files; within a file that is compressed or of columns an
     /// estimate.
     pub(super) share: Option<f64>,
+    /// The sources, where there are several; then name and share of a file are not given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) sources: Vec<SourceStatus>,
+}
+
+/// The place in one of several sources, and what it has given.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct SourceStatus {
+    name: String,
+    /// Passes over it that are complete.
+    passes: u64,
+    /// Tokens, or documents (`mixture.unit`), that it has given under the mixture in force.
+    given: u64,
+    /// Its share of what all have given.
+    share: Option<f64>,
 }
 
 /// The part of a cursor that is needed here.
@@ -52,8 +69,10 @@ pub(super) async fn places(store: &dyn Store, m: &Manifest) -> Vec<InputStatus> 
             files: list.files,
             name: None,
             share: None,
+            sources: sources(&state.cursor),
         };
-        if list.files <= FILES_MAX && read + list.files <= ALL_FILES_MAX {
+        if place.sources.is_empty() && list.files <= FILES_MAX && read + list.files <= ALL_FILES_MAX
+        {
             read += list.files;
             // A list that grows may be replaced meanwhile; then its names are left out.
             if let Ok((_, files)) = read_inputs(store, name, Some(list)).await {
@@ -67,6 +86,31 @@ pub(super) async fn places(store: &dyn Store, m: &Manifest) -> Vec<InputStatus> 
         all.push(place);
     }
     all
+}
+
+/// Returns the sources of a cursor of several; empty for one source.
+fn sources(cursor: &Cursor) -> Vec<SourceStatus> {
+    let order = cursor.0.get("order").cloned();
+    let order = order.and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
+    let named = cursor
+        .0
+        .pointer("/settings/sources")
+        .and_then(|all| all.as_array());
+    let (Some(order), Some(named)) = (order, named) else {
+        return Vec::new();
+    };
+    let all: u64 = order.at.iter().map(|source| source.given).sum();
+    let name = |source: &serde_json::Value| source["name"].as_str().unwrap_or_default().to_owned();
+    let sources = named
+        .iter()
+        .zip(&order.at)
+        .map(|(named, state)| SourceStatus {
+            name: name(named),
+            passes: state.position.pass,
+            given: state.given,
+            share: (all > 0).then(|| state.given as f64 / all as f64),
+        });
+    sources.collect()
 }
 
 /// Returns the share of a pass before byte `offset` of file `file`.
@@ -85,6 +129,10 @@ impl InputStatus {
         if finished {
             return "all read".to_owned();
         }
+        if !self.sources.is_empty() {
+            let texts: Vec<String> = self.sources.iter().map(SourceStatus::text).collect();
+            return texts.join(", ");
+        }
         let pass = self.passes.saturating_add(1);
         let mut text = match self.share {
             Some(share) => format!("{} % of pass {pass}", (share * 100.0) as u64),
@@ -100,9 +148,31 @@ impl InputStatus {
     }
 }
 
+impl SourceStatus {
+    /// Formats `web 60.0 % (pass 2)`.
+    fn text(&self) -> String {
+        let (name, pass) = (&self.name, self.passes.saturating_add(1));
+        match self.share {
+            Some(share) => format!("{name} {:.1} % (pass {pass})", share * 100.0),
+            None => format!("{name} (pass {pass})"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_sources_have_their_shares() {
+        let cursor = Cursor(serde_json::json!({
+            "order": {"at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 400]], "mix": 0, "total": [13, 1000]},
+            "settings": {"sources": [{"name": "web"}, {"name": "code"}]},
+        }));
+        let texts: Vec<String> = sources(&cursor).iter().map(SourceStatus::text).collect();
+        assert_eq!(texts, ["web 60.0 % (pass 2)", "code 40.0 % (pass 1)"]);
+        assert_eq!(sources(&Cursor(serde_json::json!({"settings": {}}))), []);
+    }
 
     #[test]
     fn a_place_is_a_share_of_the_bytes() {
@@ -117,6 +187,7 @@ mod tests {
             files: 17,
             name: Some("corpus/a.jsonl".to_owned()),
             share: Some(0.349),
+            sources: Vec::new(),
         };
         assert_eq!(
             place.text(false),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use batchweave_producer::config::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
-use batchweave_producer::packing::ArraySpec;
+use batchweave_producer::packing::{ArraySpec, Extra};
 use batchweave_producer::tokenizer::Encoding;
 use batchweave_producer::{Outcome, run_on};
 use serde_json::Value;
@@ -124,6 +124,38 @@ async fn show_decodes_rows_and_names_their_documents() {
             assert_eq!(said, shown.collect::<BTreeSet<_>>(), "line {line}");
         }
     }
+}
+
+/// Of a document in `best_fit`, all but its first token is learned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_is_divided_where_the_loss_mask_changes() {
+    let made = produced(|config| {
+        config.packing.mode = PackingMode::BestFit;
+        config.packing.fields = vec![Extra::LossMask];
+    })
+    .await;
+    let mut compared = 0;
+    for (_, row) in made.rows() {
+        for part in row["documents"].as_array().unwrap() {
+            let runs = part["runs"].as_array().unwrap();
+            let learned: Vec<_> = runs.iter().map(|run| run["learned"].as_bool()).collect();
+            assert_eq!(learned, [Some(false), Some(true)][..runs.len()]);
+            assert_eq!(runs[0]["tokens"], 1);
+            let tokens: u64 = runs.iter().map(|run| run["tokens"].as_u64().unwrap()).sum();
+            assert_eq!(part["tokens"], tokens);
+            let texts = runs.iter().map(|run| run["text"].as_str().unwrap());
+            let text: String = texts.collect();
+            // A row may begin inside a character.
+            if text.is_ascii() {
+                assert_eq!(part["text"], text);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 40, "{compared}");
+    let plain = produced(|_| ()).await;
+    let (_, row) = plain.rows().swap_remove(0);
+    assert!(row["documents"][0]["runs"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,5 +15,6 @@ mod reclaim;
 mod refusals;
 mod runs;
 mod s3;
+mod ui;
 mod verify;
 mod world;

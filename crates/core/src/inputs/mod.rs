@@ -28,6 +28,12 @@ pub struct PinnedFile {
     /// For a local file, the first 16 hexadecimal digits of the SHA-256 over its first and last 64 KiB; for
     /// an object, its `ETag`.
     pub fingerprint: String,
+    /// The source that the file belongs to, where the producer has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Provenance numbers its lines by the byte at which they begin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_byte: bool,
 }
 
 impl PinnedFile {
@@ -38,6 +44,8 @@ impl PinnedFile {
             name,
             size,
             fingerprint: hash[..16].to_owned(),
+            source: None,
+            by_byte: false,
         }
     }
 

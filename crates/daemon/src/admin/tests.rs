@@ -1,9 +1,13 @@
 //! The endpoint over real sockets on port 0.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::*;
 use crate::health::DataSample;
+use crate::web::{MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
 
 const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-test",
@@ -12,6 +16,7 @@ const STATUS_PAGE: StatusPage = StatusPage {
     ranks: None,
     tables: &[],
     held: None,
+    jobs: None,
 };
 
 async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
@@ -172,7 +177,7 @@ async fn connections_that_trickle_do_not_lock_others_out() {
     let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
     let mut admin = bound("127.0.0.1:0", &registry, &health).await;
     // The deadline of the endpoint must not be what closes the connections.
-    admin.deadline = Duration::from_hours(1);
+    admin.server.deadline = Duration::from_hours(1);
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve(stop.clone()));
     let mut trickling = Vec::new();

@@ -138,7 +138,11 @@ pub fn unlisted_keys<T: Config>(text: &str) -> Vec<String> {
     let mut table = String::new();
     let mut listed = std::collections::BTreeSet::new();
     for line in text.lines().map(|l| l.trim_start_matches('#').trim()) {
-        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+        if let Some(name) = line.strip_prefix("[[").and_then(|l| l.strip_suffix("]]")) {
+            // A list of tables, which is one key.
+            listed.insert(name.to_owned());
+            table = format!("{name}.");
+        } else if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             table = format!("{name}.");
         } else if let Some((key, _)) = line.split_once('=') {
             listed.insert(format!("{table}{}", key.trim()));

@@ -4,6 +4,7 @@ mod cpu;
 mod fetch;
 mod growth;
 mod handover;
+mod order;
 mod producing;
 mod reclaim;
 mod single_commits;
@@ -55,6 +56,10 @@ enum What {
     /// Throughput from documents on disk to committed batches on `dev-s3`, compared with the tokenizer
     /// alone
     Produce(producing::produce::ProduceArgs),
+    /// Quality of the shuffle, exactness of a mixture's shares, and size of the sampler's state
+    ///
+    /// Walks the order of docs/order.md over synthetic documents, without files and tokenizer.
+    Order(order::OrderArgs),
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
@@ -87,6 +92,13 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         }
         What::Produce(args) => {
             let report = Box::pin(producing::produce::measure(args)).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+        What::Order(args) => {
+            let args = args.clone();
+            let measured = tokio::task::spawn_blocking(move || order::measure(&args));
+            let report = measured.await.map_err(bench_error)??;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }

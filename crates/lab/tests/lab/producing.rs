@@ -59,3 +59,31 @@ fn packing_and_uploads_are_measured_beside_theirs() {
     let few = ["--objects", "4", "--object-mib", "1", "--rounds", "1"];
     positive(&measured("upload", &few), &["ratio_to_plain_put"]);
 }
+
+/// Exact figures: the order is a function of its options.
+#[test]
+fn the_order_is_measured() {
+    let little = ["--files", "100", "--documents", "500", "--window", "8MiB"];
+    let more = ["--tokens", "100000", "--seed", "3"];
+    let report = measured("order", &[&little[..], &more].concat());
+    let figure = |value: &Value| value.as_f64().unwrap();
+    assert!(
+        figure(&report["neighbours_same_file_ratio"]) < 8.0,
+        "{report}"
+    );
+    assert!(figure(&report["tail_quality"]) < 16.0, "{report}");
+    // A document of the largest source is a thousandth of 100,000 tokens.
+    assert!(figure(&report["share_error_max"]) < 0.05, "{report}");
+    let bytes = |field: &str| report[field].as_u64().unwrap();
+    assert!(bytes("cursor_bytes") <= bytes("cursor_bytes_allowed"));
+    let forms = report["forms"].as_array().unwrap();
+    let names: Vec<&str> = forms
+        .iter()
+        .filter_map(|form| form["form"].as_str())
+        .collect();
+    assert_eq!(names, ["lines", "row groups", "compressed"]);
+    positive(
+        &forms[2],
+        &["blocks", "open_blocks", "documents_per_second"],
+    );
+}

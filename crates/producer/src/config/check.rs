@@ -27,7 +27,7 @@ impl Config for ProducerConfig {
         );
         wrong(
             "source.paths",
-            self.source.paths.is_empty(),
+            self.source.paths.is_empty() && self.sources.is_empty(),
             "must be given: files, folders, patterns or s3:// prefixes",
         );
         for (key, text) in [
@@ -132,6 +132,7 @@ impl Config for ProducerConfig {
                 "must be 1 with source.follow: input that grows has no end to start again from",
             )
         }));
+        self.check_sources(&mut problems);
         self.check_mode(&mut problems);
         self.check_ids(&mut problems);
         self.check_names(&mut problems);

@@ -52,6 +52,7 @@ impl Default for SourceConfig {
             settled_marker: String::new(),
             on_bad_document: OnBadDocument::Fail,
             max_document_bytes: ByteSize::mib(64),
+            memory: ByteSize::mib(4096),
         }
     }
 }

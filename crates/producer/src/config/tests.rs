@@ -71,3 +71,83 @@ fn a_producer_must_be_among_those_named() {
         "{why}"
     );
 }
+
+fn sources_report(text: &str) -> String {
+    let base = "[store]\nurl = \"file:///x\"\n[producer]\nname = \"a\"\n";
+    parse::<ProducerConfig>("f.toml", &format!("{base}{text}"))
+        .map_or_else(|why| why.to_string(), |_| String::new())
+}
+
+fn source_table(name: &str, more: &str) -> String {
+    format!("[[sources]]\nname = \"{name}\"\npaths = [\"x\"]\n{more}\n")
+}
+
+#[test]
+fn several_sources_take_the_place_of_one() {
+    let web = source_table("web", "weight = 0.6\nshuffle = { seed = 3 }");
+    let two = format!("{web}{}", source_table("code", "weight = 1\nepochs = 0"));
+    assert_eq!(sources_report(&two), "");
+    let mixture = "[mixture]\nunit = \"documents\"\nwhen_source_ends = \"finish\"\n";
+    assert_eq!(sources_report(&format!("{mixture}{web}")), "");
+}
+
+#[test]
+fn bad_sources_are_refused_in_one_line() {
+    let cases = [
+        (
+            source_table("web", "weight = -1.0"),
+            "the weight -1 is not a number from 0",
+        ),
+        (
+            source_table("web", "weight = nan"),
+            "the weight NaN is not a number from 0",
+        ),
+        (
+            source_table("web", "weight = 0"),
+            "all weights are 0, so no source would be read",
+        ),
+        (
+            source_table("web", "weight = 1e-12"),
+            "is too small: at most nine decimals count",
+        ),
+        (source_table("Web", ""), "\"Web\" is not a valid name"),
+        (
+            source_table("web", "") + &source_table("web", ""),
+            "the name \"web\" is given twice",
+        ),
+        (
+            source_table("web", "field = \"\""),
+            "sources.web: field and column must not be empty",
+        ),
+        (
+            source_table("web", "shuffle = { window = \"1KiB\" }"),
+            "shuffle.window must be at least 1MiB",
+        ),
+        (
+            source_table("web", "shuffle = { window = \"3GiB\" }"),
+            "set each window to at most 2GiB, or source.memory to 6GiB",
+        ),
+        (source_table("web", "weigth = 2"), "unknown field `weigth`"),
+        (
+            format!("[source]\npaths = [\"x\"]\n{}", source_table("web", "")),
+            "can't be combined with source.paths",
+        ),
+        (
+            format!("[source]\nfollow = true\n{}", source_table("web", "")),
+            "can't be combined with source.follow",
+        ),
+        (
+            "[[sources]]\nname = \"web\"\npaths = []\n".to_owned(),
+            "sources.web: paths must be given",
+        ),
+    ];
+    for (text, part) in cases {
+        let why = sources_report(&text);
+        assert!(why.contains(part), "{part} in {why}");
+        assert_eq!(
+            why.lines().filter(|line| line.contains("sources")).count(),
+            1,
+            "{why}"
+        );
+    }
+}

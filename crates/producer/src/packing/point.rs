@@ -1,5 +1,6 @@
 //! The state of packing between two batches: a point in the input, and the pieces that are placed already.
 
+use batchweave_core::limits::NUMBER_MAX;
 use serde::{Deserialize, Serialize};
 
 use crate::sources::Place;
@@ -40,6 +41,14 @@ impl Point {
         }
     }
 
+    /// Returns the point behind all documents of several sources.
+    pub(crate) fn end() -> Self {
+        Self {
+            pass: NUMBER_MAX - 1,
+            ..Self::default()
+        }
+    }
+
     /// Returns the place of the document.
     pub fn place(self) -> Place {
         Place {
@@ -50,7 +59,7 @@ impl Point {
     }
 
     /// Returns whether both points are in the same document.
-    pub(super) fn is_document(self, other: Self) -> bool {
+    pub(crate) fn is_document(self, other: Self) -> bool {
         (self.pass, self.place()) == (other.pass, other.place())
     }
 }

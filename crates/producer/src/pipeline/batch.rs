@@ -7,6 +7,7 @@ use std::sync::Arc;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
+use batchweave_core::order::SamplerState;
 use serde_json::{Map, Value};
 
 pub use super::split::BatchPart;
@@ -94,6 +95,10 @@ pub struct BatchBuilder {
     gave_document: bool,
     /// Number of bad documents left out.
     left_out: u64,
+    /// Of several sources: where each document begins that no batch has moved past, and the sampler's state there.
+    places: VecDeque<(Point, SamplerState)>,
+    /// Of several sources: the sampler's state after the last document.
+    order: Option<SamplerState>,
 }
 
 impl BatchBuilder {
@@ -107,8 +112,24 @@ impl BatchBuilder {
             next_seq: options.next_seq,
             gave_document: false,
             left_out: 0,
+            places: VecDeque::new(),
+            order: None,
             options,
         }
+    }
+
+    /// Adds the next unit of several sources; `before` and `after` are the states of the sampler around it.
+    pub fn push_mixed(
+        &mut self,
+        item: Tokenized,
+        (before, after): (SamplerState, &SamplerState),
+        metrics: &Metrics,
+    ) -> Result<(), RunError> {
+        if let Tokenized::Document { document, .. } = &item {
+            self.places.push_back((document.point(), before));
+        }
+        self.order = Some(after.clone());
+        self.push(item, metrics)
     }
 
     /// Adds the next unit. Call `next_group` until it returns none before the next `push`, or memory is not bounded.
@@ -117,7 +138,7 @@ impl BatchBuilder {
             Tokenized::Bad { error, .. } if self.options.on_bad_document == OnBadDocument::Fail => {
                 Err(RunError::from_bad_document(error))
             }
-            Tokenized::Bad { pass, error } => {
+            Tokenized::Bad { pass, error, .. } => {
                 metrics.bad_documents.inc();
                 self.left_out += 1;
                 if is_logged(self.left_out) {
@@ -131,7 +152,9 @@ impl BatchBuilder {
                 }
                 Ok(())
             }
-            Tokenized::Document { document, bytes } => {
+            Tokenized::Document {
+                document, bytes, ..
+            } => {
                 metrics.documents.inc();
                 metrics.text_bytes.inc_by(bytes);
                 metrics.tokens.inc_by(document.content.items());
@@ -255,10 +278,9 @@ impl BatchBuilder {
         let before = self.group.take();
         self.full.extend(before);
         let mut group = self.empty_group();
-        group.cursor = units
-            .last()
-            .map(|unit| self.cursor(unit))
-            .unwrap_or_default();
+        if let Some(unit) = units.last() {
+            group.cursor = self.cursor(unit);
+        }
         let encoder = &self.options.encoder;
         group.bytes = units.iter().map(|unit| encoder.frame_bytes(unit, 1)).sum();
         group.memory = units.iter().map(PackedBatch::memory).sum();
@@ -280,8 +302,22 @@ impl BatchBuilder {
         }
     }
 
-    fn cursor(&self, after: &PackedBatch) -> Cursor {
+    fn cursor(&mut self, after: &PackedBatch) -> Cursor {
         let settings = self.options.settings.clone();
-        State::new(after.next.clone(), self.options.inputs, settings).to_cursor()
+        let order = self.order_at(after.next.at);
+        let state = State::new(after.next.clone(), self.options.inputs, settings);
+        state.with_order(order).to_cursor()
+    }
+
+    /// Returns the state of the sampler before the document at `at`. Batches move forward, so earlier places are not
+    /// needed any more.
+    fn order_at(&mut self, at: Point) -> Option<SamplerState> {
+        while let Some((place, before)) = self.places.front() {
+            if place.is_document(at) {
+                return Some(before.clone());
+            }
+            self.places.pop_front();
+        }
+        self.order.clone()
     }
 }

@@ -2,7 +2,9 @@
 //! one before it ends or the one after it is gone, so that a failure anywhere, or a stop, ends all of them; what is
 //! durable by then is committed.
 //!
+//! - `mix` reads several sources, and mixes them in the order of the sampler;
 //! - `read` reads units of the input files, `new_files` polls for more files;
+//! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
 //!   than an object;
@@ -11,8 +13,10 @@
 
 pub mod batch;
 mod budget;
+mod mix;
 pub mod new_files;
 pub mod read;
+mod read_stage;
 mod split;
 pub mod tokenize;
 pub(crate) mod upload;
@@ -21,17 +25,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::inputs::LinkId;
-use batchweave_daemon::panics::guard;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use self::batch::{BatchBuilder, BatchBuilderOptions, BatchGroup};
 use self::budget::Budget;
-use self::read::{Chunk, InputReader, ReadEnd, ReadItem};
+pub(crate) use self::mix::MixedReading;
+use self::mix::{MixedFeed, MixedItem};
+use self::read::{InputReader, ReadEnd};
+use self::read_stage::{Ordered, PendingChunk, ReadStage, start_sources};
 use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
@@ -42,10 +48,12 @@ use crate::worker::Worker;
 
 /// Most bytes of input that are read ahead, as tokens or not yet.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// Of several sources, progress is reported once per this number of documents.
+const PROGRESS_DOCUMENTS: u64 = 256;
 
 /// The stages before they run.
 pub(crate) struct Pipeline {
-    pub(crate) reading: InputReader,
+    pub(crate) reading: Reading,
     pub(crate) tokenizing: ChunkTokenizer,
     pub(crate) threads: usize,
     pub(crate) batching: BatchBuilderOptions,
@@ -60,21 +68,12 @@ pub(crate) struct Pipeline {
     pub(crate) stop_waiting: CancellationToken,
 }
 
-/// An item that the reader hands to the batch stage, in order.
-enum Ordered {
-    Chunk(PendingChunk),
-    Grown(LinkId),
-    PassEnd { whole: bool },
-    End(Result<ReadEnd, RunError>),
-}
-
-/// A chunk in the tokenizing threads.
-struct PendingChunk {
-    results: oneshot::Receiver<ChunkResults>,
-    /// The place in the input after it.
-    reached: Reached,
-    /// Its share of the input that is read ahead, returned when this is dropped.
-    _permit: OwnedSemaphorePermit,
+/// The way in which the input is read.
+pub(crate) enum Reading {
+    /// One source, in the order of its files.
+    Ordered(InputReader),
+    /// Several sources, each in its own order.
+    Mixed(MixedReading),
 }
 
 impl Pipeline {
@@ -87,26 +86,33 @@ impl Pipeline {
         let end = stop.child_token();
         // A reader that waits for more input in a blocking thread must not outlive this function.
         let _end = end.clone().drop_guard();
-        let pool = TokenizerPool::start(self.threads, self.tokenizing)?;
-        let (to_batching, ordered) = mpsc::channel(2 * self.threads + 2);
+        let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
-        let last = self.reading.end();
-        let (reading, stop_reading, runtime) = (self.reading, end.clone(), Handle::current());
-        let reader = ReadStage {
-            pool,
-            stage: to_batching,
-            budget: Budget::new(READ_AHEAD_BYTES.min(self.memory / 4)),
-            runtime,
+        let ahead = READ_AHEAD_BYTES.min(self.memory / 4);
+        let (input, last, _reading) = match self.reading {
+            Reading::Ordered(reading) => {
+                let last = reading.end();
+                let (reader, chunks) = ReadStage::new(pool, self.threads, ahead);
+                let stop = end.clone();
+                let worker = Worker::start("read", move || {
+                    reader.read(|sink| reading.run(&stop, sink));
+                })?;
+                let waiting = None;
+                (BatchInput::Ordered { chunks, waiting }, last, vec![worker])
+            }
+            Reading::Mixed(reading) => {
+                let (feed, workers) = start_sources(reading, &pool, (self.threads, ahead), &end)?;
+                (BatchInput::Mixed(feed), Point::end(), workers)
+            }
         };
-        let _reading = Worker::start("read", move || reader.read(&reading, &stop_reading))?;
         let stage = BatchStage {
             batching: BatchBuilder::new(self.batching),
-            ordered,
-            waiting: None,
+            input,
             to_upload,
             linger: self.linger,
             metrics: self.metrics,
             progress: self.progress,
+            given: 0,
             runtime: Handle::current(),
         };
         let batching = Worker::start("batch", move || stage.run(last))?;
@@ -134,63 +140,31 @@ impl Pipeline {
     }
 }
 
-/// The read stage: hands chunks to the tokenizing threads, and their results in order to the batch stage.
-struct ReadStage {
-    pool: TokenizerPool,
-    stage: mpsc::Sender<Ordered>,
-    budget: Budget,
-    runtime: Handle,
-}
-
-impl ReadStage {
-    /// Runs until the batch stage or the pool is gone, or the input is over.
-    fn read(&self, reading: &InputReader, stop: &CancellationToken) {
-        let read = || {
-            reading.run(stop, |read| {
-                let next = match read {
-                    ReadItem::Chunk(chunk) => self.submit(chunk),
-                    ReadItem::Grown(inputs) => Some(Ordered::Grown(inputs)),
-                    ReadItem::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
-                };
-                next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
-            })
-        };
-        let end = match guard(read) {
-            Ok(end) => end.map_err(RunError::from),
-            Err(panic) => Err(RunError::lost("read", panic)),
-        };
-        // A batch stage that is gone has reported its own reason.
-        let _ = self.stage.blocking_send(Ordered::End(end));
-    }
-
-    fn submit(&self, chunk: Chunk) -> Option<Ordered> {
-        let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
-        // A dropped stage returns its permits, so this cannot block for ever.
-        let permit = self.runtime.block_on(self.budget.take(bytes))?;
-        let reached = chunk.reached();
-        let results = self.pool.submit(chunk)?;
-        Some(Ordered::Chunk(PendingChunk {
-            results,
-            reached,
-            _permit: permit,
-        }))
-    }
+/// The input of the batch stage.
+enum BatchInput {
+    Ordered {
+        chunks: mpsc::Receiver<Ordered>,
+        /// A chunk whose results were not ready when the linger time was over.
+        waiting: Option<PendingChunk>,
+    },
+    Mixed(MixedFeed),
 }
 
 struct BatchStage {
     batching: BatchBuilder,
-    ordered: mpsc::Receiver<Ordered>,
-    /// A chunk whose results were not ready when the linger time was over.
-    waiting: Option<PendingChunk>,
+    input: BatchInput,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
     metrics: Arc<Metrics>,
     progress: Arc<InputProgress>,
+    /// Number of documents of several sources that were taken.
+    given: u64,
     runtime: Handle,
 }
 
 enum Input {
     Results(ChunkResults, Reached),
+    Mixed(MixedItem),
     Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
@@ -210,6 +184,7 @@ impl BatchStage {
                     self.progress.reached(reached);
                     taken
                 }
+                Input::Mixed(item) => self.take_mixed(item, &mut deadline),
                 Input::Grown(inputs) => {
                     self.batching.grown(inputs);
                     Ok(None)
@@ -253,14 +228,41 @@ impl BatchStage {
     ) -> Result<Option<ReadEnd>, RunError> {
         for item in results? {
             self.batching.push(item, &self.metrics)?;
-            while let Some(group) = self.batching.next_group(&self.metrics) {
-                *deadline = None;
-                if !self.send(group) {
-                    return Ok(Some(ReadEnd::Stopped));
-                }
+            if !self.send_full(deadline) {
+                return Ok(Some(ReadEnd::Stopped));
             }
         }
         Ok(None)
+    }
+
+    /// Adds a document of several sources and sends the groups that it fills.
+    fn take_mixed(
+        &mut self,
+        mixed: MixedItem,
+        deadline: &mut Option<Instant>,
+    ) -> Result<Option<ReadEnd>, RunError> {
+        let BatchInput::Mixed(feed) = &self.input else {
+            return Ok(None);
+        };
+        let states = (mixed.before, feed.state());
+        self.batching
+            .push_mixed(mixed.item, states, &self.metrics)?;
+        self.given += 1;
+        if self.given % PROGRESS_DOCUMENTS == 1 {
+            self.progress.reported(feed.progress(mixed.source));
+        }
+        Ok((!self.send_full(deadline)).then_some(ReadEnd::Stopped))
+    }
+
+    /// Sends the full groups. Returns false when the upload stage is gone.
+    fn send_full(&mut self, deadline: &mut Option<Instant>) -> bool {
+        while let Some(group) = self.batching.next_group(&self.metrics) {
+            *deadline = None;
+            if !self.send(group) {
+                return false;
+            }
+        }
+        true
     }
 
     fn finish(mut self, last: Point) -> ReadEnd {
@@ -287,23 +289,32 @@ impl BatchStage {
             .unwrap_or(Input::LingerOver)
     }
 
-    /// Cancel-safe: a result that is waited for stays in `waiting`.
+    /// Cancel-safe: a result that is waited for stays in `waiting`, or in the feed.
     async fn receive(&mut self) -> Input {
-        if self.waiting.is_none() {
-            match self.ordered.recv().await {
-                Some(Ordered::Chunk(chunk)) => self.waiting = Some(chunk),
+        let (chunks, waiting) = match &mut self.input {
+            BatchInput::Ordered { chunks, waiting } => (chunks, waiting),
+            BatchInput::Mixed(feed) => {
+                return match feed.next().await {
+                    Ok(item) => Input::Mixed(item),
+                    Err(end) => Input::End(end),
+                };
+            }
+        };
+        if waiting.is_none() {
+            match chunks.recv().await {
+                Some(Ordered::Chunk(chunk)) => *waiting = Some(chunk),
                 Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
                 Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
                 None => return Input::End(Err(RunError::lost("read", "it sent no end"))),
             }
         }
-        let Some(waiting) = &mut self.waiting else {
+        let Some(chunk) = waiting else {
             return Input::End(Ok(ReadEnd::Stopped));
         };
-        let result = (&mut waiting.results).await;
-        let reached = waiting.reached;
-        self.waiting = None;
+        let result = (&mut chunk.results).await;
+        let reached = chunk.reached;
+        *waiting = None;
         // A dropped channel means that the tokenizing thread is gone.
         let results = result.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
         Input::Results(results, reached)

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use batchweave_core::inputs::LinkId;
+use batchweave_core::order::Position;
 use tokio_util::sync::CancellationToken;
 
 use crate::packing::Point;
@@ -12,20 +13,35 @@ use crate::progress::Reached;
 use crate::sources::{FileReader, Inputs, Place, ReadOptions, SourceError, Unit};
 
 /// A chunk is full at this many bytes or at this many units.
-const CHUNK_BYTES: usize = 256 << 10;
-const CHUNK_UNITS: usize = 256;
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
+pub(super) const CHUNK_UNITS: usize = 256;
 
-/// Neighbouring units of one file in one pass.
+/// Neighbouring units of one source in one pass; of `[source]` they are from one file.
 #[derive(Debug)]
 pub struct Chunk {
+    /// Index of the source.
+    pub source: usize,
     pub pass: u64,
-    /// The units in order; never empty.
+    /// The units in order; never empty when it is passed on.
     pub units: Vec<Unit>,
+    /// The place of each unit in the order of its source; empty for `[source]`.
+    pub positions: Vec<Position>,
     /// Bytes of the stored file that are read with this chunk.
     pub read: u64,
 }
 
 impl Chunk {
+    /// Returns a chunk without units.
+    pub(super) fn new(source: usize) -> Self {
+        Self {
+            source,
+            pass: 0,
+            units: Vec::new(),
+            positions: Vec::new(),
+            read: 0,
+        }
+    }
+
     /// Returns the place in the input that is reached with this chunk.
     pub(crate) fn reached(&self) -> Reached {
         Reached {
@@ -144,5 +160,10 @@ fn next_chunk(reader: &mut FileReader<'_>, pass: u64) -> Result<Option<Chunk>, S
         units.push(unit);
     }
     let read = reader.consumed();
-    Ok((!units.is_empty()).then_some(Chunk { pass, units, read }))
+    Ok((!units.is_empty()).then(|| Chunk {
+        pass,
+        units,
+        read,
+        ..Chunk::new(0)
+    }))
 }

@@ -5,13 +5,14 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use batchweave_core::order::Position;
 use batchweave_daemon::panics::guard;
 use tokio::sync::oneshot;
 
 use crate::error::RunError;
 use crate::packing::Document;
 use crate::pipeline::read::Chunk;
-use crate::sources::{DocumentError, Format, Inputs, Reason, Unit};
+use crate::sources::{DocumentError, Format, Inputs, PinnedFile, Reason, Unit};
 use crate::transform::DocumentTransform;
 use crate::worker::WorkerError;
 
@@ -22,9 +23,15 @@ pub enum Tokenized {
         document: Document,
         /// Size of its text or arrays in bytes.
         bytes: u64,
+        /// Its place in the order of its source; the start for `[source]`.
+        at: Position,
     },
     /// A bad document and the pass in which it was read.
-    Bad { pass: u64, error: DocumentError },
+    Bad {
+        pass: u64,
+        error: DocumentError,
+        at: Position,
+    },
 }
 
 /// The results of one chunk, in order.
@@ -39,8 +46,18 @@ struct Job {
 pub struct ChunkTokenizer {
     pub transform: Arc<DocumentTransform>,
     pub inputs: Arc<Inputs>,
-    /// The configured format of the files.
-    pub format: Format,
+    /// The configured format and JSON field of each source.
+    pub sources: Vec<(Format, String)>,
+}
+
+/// The unit's surroundings: its pass and place in the order, and how its source is read.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    pass: u64,
+    at: Position,
+    file: Option<&'a PinnedFile>,
+    format: Format,
+    field: &'a str,
 }
 
 /// A pool of tokenizing threads, which end when it is dropped.
@@ -88,36 +105,50 @@ fn serve(receive: &Mutex<Receiver<Job>>, work: &ChunkTokenizer) {
 
 impl ChunkTokenizer {
     fn chunk(&self, chunk: Chunk) -> ChunkResults {
-        let pass = chunk.pass;
         let inputs = self.inputs.now();
-        // All units of a chunk are from one file.
-        let file = chunk.units.first().map_or(0, |unit| unit.place.file);
-        let file = inputs.files.get(file as usize);
-        let file = file.map_or("", |file| &file.pin.name);
-        let from = (file, self.format.for_file(file));
-        let units = chunk.units.into_iter();
+        let (configured, field) = &self.sources[chunk.source];
+        let mut last: Option<(u32, Format)> = None;
+        let positions = chunk.positions.into_iter().map(Some);
+        let positions = positions.chain(std::iter::repeat(None));
+        let units = chunk.units.into_iter().zip(positions);
         units
-            .filter_map(|unit| self.unit(pass, unit, from).transpose())
+            .filter_map(|(unit, at)| {
+                let number = unit.place.file;
+                let file = inputs.files.get(number as usize).map(|file| &file.pin);
+                // Neighbours are often from one file.
+                let format = match last.filter(|(file, _)| *file == number) {
+                    Some((_, format)) => format,
+                    None => configured.for_file(file.map_or("", |file| &file.name)),
+                };
+                last = Some((number, format));
+                let around = Surroundings {
+                    pass: chunk.pass,
+                    at: at.unwrap_or_default(),
+                    file,
+                    format,
+                    field,
+                };
+                self.unit(unit, around).transpose()
+            })
             .collect()
     }
 
-    fn unit(
-        &self,
-        pass: u64,
-        unit: Unit,
-        (file, format): (&str, Format),
-    ) -> Result<Option<Tokenized>, RunError> {
-        let place = unit.place;
-        let at = |reason| DocumentError::new(file, format, place.unit, reason);
-        let transformed = match guard(|| self.transform.transform(format, unit)) {
+    fn unit(&self, unit: Unit, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
+        let (place, pass, at) = (unit.place, around.pass, around.at);
+        let bad = |reason| match around.file {
+            Some(file) => DocumentError::in_file(file, around.format, place.unit, reason),
+            None => DocumentError::new("", around.format, place.unit, reason),
+        };
+        let transform = || self.transform.transform(around.format, around.field, unit);
+        let transformed = match guard(transform) {
             Ok(transformed) => transformed,
             Err(panic) => {
                 let panic = panic.to_string();
-                let bad = at(Reason::Panicked { panic });
+                let error = bad(Reason::Panicked { panic });
                 if !self.transform.is_sound() {
-                    return Err(RunError::TokenizerBroken(bad));
+                    return Err(RunError::TokenizerBroken(error));
                 }
-                return Ok(Some(Tokenized::Bad { pass, error: bad }));
+                return Ok(Some(Tokenized::Bad { pass, error, at }));
             }
         };
         Ok(match transformed {
@@ -128,15 +159,19 @@ impl ChunkTokenizer {
                     place,
                     content,
                 };
-                Some(Tokenized::Document { document, bytes })
+                Some(Tokenized::Document {
+                    document,
+                    bytes,
+                    at,
+                })
             }
             // Later documents would fail too, so none is left out for this.
             Err(reason @ Reason::NoRenderer { .. }) => {
-                return Err(RunError::NoRenderer(at(reason)));
+                return Err(RunError::NoRenderer(bad(reason)));
             }
             Err(reason) => {
-                let error = at(reason);
-                Some(Tokenized::Bad { pass, error })
+                let error = bad(reason);
+                Some(Tokenized::Bad { pass, error, at })
             }
         })
     }

@@ -21,7 +21,7 @@ use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{Encoder, PackedBatch};
 use crate::pipeline::batch::{BatchGroup, BatchPart};
-use crate::sample::Sampler;
+use crate::sample::SampleTaker;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use part_assembler::PartAssembler;
@@ -47,7 +47,7 @@ pub(crate) struct Uploader {
     pub(crate) give_up_after: Duration,
     pub(crate) metrics: Arc<Metrics>,
     /// Where the status page shows a sample of the data.
-    pub(crate) sampler: Option<Arc<Sampler>>,
+    pub(crate) sampler: Option<Arc<SampleTaker>>,
 }
 
 /// A group whose objects are durable.

@@ -34,6 +34,8 @@ pub(crate) struct InputProgress {
     grows: bool,
     /// `None` before the first chunk.
     at: Mutex<Option<Reached>>,
+    /// Set with several sources, whose files are read side by side.
+    mixed: Mutex<Option<InputPosition>>,
 }
 
 /// The progress at one moment.
@@ -59,12 +61,18 @@ impl InputProgress {
             passes,
             grows,
             at: Mutex::new(None),
+            mixed: Mutex::new(None),
         }
     }
 
     /// Reports that the batch stage has packed the input up to this place.
     pub(crate) fn reached(&self, at: Reached) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    /// Reports the position in several sources.
+    pub(crate) fn reported(&self, position: InputPosition) {
+        *self.mixed.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
     }
 
     /// Reports the end of a pass.
@@ -80,6 +88,11 @@ impl InputProgress {
 
     /// Returns the position; `None` before the first chunk.
     pub(crate) fn now(&self) -> Option<InputPosition> {
+        let mixed = self.mixed.lock().unwrap_or_else(PoisonError::into_inner);
+        if mixed.is_some() {
+            return mixed.clone();
+        }
+        drop(mixed);
         let at = (*self.at.lock().unwrap_or_else(PoisonError::into_inner))?;
         let list = self.inputs.now();
         let size = |n: usize| list.files[n].pin.size;

@@ -109,6 +109,27 @@ impl Groups {
         rows.unsigned_abs()
     }
 
+    /// Returns rows and bytes of each row group: of the columns below `wanted`, or of all if there are none.
+    pub(super) fn sizes(&self, wanted: &[&str]) -> Vec<(u64, u64)> {
+        let below = |path: &str| {
+            let rests = wanted.iter().filter_map(|name| path.strip_prefix(name));
+            rests
+                .into_iter()
+                .any(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let groups = self.file.metadata().row_groups().iter();
+        groups
+            .map(|group| {
+                let columns = group.columns().iter();
+                let columns = columns.filter(|c| below(&c.column_path().string()));
+                let own: u64 = columns.map(|c| c.uncompressed_size().unsigned_abs()).sum();
+                let all = group.total_byte_size().unsigned_abs();
+                let bytes = if own > 0 { own } else { all };
+                (group.num_rows().unsigned_abs(), bytes.max(1))
+            })
+            .collect()
+    }
+
     pub(super) fn schema(&self) -> SchemaDescPtr {
         self.file.metadata().file_metadata().schema_descr_ptr()
     }

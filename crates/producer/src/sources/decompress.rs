@@ -42,6 +42,9 @@ pub(super) enum Codec {
 }
 
 impl Codec {
+    /// Number of bytes that tell codecs apart.
+    pub(super) const HEAD_BYTES: u64 = 4;
+
     /// Returns the codec for a file that begins with `head`.
     pub(super) fn from_head(head: &[u8]) -> Self {
         match head {

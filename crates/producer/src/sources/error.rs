@@ -6,6 +6,7 @@ use std::io;
 
 use batchweave_store::StoreError;
 
+use super::PinnedFile;
 use super::find::Format;
 
 /// The reason why a unit is a bad document.
@@ -168,12 +169,21 @@ impl Reason {
     }
 }
 
+/// The number of a document in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbered {
+    /// Line or row, from 1.
+    Line(u64),
+    /// The byte at which it begins, from 0.
+    Byte(u64),
+}
+
 /// A bad document, by its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct DocumentError {
     pub file: String,
-    /// Line or row from 1; `None` when the reason concerns the whole file.
-    pub position: Option<u64>,
+    /// `None` when the reason concerns the whole file.
+    pub position: Option<Numbered>,
     pub reason: Reason,
 }
 
@@ -193,16 +203,26 @@ impl DocumentError {
         };
         Self {
             file: file.to_owned(),
-            position: (!whole).then_some(unit + 1),
+            position: (!whole).then_some(Numbered::Line(unit + 1)),
             reason,
         }
+    }
+
+    /// Returns the error for unit `unit` of the pinned `file`, numbered as in provenance.
+    pub(crate) fn in_file(file: &PinnedFile, format: Format, unit: u64, reason: Reason) -> Self {
+        let mut error = Self::new(&file.name, format, unit, reason);
+        if file.by_byte && error.position.is_some() {
+            error.position = Some(Numbered::Byte(unit));
+        }
+        error
     }
 }
 
 impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.position {
-            Some(n) => write!(f, "{}:{n}: {}", self.file, self.reason),
+            Some(Numbered::Line(n)) => write!(f, "{}:{n}: {}", self.file, self.reason),
+            Some(Numbered::Byte(n)) => write!(f, "{}@{n}: {}", self.file, self.reason),
             None => write!(f, "{}: {}", self.file, self.reason),
         }
     }
@@ -225,6 +245,12 @@ pub enum SourceError {
         "{file}: {detail}; name both files of each pair in source.paths, as \"data/*.bin\" and \"data/*.idx\""
     )]
     Megatron { file: String, detail: String },
+    /// A file belongs to two sources.
+    #[error(
+        "{file} is in the sources {} and {}: a document would count for both; narrow the paths of one of them",
+        .sources[0], .sources[1]
+    )]
+    InTwoSources { file: String, sources: [String; 2] },
     /// The store of an s3:// input failed.
     #[error("input {0}")]
     Store(StoreError),
@@ -246,7 +272,7 @@ pub enum SourceError {
     List(String),
     /// A whole pass over the input gave no document, and the passes are endless.
     #[error(
-        "a whole pass over the input gave no document, and source.epochs = 0 never ends; check source.paths and source.on_bad_document"
+        "a whole pass over the input gave no document, and epochs = 0 never ends; check source.paths and source.on_bad_document"
     )]
     Barren,
 }

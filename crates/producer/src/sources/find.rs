@@ -1,6 +1,6 @@
 //! From the configured paths to the list of input files, each with its size and fingerprint.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -71,6 +71,8 @@ pub type OpenStore =
 pub struct InputFinder {
     /// Files, folders, patterns and `s3://` prefixes, as configured.
     pub paths: Vec<String>,
+    /// The names and paths of several sources, in place of `paths`.
+    pub sources: Vec<(String, Vec<String>)>,
     /// Opens the stores of `s3://` paths.
     pub open: Arc<OpenStore>,
     /// For input that grows: accept only files that have settled; a path may match nothing yet.
@@ -86,11 +88,36 @@ impl InputFinder {
     pub async fn find(&self, known: BTreeSet<String>) -> Result<InputList, SourceError> {
         let settled = self.settled.clone();
         let filter = FileFilter { known, settled };
+        if !self.sources.is_empty() {
+            return self.find_sources(&filter).await;
+        }
         let mut list = find_filtered(&self.paths, self.open.as_ref(), &filter).await?;
         if let Some(share) = self.share {
             list.files.retain(|file| share.owns_file(&file.pin.name));
         }
         Ok(list)
+    }
+}
+
+impl InputFinder {
+    /// Finds the files of all sources, one source after the other.
+    async fn find_sources(&self, filter: &FileFilter) -> Result<InputList, SourceError> {
+        let mut all = InputList::default();
+        let mut owners: BTreeMap<String, &String> = BTreeMap::new();
+        for (source, paths) in &self.sources {
+            let list = find_filtered(paths, self.open.as_ref(), filter).await?;
+            for mut file in list.files {
+                if let Some(other) = owners.insert(file.pin.name.clone(), source) {
+                    return Err(SourceError::InTwoSources {
+                        file: file.pin.name,
+                        sources: [other.clone(), source.clone()],
+                    });
+                }
+                file.pin.source = Some(source.clone());
+                all.files.push(file);
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -301,6 +328,8 @@ async fn pin_remote(
             name,
             size,
             fingerprint,
+            source: None,
+            by_byte: false,
         }
     } else {
         let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;

@@ -117,6 +117,14 @@ fn difference(was: &PinnedFile, is: Option<&PinnedFile>) -> Option<String> {
         Some(is) if is.fingerprint != was.fingerprint => {
             Some(format!("{name}: has changed its content"))
         }
+        Some(is) if is.source != was.source => {
+            let of = |pin: &PinnedFile| pin.source.clone().unwrap_or("[source]".to_owned());
+            Some(format!(
+                "{name}: has moved from source {} to {}",
+                of(was),
+                of(is)
+            ))
+        }
         Some(_) => None,
     }
 }

@@ -5,12 +5,14 @@
 //! - `read` reads the units of a file: `lines` of text, rows of Parquet (`columns`, `cells`, `conversations`) or
 //!   whole files;
 //! - `ids` reads token ids of .npy arrays and of Megatron's files;
+//! - `shapes` finds how files are divided into blocks, and `blocks` reads those of several sources in any order;
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
 //! A *unit* can hold one document: a line, a row, or a whole text file. Units are numbered from 0 in each
 //! file, blank and bad ones included, so that a place never depends on content.
 
+mod blocks;
 mod cells;
 mod columns;
 mod conversations;
@@ -24,17 +26,20 @@ mod list;
 mod read;
 mod read_ids;
 mod remote;
+mod shapes;
 mod stored_list;
 
 use batchweave_core::crc::crc32c;
 pub use batchweave_core::inputs::PinnedFile;
+pub use blocks::{BlockReader, SourceFiles};
 pub use cells::Cell;
 pub use conversations::ConversationColumns;
-pub use error::{DocumentError, Reason, SourceError};
+pub use error::{DocumentError, Numbered, Reason, SourceError};
 pub use find::{Format, InputFinder, OpenStore, find_all};
 pub use growing::{Inputs, Settled};
 pub use list::{InputFile, InputList, Location};
 pub use read::{FileReader, ReadContent, ReadOptions};
+pub(crate) use shapes::{ShapeError, shapes};
 pub(crate) use stored_list::store_list;
 
 /// The place where a document begins.

@@ -14,6 +14,9 @@ use super::ids::IdRows;
 use super::lines::{Line, next_line, whole};
 use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
 
+/// The buffer of a range of lines, of which many are open at a time.
+const LINES_BUFFER_BYTES: usize = 64 << 10;
+
 /// The documents that units hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ReadContent {
@@ -151,6 +154,44 @@ impl<'a> FileReader<'a> {
         Ok(reader)
     }
 
+    /// Opens the uncompressed file number `at` at the first line that begins at `from` or behind; `stream` begins at the
+    /// byte before, if there is one.
+    pub(super) fn open_lines(
+        list: &'a InputList,
+        options: &'a ReadOptions,
+        (at, from): (u32, u64),
+        stream: Box<dyn Read + Send>,
+    ) -> Result<Option<Self>, SourceError> {
+        let Some(file) = list.files.get(at as usize) else {
+            return Ok(None);
+        };
+        let mut reader = Self {
+            file,
+            options,
+            at: Place {
+                file: at,
+                ..Place::default()
+            },
+            codec: Codec::Plain,
+            packed: None,
+            kind: Kind::Done,
+        };
+        let mut stream = BufReader::with_capacity(LINES_BUFFER_BYTES, stream);
+        reader.at.offset = from.saturating_sub(1);
+        // A line begins behind a line break, so the byte before decides about the first one.
+        if from > 0 {
+            let skipped = next_line(&mut stream, 0, false);
+            match skipped.map_err(|why| reader.unreadable(why))? {
+                Line::End => return Ok(Some(reader)),
+                Line::Whole { bytes, .. } | Line::Skipped { bytes, .. } => {
+                    reader.at.offset += bytes;
+                }
+            }
+        }
+        reader.kind = Kind::Lines(stream);
+        Ok(Some(reader))
+    }
+
     fn open_stream(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
         let offset = self.at.offset;
         let stream = self.open_stream_at(offset);
@@ -158,9 +199,7 @@ impl<'a> FileReader<'a> {
     }
 
     pub(super) fn open_stream_at(&mut self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
-        let mut head = Vec::new();
-        remote::open(self.file, 0)?.take(4).read_to_end(&mut head)?;
-        self.codec = Codec::from_head(&head);
+        self.codec = Codec::from_head(&remote::head(self.file, Codec::HEAD_BYTES)?);
         if self.codec == Codec::Plain {
             return remote::open(self.file, offset);
         }

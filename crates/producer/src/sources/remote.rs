@@ -14,11 +14,17 @@ use futures::TryStreamExt;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::{InputFile, Location};
 
 /// Bytes of an object per request.
 const RANGE_BYTES: u64 = 8 << 20;
+/// Requests of this process that are made before their bytes are needed.
+static AHEAD: Semaphore = Semaphore::const_new(16);
+/// Bytes per read behind the range that a reader wants.
+const BEHIND_BYTES: u64 = 16 << 10;
 /// Requests for a range before its read fails, and the pauses between them.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -43,8 +49,78 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
         Location::Remote { .. } => Ok(Box::new(RemoteRead {
             object: RemoteObject::from_file(file)?,
             at: offset,
+            soft_end: None,
+            first: None,
             buffer: Bytes::new(),
         })),
+    }
+}
+
+/// Returns the first bytes of `file`, at most `length`.
+pub(super) fn head(file: &InputFile, length: u64) -> io::Result<Vec<u8>> {
+    let length = length.min(file.pin.size);
+    let mut head = Vec::new();
+    match &file.location {
+        Location::Local(_) => {
+            open(file, 0)?.take(length).read_to_end(&mut head)?;
+        }
+        Location::Remote { .. } if length > 0 => {
+            head.extend_from_slice(&RemoteObject::from_file(file)?.range(0..length)?);
+        }
+        Location::Remote { .. } => {}
+    }
+    Ok(head)
+}
+
+/// Returns the bytes of `file` from `from` on, for a reader that needs little beyond `soft_end`: that is read in small
+/// steps. The first range of an object is requested at once, so that many can be on their way.
+pub(super) fn open_range(
+    file: &InputFile,
+    from: u64,
+    soft_end: u64,
+) -> io::Result<Box<dyn Read + Send>> {
+    if let Location::Local(_) = &file.location {
+        return Ok(Box::new(Bordered {
+            inner: open(file, from)?,
+            left: soft_end.saturating_sub(from),
+        }));
+    }
+    let object = RemoteObject::from_file(file)?;
+    // The last line usually ends in the bytes behind.
+    let soft_end = object.size.min(soft_end.saturating_add(BEHIND_BYTES));
+    let first = from..soft_end.min(from + RANGE_BYTES);
+    let ahead = object.clone();
+    let task = object.runtime.spawn(async move {
+        // The semaphore is never closed.
+        let _permit = AHEAD.acquire().await;
+        ahead.fetch(first).await
+    });
+    Ok(Box::new(RemoteRead {
+        object,
+        at: from,
+        soft_end: Some(soft_end),
+        first: Some(task),
+        buffer: Bytes::new(),
+    }))
+}
+
+/// Never reads across the border after `left` bytes, and in small steps behind it.
+struct Bordered {
+    inner: Box<dyn Read + Send>,
+    left: u64,
+}
+
+impl Read for Bordered {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let most = if self.left > 0 {
+            self.left
+        } else {
+            BEHIND_BYTES
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(out.len());
+        let n = self.inner.read(&mut out[..most])?;
+        self.left = self.left.saturating_sub(n as u64);
+        Ok(n)
     }
 }
 
@@ -182,17 +258,19 @@ impl RemoteObject {
     }
 
     fn try_range(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.runtime.block_on(async {
-            let chunks: Vec<Bytes> = self
-                .store
-                .get_range(&self.key, range)
-                .await?
-                .try_collect()
-                .await?;
-            Ok(match <[Bytes; 1]>::try_from(chunks) {
-                Ok([one]) => one,
-                Err(several) => several.concat().into(),
-            })
+        self.runtime.block_on(self.fetch(range))
+    }
+
+    async fn fetch(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let chunks: Vec<Bytes> = self
+            .store
+            .get_range(&self.key, range)
+            .await?
+            .try_collect()
+            .await?;
+        Ok(match <[Bytes; 1]>::try_from(chunks) {
+            Ok([one]) => one,
+            Err(several) => several.concat().into(),
         })
     }
 }
@@ -202,14 +280,42 @@ struct RemoteRead {
     object: RemoteObject,
     /// The end of the range in `buffer`.
     at: u64,
+    /// Requests end here, and are small behind it.
+    soft_end: Option<u64>,
+    /// A request for the first range, up to `soft_end`.
+    first: Option<JoinHandle<Result<Bytes, StoreError>>>,
     buffer: Bytes,
+}
+
+impl RemoteRead {
+    /// Waits for the first range; `None` when it was not requested, or failed and is to be requested again.
+    fn take_first(&mut self) -> Option<Bytes> {
+        let task = self.first.take()?;
+        self.object.runtime.block_on(task).ok()?.ok()
+    }
+}
+
+impl Drop for RemoteRead {
+    fn drop(&mut self) {
+        if let Some(task) = &self.first {
+            task.abort();
+        }
+    }
 }
 
 impl Read for RemoteRead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.buffer.is_empty() && self.at < self.object.size {
-            let end = self.object.size.min(self.at + RANGE_BYTES);
-            self.buffer = self.object.range(self.at..end)?;
+            let most = match self.soft_end {
+                Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
+                Some(_) => BEHIND_BYTES,
+                None => RANGE_BYTES,
+            };
+            let end = self.object.size.min(self.at + most);
+            self.buffer = match self.take_first() {
+                Some(bytes) => bytes,
+                None => self.object.range(self.at..end)?,
+            };
             self.at = end;
         }
         let n = out.len().min(self.buffer.len());
@@ -231,6 +337,8 @@ impl ChunkReader for RemoteObject {
         Ok(Box::new(RemoteRead {
             object: self.clone(),
             at: start,
+            soft_end: None,
+            first: None,
             buffer: Bytes::new(),
         }))
     }

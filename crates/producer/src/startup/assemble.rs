@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use batchweave_core::inputs::{Chain, LinkId};
+use batchweave_core::order::{Sampler, SamplerState, WeightError};
 use batchweave_log::Committer;
 use batchweave_store::Store;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::inputs::share;
+use super::sources::{SourcePlan, sampler_options};
 use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
 use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
-use crate::pipeline::Pipeline;
 use crate::pipeline::batch::BatchBuilderOptions;
 use crate::pipeline::new_files::NewFilePoller;
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
+use crate::pipeline::{MixedReading, Pipeline, Reading};
 use crate::progress::InputProgress;
-use crate::sample::Sampler;
+use crate::sample::SampleTaker;
 use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
@@ -37,6 +39,10 @@ pub(crate) struct Parts {
     /// The stored input list and the name of its head.
     pub(crate) list: (Chain, LinkId),
     pub(crate) from: Restart,
+    /// The plans of several sources; empty for the one of `[source]`.
+    pub(crate) plans: Vec<Arc<SourcePlan>>,
+    /// The state of their sampler; `None` at the start.
+    pub(crate) order: Option<SamplerState>,
 }
 
 /// Returns the pipeline of `producer`; `stop_waiting` ends waits of flow control.
@@ -45,9 +51,9 @@ pub(crate) fn assemble(
     producer: &Committer,
     parts: Parts,
     (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
-    sampler: Option<Arc<Sampler>>,
+    sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
-) -> Pipeline {
+) -> Result<Pipeline, WeightError> {
     let encoder = parts.transform.encoder.clone();
     let object_bytes = config.packing.object_bytes.bytes();
     let batching = BatchBuilderOptions {
@@ -57,7 +63,8 @@ pub(crate) fn assemble(
         next_seq: producer.next_seq(),
         inputs: parts.list.1,
         settings: parts.settings,
-        endless: config.source.epochs == 0,
+        // Of several sources each is watched by itself.
+        endless: config.source.epochs == 0 && parts.plans.is_empty(),
         fill_last: config.packing.last_batch == LastBatch::Pad,
         on_bad_document: config.source.on_bad_document,
         object_bytes,
@@ -84,19 +91,31 @@ pub(crate) fn assemble(
         metrics: metrics.clone(),
         sampler,
     };
-    Pipeline {
-        reading: InputReader {
+    let reading = if parts.plans.is_empty() {
+        Reading::Ordered(InputReader {
             inputs: parts.inputs.clone(),
             options: read_options(config, parts.transform.end_token()),
             from: parts.from.at,
             passes: config.source.epochs,
             new_files,
-        },
+        })
+    } else {
+        let start = || SamplerState::start(parts.plans.len());
+        let state = parts.order.unwrap_or_else(start);
+        Reading::Mixed(MixedReading {
+            list: parts.inputs.now(),
+            plans: parts.plans,
+            sampler: Sampler::new(sampler_options(config)?, state),
+        })
+    };
+    let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
+    Ok(Pipeline {
+        reading,
         batching,
         tokenizing: ChunkTokenizer {
             transform: parts.transform,
             inputs: parts.inputs,
-            format: config.source.format,
+            sources: config.by_source().iter().map(source).collect(),
         },
         threads: threads(config),
         linger: config.commit.linger.0,
@@ -106,7 +125,7 @@ pub(crate) fn assemble(
         metrics,
         progress,
         stop_waiting,
-    }
+    })
 }
 
 /// Returns the settings by which this producer reads its share of the input; lists of ids are divided at `end_token`.

@@ -24,6 +24,11 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     };
     InputFinder {
         paths: source.paths.clone(),
+        sources: config
+            .sources
+            .iter()
+            .map(|source| (source.name.clone(), source.paths.clone()))
+            .collect(),
         open: Arc::new(open),
         settled: source.follow.then(|| Settled {
             marker: source.settled_marker.clone(),

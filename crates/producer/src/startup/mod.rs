@@ -4,6 +4,7 @@
 //! - `stream` finds or creates the stream; `tokenizer_file` stores the tokenizer beside it; `inputs` makes the finder of the input files;
 //! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
 //!   input;
+//! - `sources` plans the order of several sources;
 //! - `assemble` makes the pipeline; `check` opens the same for `--check`, and changes nothing.
 
 mod assemble;
@@ -11,6 +12,7 @@ mod check;
 mod inputs;
 mod resume;
 mod settings;
+mod sources;
 mod stream;
 mod tokenizer_file;
 
@@ -28,6 +30,7 @@ use batchweave_store::Store;
 use self::inputs::input_finder;
 use self::resume::{Resume, Resumed};
 use self::settings::settings;
+use self::sources::plan;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::packing::Point;
@@ -37,6 +40,7 @@ use crate::worker::Worker;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
+pub(crate) use sources::SourcePlan;
 
 /// A producer in its new epoch and the state that its pipeline starts from.
 pub(crate) struct Opened {
@@ -92,6 +96,7 @@ pub(crate) async fn open(
         producer: &name,
         settings: &settings,
         follow: config.source.follow,
+        several: !config.sources.is_empty(),
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
     health.not_ready("opening the producer");
@@ -115,10 +120,13 @@ pub(crate) async fn open(
         resumed = resume.check(&producer.cursor(), listed).await?;
     }
     let Resumed {
-        inputs,
+        mut inputs,
         mut chain,
         from,
+        order,
     } = resumed;
+    health.not_ready("planning the input");
+    let plans = plan(config, transform.end_token(), &mut inputs).await?;
     health.not_ready("storing the input list");
     let opening = (producer.epoch(), producer.nonce());
     let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;
@@ -131,6 +139,8 @@ pub(crate) async fn open(
         settings,
         list: (chain, head),
         from,
+        plans,
+        order,
     };
     Ok(Opening::Opened(Box::new(Opened {
         producer,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::Chain;
+use batchweave_core::order::SamplerState;
 use batchweave_log::{LogError, read_inputs};
 use batchweave_store::Store;
 use serde_json::{Map, Value};
@@ -21,6 +22,8 @@ pub(super) struct Resume<'a> {
     pub(super) settings: &'a Map<String, Value>,
     /// Whether the input may have grown (`source.follow`).
     pub(super) follow: bool,
+    /// Whether the configuration has several sources.
+    pub(super) several: bool,
 }
 
 /// The place where a producer continues.
@@ -30,6 +33,8 @@ pub(super) struct Resumed {
     /// The stored list that the cursor counts in: `inputs`, or its beginning when it has grown.
     pub(super) chain: Chain,
     pub(super) from: Restart,
+    /// Of several sources: the sampler's state, if it is not at its start.
+    pub(super) order: Option<SamplerState>,
 }
 
 impl Resume<'_> {
@@ -44,8 +49,10 @@ impl Resume<'_> {
                 inputs: listed,
                 chain: Chain::default(),
                 from: Restart::default(),
+                order: None,
             });
         };
+        state.check_sources(self.several, self.producer.as_str())?;
         state.check_settings(self.settings, self.producer.as_str())?;
         let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;
         let (chain, pins) = stored.map_err(|why| match why {
@@ -69,6 +76,7 @@ impl Resume<'_> {
             inputs,
             chain,
             from,
+            order: state.order,
         })
     }
 }

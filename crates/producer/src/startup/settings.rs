@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{ChatConfig, PackingConfig, PackingMode, ProducerConfig, SourceContent};
+use crate::config::{
+    ChatConfig, MixtureConfig, PackingConfig, PackingMode, ProducerConfig, SourceConfig,
+    SourceContent,
+};
 use crate::transform::DocumentTransform;
 
 /// Returns by configuration key all settings that decide the batches' bytes and are not pinned by stream.json.
@@ -74,10 +77,54 @@ pub(super) fn settings(
             json!(source.content),
         ),
     ];
-    let sometimes = sometimes.into_iter().filter(|(applies, _, _)| *applies);
+    let several = !config.sources.is_empty();
+    let mixture = MixtureConfig::default();
+    let of_sources = [
+        (several, "sources", sources(config)),
+        (
+            several && config.mixture != mixture,
+            "mixture",
+            json!(config.mixture),
+        ),
+    ];
+    let sometimes = sometimes.into_iter().chain(of_sources);
+    let sometimes = sometimes.filter(|(applies, _, _)| *applies);
     always
         .into_iter()
         .chain(sometimes.map(|(_, key, value)| (key, value)))
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
+}
+
+/// Returns the settings of each source that decide the order and the documents. Passes are not among them: more can be
+/// added while the last one is read.
+fn sources(config: &ProducerConfig) -> Value {
+    let default = SourceConfig::default();
+    let all = config.sources.iter().map(|source| {
+        let mut own = Map::new();
+        let mut put = |key: &str, applies: bool, value: Value| {
+            if applies {
+                own.insert(key.to_owned(), value);
+            }
+        };
+        put("name", true, json!(source.name));
+        put("weight", true, json!(source.weight));
+        put(
+            "format",
+            source.format != default.format,
+            json!(source.format),
+        );
+        put("field", source.field != default.field, json!(source.field));
+        put(
+            "column",
+            source.column != default.column,
+            json!(source.column),
+        );
+        if let Some(shuffle) = source.shuffle {
+            put("seed", true, json!(shuffle.seed));
+            put("window", true, json!(shuffle.window));
+        }
+        Value::Object(own)
+    });
+    all.collect()
 }

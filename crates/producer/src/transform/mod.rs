@@ -45,8 +45,6 @@ pub struct DocumentTransform {
 enum Kind {
     Text {
         tokenizer: Arc<dyn Tokenizer>,
-        /// JSON field with the text.
-        field: String,
         pad: u32,
         content: SourceContent,
     },
@@ -86,7 +84,6 @@ impl DocumentTransform {
             let pad = pad_token(config, tokenizer.as_ref())?;
             canary = tokens_of(tokenizer.as_ref());
             let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &extras)?;
-            let field = config.source.field.clone();
             let kind = match packing.mode {
                 PackingMode::Chat | PackingMode::Pairs => Kind::Chat {
                     chat: Box::new(chat(config, tokenizer.clone())?),
@@ -96,7 +93,6 @@ impl DocumentTransform {
                 },
                 _ => Kind::Text {
                     tokenizer,
-                    field,
                     pad,
                     content: config.source.content,
                 },
@@ -201,7 +197,8 @@ impl DocumentTransform {
     }
 
     /// Returns the content of the document in `unit` and its size in bytes; `Ok(None)` for a blank line.
-    pub(crate) fn transform(&self, format: Format, unit: Unit) -> Transformed {
+    /// `field` is the JSON field that holds it.
+    pub(crate) fn transform(&self, format: Format, field: &str, unit: Unit) -> Transformed {
         let bytes = unit.bytes() as u64;
         match &self.kind {
             Kind::Arrays(specs) => {
@@ -220,7 +217,6 @@ impl DocumentTransform {
             },
             Kind::Text {
                 tokenizer,
-                field,
                 content: SourceContent::Ids,
                 ..
             } => {
@@ -232,9 +228,7 @@ impl DocumentTransform {
                 let ids = ids::ids(format, field, vocabulary, unit)?;
                 Ok(ids.map(|ids| (Content::Tokens(ids), bytes)))
             }
-            Kind::Text {
-                tokenizer, field, ..
-            } => {
+            Kind::Text { tokenizer, .. } => {
                 let first = unit.place.unit == 0;
                 let Some(text) = decode(format, field, first, unit.raw?)? else {
                     return Ok(None);

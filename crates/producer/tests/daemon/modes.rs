@@ -81,7 +81,8 @@ async fn disturbed(world: &World, config: &ProducerConfig, seed: u64) -> u64 {
     panic!("seed {seed}: no progress");
 }
 
-async fn the_same_however_cut(make: fn(&World) -> ProducerConfig) {
+/// Runs what `make` configures without and with interruptions, and compares payloads and provenance.
+pub(crate) async fn the_same_however_cut(make: fn(&World) -> ProducerConfig) {
     let calm = World::new();
     let outcome = calm.run(make(&calm)).await.unwrap();
     let expected = calm.payloads().await;

@@ -49,7 +49,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
         let work = ChunkTokenizer {
             transform: transform(&config).await?,
             inputs: Arc::clone(&inputs),
-            format: Format::Auto,
+            sources: vec![(Format::Auto, config.source.field.clone())],
         };
         let reading = Arc::clone(&inputs);
         let ours = tokio::task::spawn_blocking(move || pipeline(reading, work));

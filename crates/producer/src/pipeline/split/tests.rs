@@ -68,7 +68,11 @@ impl Mode {
             content,
         };
         let bytes = items as u64;
-        Tokenized::Document { document, bytes }
+        Tokenized::Document {
+            document,
+            bytes,
+            at: batchweave_core::order::Position::default(),
+        }
     }
 }
 

@@ -32,9 +32,20 @@ pub(super) async fn check(
     let finder = input_finder(config);
     let (mut known, mut list) = (BTreeSet::new(), InputList::default());
     let mut complete = true;
-    for path in &config.source.paths {
+    let names = config
+        .sources
+        .iter()
+        .map(|source| Some(source.name.clone()));
+    let names: Vec<Option<String>> = names.chain([None]).collect();
+    let parts = config.by_source();
+    let mut paths = Vec::new();
+    for (config, name) in parts.iter().zip(&names) {
+        paths.extend(config.source.paths.iter().map(|path| (config, name, path)));
+    }
+    for (config, source, path) in paths {
         let alone = InputFinder {
             paths: vec![path.clone()],
+            sources: Vec::new(),
             ..finder.clone()
         };
         let found = match alone.find(BTreeSet::new()).await {
@@ -62,7 +73,10 @@ pub(super) async fn check(
             },
             Err(why) => findings.fault(path, why),
         }
-        list.files.extend(new);
+        list.files.extend(new.into_iter().map(|mut file| {
+            file.pin.source.clone_from(source);
+            file
+        }));
     }
     complete.then_some(list)
 }
@@ -211,7 +225,7 @@ fn document(
     transform: Option<&DocumentTransform>,
 ) -> Result<Option<Readable>, Reason> {
     if let Some(transform) = transform {
-        let made = transform.transform(format, unit)?;
+        let made = transform.transform(format, &config.source.field, unit)?;
         return Ok(made.map(|(content, _)| Readable {
             tokens: match content {
                 Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),

@@ -101,6 +101,7 @@ async fn examine(
             producer: &name,
             settings: &settings,
             follow: config.source.follow,
+            several: !config.sources.is_empty(),
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);
     }

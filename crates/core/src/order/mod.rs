@@ -1,0 +1,39 @@
+//! The order of documents: from sources, a mixture and a small state to the document that comes next. docs/order.md
+//! describes it exactly.
+//!
+//! - `blocks` divides a source's input list into blocks, the units that are read as a whole;
+//! - `source` is the order of one source for one producer: blocks by a keyed `permutation`, groups of blocks, windows
+//!   of shuffled documents;
+//! - `walk` gives the documents of a source from a position on; reading is the caller's;
+//! - `mixture` selects the source of the next document, `sampler` keeps what each one has given;
+//! - `cursor` is the state: four small numbers and the given amount per source;
+//! - `split` holds documents out by their place;
+//! - `keyed` makes keys and draws; `synthetic` is a world of documents without files, for tests and measurements.
+//!
+//! Invariants:
+//! - over all producers each document of each pass is given once, whatever the sizes, restarts and windows;
+//! - the sequence after a state depends on the configuration, the input lists and the state alone;
+//! - no draw depends on an earlier one, so that any position is reached without the positions before it;
+//! - amounts are compared as whole numbers: no rounding decides a turn.
+
+mod blocks;
+mod cursor;
+mod keyed;
+mod mixture;
+mod permutation;
+mod sampler;
+mod source;
+mod split;
+pub mod synthetic;
+mod walk;
+
+pub use blocks::{Block, Blocks, FileShape, Span};
+pub use cursor::{Position, SamplerState, SourceState};
+pub use mixture::{ShareUnit, Weight, WeightError, weights};
+pub use sampler::{Limit, Sampler, SamplerOptions, WhenSourceEnds};
+pub use source::{OpenBlock, Portion, Quota, Shuffle, SourceOrder};
+pub use split::Split;
+pub use walk::{Documents, Walk};
+
+#[cfg(test)]
+mod tests;

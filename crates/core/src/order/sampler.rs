@@ -1,0 +1,134 @@
+//! The sampler: from sources, a mixture and a small state to the source of the next document. It is told what each
+//! document had, since only its tokens say which source is next.
+
+use serde::{Deserialize, Serialize};
+
+use super::cursor::{Position, SamplerState, SourceState};
+use super::mixture::{self, Candidate, ShareUnit, Weight};
+use crate::guards;
+use crate::limits::NUMBER_MAX;
+
+/// The pass of a source that repeats for ever and has no document.
+const PASS_OF_EMPTY: u64 = NUMBER_MAX - 1;
+
+/// The reaction to a source with a weight that has given all of its passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenSourceEnds {
+    /// The others go on in their shares.
+    #[default]
+    GoOn,
+    /// The producer finishes.
+    Finish,
+}
+
+/// The end of a run, counted from its start over all sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Documents(u64),
+    Tokens(u64),
+}
+
+/// The rules of a sampler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SamplerOptions {
+    /// The weights in force, in the order of the configuration.
+    pub weights: Vec<Weight>,
+    /// The passes of each source; 0 repeats it for ever.
+    pub passes: Vec<u64>,
+    pub unit: ShareUnit,
+    pub when_source_ends: WhenSourceEnds,
+    pub limit: Option<Limit>,
+}
+
+/// Selects the source of each document.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    options: SamplerOptions,
+    state: SamplerState,
+}
+
+impl Sampler {
+    /// Returns a sampler that continues at `state`; sources that the state lacks begin at their start.
+    pub fn new(options: SamplerOptions, mut state: SamplerState) -> Self {
+        state
+            .at
+            .resize(options.weights.len(), SourceState::default());
+        if guards::forgets_given() {
+            state.at.iter_mut().for_each(|source| source.given = 0);
+        }
+        Self { options, state }
+    }
+
+    /// Returns the state before the next document, from which another sampler continues.
+    pub fn state(&self) -> &SamplerState {
+        &self.state
+    }
+
+    /// Returns the source of the next document; `None` when the run is over.
+    pub fn next(&self) -> Option<usize> {
+        let [documents, tokens] = self.state.total;
+        let over = match self.options.limit {
+            Some(Limit::Documents(most)) => documents >= most,
+            Some(Limit::Tokens(most)) => tokens >= most,
+            None => false,
+        };
+        let finish = self.options.when_source_ends == WhenSourceEnds::Finish;
+        if over || finish && self.weighted().any(|n| self.has_ended(n)) {
+            return None;
+        }
+        mixture::next((0..self.options.weights.len()).map(|n| self.candidate(n)))
+    }
+
+    fn candidate(&self, source: usize) -> Candidate {
+        Candidate {
+            weight: self.options.weights[source],
+            given: self.state.at[source].given,
+            ended: self.has_ended(source),
+        }
+    }
+
+    fn weighted(&self) -> impl Iterator<Item = usize> {
+        let weights = self.options.weights.iter().enumerate();
+        weights.filter_map(|(n, weight)| (*weight > Weight::ZERO).then_some(n))
+    }
+
+    fn has_ended(&self, source: usize) -> bool {
+        let passes = self.options.passes.get(source).copied().unwrap_or(1);
+        let pass = self.state.at[source].position.pass;
+        pass >= if passes == 0 { PASS_OF_EMPTY } else { passes }
+    }
+
+    /// Counts the document of `source` that lies at `at`. A unit without a document, as a bad one, has no tokens and
+    /// counts as no document.
+    pub fn give(&mut self, source: usize, at: Position, document: Option<u64>) {
+        let state = &mut self.state.at[source];
+        state.position = at.after();
+        let Some(tokens) = document else { return };
+        state.given += match self.options.unit {
+            ShareUnit::Tokens => tokens,
+            ShareUnit::Documents => 1,
+        };
+        self.state.total[0] += 1;
+        self.state.total[1] += tokens;
+    }
+
+    /// Declares that `source` has no more documents.
+    pub fn end(&mut self, source: usize) {
+        let passes = self.options.passes.get(source).copied().unwrap_or(1);
+        let pass = if passes == 0 { PASS_OF_EMPTY } else { passes };
+        self.state.at[source].position = Position::pass(pass);
+    }
+
+    /// Puts the mixture number `id` in force: amounts are counted from nothing again. One that is in force already,
+    /// or an older one, changes nothing.
+    pub fn change(&mut self, id: u64, weights: Vec<Weight>) {
+        if guards::ignores_mixture() || id <= self.state.mix && !guards::repeats_mixture() {
+            return;
+        }
+        self.state.mix = id;
+        self.state.at.resize(weights.len(), SourceState::default());
+        self.state.at.iter_mut().for_each(|source| source.given = 0);
+        self.options.weights = weights;
+    }
+}

@@ -1,0 +1,241 @@
+//! `bench order`: how well the order of documents shuffles, how exact the shares of a mixture are, and the size of the
+//! sampler's state, over synthetic documents.
+
+use std::fmt::Write as _;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::order::synthetic::{Neighbours, SyntheticFiles, SyntheticForm};
+use batchweave_core::order::{
+    Portion, Position, Sampler, SamplerOptions, SamplerState, ShareUnit, Shuffle, SourceOrder,
+    Walk, WhenSourceEnds, weights,
+};
+use batchweave_daemon::config::ByteSize;
+use clap::Args;
+use serde::Serialize;
+
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+
+/// The weights of the measured mixture.
+const WEIGHTS: [f64; 3] = [0.6, 0.3, 0.1];
+/// Rows of a row group.
+const GROUP_ROWS: u64 = 1000;
+/// The tail is this part of a pass, from its end.
+const TAIL: u64 = 50;
+/// Bytes of the state in a cursor: these, and these per source.
+const CURSOR_BYTES: [usize; 2] = [64, 48];
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OrderArgs {
+    /// Files of each source
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    files: u32,
+    /// Documents of each file
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    documents: u64,
+    /// Mean size of a document
+    #[arg(long, default_value = "1KiB")]
+    document_bytes: ByteSize,
+    /// Documents that are shuffled among themselves
+    #[arg(long, default_value = "128MiB")]
+    window: ByteSize,
+    /// Tokens after which the error of the shares counts; twice as many are drawn
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    tokens: u64,
+    /// Producers that share the sources; the first of them is measured
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    producers: u32,
+    /// Seed of the orders
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct OrderReport {
+    files: u32,
+    documents: u64,
+    document_bytes: u64,
+    window: u64,
+    producers: u32,
+    seed: u64,
+    /// Of files of lines: the share of neighbours from one file, over that of a perfect shuffle.
+    neighbours_same_file_ratio: f64,
+    /// The same over the last 2 % of the pass.
+    tail_quality: f64,
+    forms: Vec<FormReport>,
+    /// The largest difference of a source's share from its weight after `tokens` tokens.
+    share_error_max: f64,
+    tokens: u64,
+    /// The largest stored state of the mixture's three sources, and the allowed size.
+    cursor_bytes: usize,
+    cursor_bytes_allowed: usize,
+}
+
+/// The quality of the shuffle for files of one form.
+#[derive(Debug, Serialize)]
+struct FormReport {
+    form: &'static str,
+    blocks: u64,
+    /// Blocks that are open at the same time.
+    open_blocks: u64,
+    neighbours_same_file_ratio: f64,
+    tail_quality: f64,
+    documents_per_second: f64,
+}
+
+/// The forms of files, with their names in the report.
+const FORMS: [(&str, SyntheticForm); 3] = [
+    ("lines", SyntheticForm::Lines),
+    ("row groups", SyntheticForm::RowGroups(GROUP_ROWS)),
+    ("compressed", SyntheticForm::Compressed),
+];
+
+pub(crate) fn measure(args: &OrderArgs) -> Result<OrderReport, CliError> {
+    let mut forms = Vec::new();
+    for (name, form) in FORMS {
+        forms.push(quality(args, name, form));
+    }
+    let (share_error_max, cursor_bytes) = shares(args)?;
+    let (lines, tail) = (&forms[0].neighbours_same_file_ratio, &forms[0].tail_quality);
+    Ok(OrderReport {
+        files: args.files,
+        documents: args.documents,
+        document_bytes: args.document_bytes.bytes(),
+        window: args.window.bytes(),
+        producers: args.producers,
+        seed: args.seed,
+        neighbours_same_file_ratio: *lines,
+        tail_quality: *tail,
+        forms,
+        share_error_max,
+        tokens: args.tokens,
+        cursor_bytes,
+        cursor_bytes_allowed: CURSOR_BYTES[0] + CURSOR_BYTES[1] * WEIGHTS.len(),
+    })
+}
+
+fn files(args: &OrderArgs, form: SyntheticForm, mean: u64) -> SyntheticFiles {
+    let mut files = SyntheticFiles::default();
+    for _ in 0..args.files {
+        files.add(form, args.documents, mean);
+    }
+    files
+}
+
+fn order(args: &OrderArgs, name: &str, files: &SyntheticFiles) -> SourceOrder {
+    let shuffle = Shuffle {
+        seed: args.seed,
+        window: args.window.bytes(),
+    };
+    let portion = Portion {
+        index: 0,
+        of: args.producers,
+    };
+    SourceOrder::new(name, files.blocks(), Some(shuffle), portion)
+}
+
+/// Walks one pass of a source.
+fn quality(args: &OrderArgs, name: &'static str, form: SyntheticForm) -> FormReport {
+    let files = files(args, form, args.document_bytes.bytes());
+    let order = order(args, name, &files);
+    let began = std::time::Instant::now();
+    let mut walk = Walk::new(&order, &files, 1, Position::default());
+    let mut given = Vec::new();
+    while let Some((_, document)) = walk.next().unwrap_or_else(|never| match never {}) {
+        given.push(document.file);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let documents = files.documents();
+    let ratio = |files: &[u32]| {
+        let mut neighbours = Neighbours::default();
+        files.iter().for_each(|file| neighbours.push(*file));
+        neighbours.ratio(&documents)
+    };
+    let tail = given.len() - given.len() / TAIL as usize;
+    FormReport {
+        form: name,
+        blocks: order.blocks().len(),
+        open_blocks: order.open_blocks(),
+        neighbours_same_file_ratio: ratio(&given),
+        tail_quality: ratio(&given[tail..]),
+        documents_per_second: given.len() as f64 / seconds,
+    }
+}
+
+/// Draws from three sources, and returns the largest error of a share and the largest stored state.
+fn shares(args: &OrderArgs) -> Result<(f64, usize), CliError> {
+    let mean = args.document_bytes.bytes();
+    // Documents of very different sizes: code is long, mathematics is short.
+    let sources: Vec<(SyntheticFiles, &str)> = FORMS
+        .into_iter()
+        .zip([mean, 8 * mean, mean / 4 + 1])
+        .map(|((name, form), mean)| (files(args, form, mean), name))
+        .collect();
+    let orders: Vec<SourceOrder> = sources
+        .iter()
+        .map(|(files, name)| order(args, name, files))
+        .collect();
+    let mut walks: Vec<_> = orders
+        .iter()
+        .zip(&sources)
+        .map(|(order, (files, _))| Walk::new(order, files, 0, Position::default()))
+        .collect();
+    let options = SamplerOptions {
+        weights: weights(&WEIGHTS).map_err(bench_error)?,
+        passes: vec![0; WEIGHTS.len()],
+        unit: ShareUnit::Tokens,
+        when_source_ends: WhenSourceEnds::GoOn,
+        limit: None,
+    };
+    let mut sampler = Sampler::new(options, SamplerState::start(WEIGHTS.len()));
+    let (mut error, mut bytes) = (0.0_f64, 0);
+    while sampler.state().total[1] < 2 * args.tokens {
+        let Some(source) = sampler.next() else { break };
+        match walks[source].next().unwrap_or_else(|never| match never {}) {
+            Some((at, document)) => sampler.give(source, at, Some(document.tokens())),
+            None => sampler.end(source),
+        }
+        let state = sampler.state();
+        if state.total[1] >= args.tokens {
+            let of = |given: u64| given as f64 / state.total[1] as f64;
+            let shares = state.at.iter().map(|source| of(source.given));
+            let errors = shares.zip(WEIGHTS).map(|(is, wanted)| (is - wanted).abs());
+            error = errors.fold(error, f64::max);
+        }
+        if state.total[0] % 64 == 0 {
+            bytes = bytes.max(Cursor(state.to_json()).bytes().len());
+        }
+    }
+    Ok((error, bytes))
+}
+
+impl OrderReport {
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!(
+            "{} files of {} documents, windows of {}, producer 0 of {}\n",
+            self.files,
+            self.documents,
+            ByteSize(self.window),
+            self.producers
+        );
+        text.push_str("files         blocks  open  same file over ideal  in the last 2 %\n");
+        for form in &self.forms {
+            let _ = writeln!(
+                text,
+                "{:<10} {:>9} {:>5} {:>21.2} {:>16.2}",
+                form.form,
+                form.blocks,
+                form.open_blocks,
+                form.neighbours_same_file_ratio,
+                form.tail_quality
+            );
+        }
+        let _ = writeln!(
+            text,
+            "shares     {:.5} off at most, from {} tokens on\n\
+             cursor     {} bytes for three sources, of {} allowed",
+            self.share_error_max, self.tokens, self.cursor_bytes, self.cursor_bytes_allowed
+        );
+        text
+    }
+}

@@ -1,0 +1,105 @@
+//! `[[sources]]` and `[mixture]`: several sources in shares, in place of the one of `[source]`.
+
+use batchweave_core::order::{ShareUnit, Shuffle, WhenSourceEnds};
+use batchweave_daemon::config::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use super::{ProducerConfig, SourceConfig};
+use crate::sources::Format;
+
+/// One of `[[sources]]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedSource {
+    pub name: String,
+    /// Files, folders, patterns and s3:// prefixes.
+    pub paths: Vec<String>,
+    #[serde(default)]
+    pub format: Format,
+    /// JSON field with the text or the ids.
+    #[serde(default = "text")]
+    pub field: String,
+    /// Parquet column with the text or the ids.
+    #[serde(default = "text")]
+    pub column: String,
+    /// Its share is this weight over the sum of all.
+    #[serde(default = "weight")]
+    pub weight: f64,
+    /// Number of passes; 0 repeats them for ever.
+    #[serde(default = "epochs")]
+    pub epochs: u64,
+    /// Without it, documents come in the order of the files.
+    #[serde(default)]
+    pub shuffle: Option<ShuffleConfig>,
+}
+
+fn text() -> String {
+    "text".to_owned()
+}
+
+fn weight() -> f64 {
+    1.0
+}
+
+fn epochs() -> u64 {
+    1
+}
+
+fn window() -> ByteSize {
+    ByteSize::mib(128)
+}
+
+/// The shuffle of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShuffleConfig {
+    #[serde(default)]
+    pub seed: u64,
+    /// Bytes of documents that are shuffled among themselves.
+    #[serde(default = "window")]
+    pub window: ByteSize,
+}
+
+impl ShuffleConfig {
+    /// Returns the shuffle as the order takes it.
+    pub fn shuffle(self) -> Shuffle {
+        Shuffle {
+            seed: self.seed,
+            window: self.window.bytes(),
+        }
+    }
+}
+
+/// The table `[mixture]`: how the sources' shares are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MixtureConfig {
+    /// The unit of shares.
+    pub unit: ShareUnit,
+    pub when_source_ends: WhenSourceEnds,
+}
+
+impl ProducerConfig {
+    /// Returns this configuration as if `source` were its only one.
+    pub(crate) fn with_source(&self, source: &NamedSource) -> Self {
+        Self {
+            source: SourceConfig {
+                paths: source.paths.clone(),
+                format: source.format,
+                field: source.field.clone(),
+                column: source.column.clone(),
+                epochs: source.epochs,
+                ..self.source.clone()
+            },
+            ..self.clone()
+        }
+    }
+
+    /// Returns a configuration for each source, which is its only one: of `[[sources]]`, or of `[source]`.
+    pub(crate) fn by_source(&self) -> Vec<Self> {
+        if self.sources.is_empty() {
+            return vec![self.clone()];
+        }
+        self.sources.iter().map(|s| self.with_source(s)).collect()
+    }
+}

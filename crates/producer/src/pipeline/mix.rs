@@ -1,0 +1,224 @@
+//! Several sources: a thread reads each one in its order, and the batch stage takes the next document from the source
+//! that the sampler names. Each source has a read-ahead of its own, since one that has to wait must not hold up others.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use batchweave_core::order::{Position, Sampler, SamplerState, Walk};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd};
+use super::read_stage::{Ordered, PendingChunk};
+use super::tokenize::Tokenized;
+use crate::error::RunError;
+use crate::progress::InputPosition;
+use crate::sources::{InputList, SourceError, SourceFiles};
+use crate::startup::SourcePlan;
+
+/// The sources and the state at which they begin.
+#[derive(Debug)]
+pub(crate) struct MixedReading {
+    pub(crate) list: Arc<InputList>,
+    pub(crate) plans: Vec<Arc<SourcePlan>>,
+    pub(crate) sampler: Sampler,
+}
+
+/// Reads one source.
+#[derive(Debug)]
+pub(super) struct SourceReader {
+    pub(super) list: Arc<InputList>,
+    pub(super) plan: Arc<SourcePlan>,
+    /// Index of the source.
+    pub(super) source: usize,
+    pub(super) from: Position,
+}
+
+impl SourceReader {
+    /// Reads to the end of all passes, until `sink` returns false or `stop` is cancelled.
+    pub(super) fn run(
+        &self,
+        stop: &CancellationToken,
+        mut sink: impl FnMut(Chunk) -> bool,
+    ) -> Result<ReadEnd, SourceError> {
+        let files = SourceFiles {
+            list: &self.list,
+            options: &self.plan.options,
+        };
+        let mut walk = Walk::new(&self.plan.order, files, self.plan.passes, self.from);
+        let mut chunk = Chunk::new(self.source);
+        let mut bytes = 0;
+        loop {
+            if stop.is_cancelled() {
+                return Ok(ReadEnd::Stopped);
+            }
+            let next = walk.next()?;
+            let new_pass = next.as_ref().is_none_or(|(at, _)| at.pass != chunk.pass);
+            let full = bytes >= CHUNK_BYTES || chunk.units.len() >= CHUNK_UNITS;
+            if !chunk.units.is_empty() && (new_pass || full) {
+                let full = std::mem::replace(&mut chunk, Chunk::new(self.source));
+                bytes = 0;
+                if !sink(full) {
+                    return Ok(ReadEnd::Stopped);
+                }
+            }
+            let Some((at, unit)) = next else {
+                return Ok(ReadEnd::Complete);
+            };
+            bytes += unit.bytes();
+            chunk.pass = at.pass;
+            chunk.units.push(unit);
+            chunk.positions.push(at);
+        }
+    }
+}
+
+/// The documents of one source that are tokenized.
+struct Feed {
+    chunks: mpsc::Receiver<Ordered>,
+    waiting: Option<PendingChunk>,
+    ready: VecDeque<Tokenized>,
+    /// The share of `ready` in the read-ahead.
+    permit: Option<OwnedSemaphorePermit>,
+    /// The last pass that gave a document, or the first one; and the one that is read.
+    passes: (u64, u64),
+}
+
+/// The next unit of the mixture.
+pub(super) struct MixedItem {
+    pub(super) item: Tokenized,
+    /// The state before it.
+    pub(super) before: SamplerState,
+    pub(super) source: usize,
+}
+
+/// The documents of all sources in the order of the mixture.
+pub(super) struct MixedFeed {
+    plans: Vec<Arc<SourcePlan>>,
+    feeds: Vec<Feed>,
+    sampler: Sampler,
+}
+
+impl MixedFeed {
+    /// Returns the feed of sources whose chunks come through `chunks`.
+    pub(super) fn new(
+        plans: Vec<Arc<SourcePlan>>,
+        chunks: Vec<mpsc::Receiver<Ordered>>,
+        sampler: Sampler,
+    ) -> Self {
+        let feeds = chunks.into_iter().zip(&sampler.state().at);
+        let feeds = feeds.map(|(chunks, state)| Feed {
+            chunks,
+            waiting: None,
+            ready: VecDeque::new(),
+            permit: None,
+            passes: (state.position.pass, state.position.pass),
+        });
+        Self {
+            plans,
+            feeds: feeds.collect(),
+            sampler,
+        }
+    }
+
+    /// Returns the state after the last item.
+    pub(super) fn state(&self) -> &SamplerState {
+        self.sampler.state()
+    }
+
+    /// Returns the next item, or the way in which reading ended. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<MixedItem, Result<ReadEnd, RunError>> {
+        loop {
+            let Some(source) = self.sampler.next() else {
+                return Err(Ok(ReadEnd::Complete));
+            };
+            if let Some(item) = self.feeds[source].ready.pop_front() {
+                return Ok(self.give(source, item));
+            }
+            match self.feeds[source].fill().await {
+                Ok(true) => {}
+                Ok(false) => self.sampler.end(source),
+                Err(end) => return Err(end),
+            }
+            let (gave, reads) = self.feeds[source].passes;
+            if self.plans[source].passes == 0 && reads > gave + 1 {
+                return Err(Err(SourceError::Barren.into()));
+            }
+        }
+    }
+
+    fn give(&mut self, source: usize, item: Tokenized) -> MixedItem {
+        let before = self.sampler.state().clone();
+        let (at, tokens) = match &item {
+            Tokenized::Document { document, at, .. } => {
+                self.feeds[source].passes.0 = document.pass;
+                (*at, Some(document.content.items()))
+            }
+            Tokenized::Bad { at, .. } => (*at, None),
+        };
+        self.sampler.give(source, at, tokens);
+        MixedItem {
+            item,
+            before,
+            source,
+        }
+    }
+
+    /// Returns how far the sources are read, by whole groups; `source` gave the last document.
+    pub(super) fn progress(&self, source: usize) -> InputPosition {
+        let (mut bytes, mut total) = (0, Some(0_u64));
+        for (plan, state) in self.plans.iter().zip(&self.sampler.state().at) {
+            let (positions, blocks) = (plan.order.positions(), plan.order.blocks());
+            let own = u128::from(blocks.bytes()) * u128::from(positions)
+                / u128::from(blocks.len().max(1));
+            let own = own as u64;
+            let groups = plan.order.groups().max(1);
+            let at = state.position;
+            let whole = at.pass.min(if plan.passes == 0 {
+                at.pass
+            } else {
+                plan.passes
+            });
+            let part = u128::from(own) * u128::from(at.group) / u128::from(groups);
+            bytes += whole.saturating_mul(own).saturating_add(part as u64);
+            total = total
+                .filter(|_| plan.passes > 0)
+                .map(|total| total.saturating_add(plan.passes.saturating_mul(own)));
+        }
+        InputPosition {
+            pass: (0, Some(1)),
+            file: (1, 1),
+            name: self.plans[source].order.name().to_owned(),
+            bytes,
+            total,
+        }
+    }
+}
+
+impl Feed {
+    /// Waits for the results of the next chunk; false at the end of the source. Cancel-safe: a chunk that is waited
+    /// for stays in `waiting`.
+    async fn fill(&mut self) -> Result<bool, Result<ReadEnd, RunError>> {
+        self.permit = None;
+        if self.waiting.is_none() {
+            match self.chunks.recv().await {
+                Some(Ordered::Chunk(chunk)) => self.waiting = Some(chunk),
+                Some(Ordered::End(Ok(ReadEnd::Complete))) => return Ok(false),
+                Some(Ordered::End(end)) => return Err(end),
+                Some(Ordered::Grown(_) | Ordered::PassEnd { .. }) => return Ok(true),
+                None => return Err(Err(RunError::lost("read", "it sent no end"))),
+            }
+        }
+        let Some(waiting) = &mut self.waiting else {
+            return Ok(true);
+        };
+        let results = (&mut waiting.results).await;
+        if let Some(chunk) = self.waiting.take() {
+            self.passes.1 = chunk.reached.pass;
+            self.permit = Some(chunk.permit);
+        }
+        let results = results.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
+        self.ready.extend(results.map_err(Err)?);
+        Ok(true)
+    }
+}

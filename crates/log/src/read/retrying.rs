@@ -70,7 +70,7 @@ pub fn get_intact<'a>(
 /// files, whose names hold their hash.
 fn has_digest(key: &str) -> bool {
     let named = [keys::INPUTS, keys::TOKENIZERS];
-    key.ends_with(".json") && !named.iter().any(|prefix| key.starts_with(prefix))
+    key.strip_suffix(".json").is_some() && !named.iter().any(|prefix| key.starts_with(prefix))
 }
 
 async fn reread_damaged(

@@ -32,16 +32,14 @@ pub(super) async fn check(
     let finder = input_finder(config);
     let (mut known, mut list) = (BTreeSet::new(), InputList::default());
     let mut complete = true;
-    let names = config
-        .sources
-        .iter()
-        .map(|source| Some(source.name.clone()));
-    let names: Vec<Option<String>> = names.chain([None]).collect();
     let parts = config.by_source();
-    let paths = parts.iter().zip(names).flat_map(|(config, name)| {
-        let paths = config.source.paths.iter();
-        paths.map(move |path| (config, name.clone(), path))
-    });
+    let mut paths = Vec::new();
+    for (n, part) in parts.iter().enumerate() {
+        let source = config.sources.get(n).map(|source| &source.name);
+        for path in &part.source.paths {
+            paths.push((part, source, path));
+        }
+    }
     for (config, source, path) in paths {
         let alone = InputFinder {
             paths: vec![path.clone()],
@@ -74,7 +72,7 @@ pub(super) async fn check(
             Err(why) => findings.fault(path, why),
         }
         list.files.extend(new.into_iter().map(|mut file| {
-            file.pin.source.clone_from(&source);
+            file.pin.source = source.cloned();
             file
         }));
     }

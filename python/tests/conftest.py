@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,3 +62,24 @@ def daemons(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     from real_daemons import running
 
     yield from running(tmp_path)
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Lets `batchweave.open` find the built programs; returns where its folders are made."""
+    from real_daemons import BINARIES
+
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(BINARIES))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def url(programs: Path, daemons: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> str:
+    """The root of a finished stream, for `batchweave.open`."""
+    assert programs.exists()
+    assert daemons("producer").wait(60) == 0
+    return f"file://{tmp_path}/stream"

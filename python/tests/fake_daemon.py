@@ -136,6 +136,26 @@ class Peer:
         text = detail.encode()
         self.send(69, struct.pack("<QII", step, cause, len(text)) + text)
 
+    def send_info(self, files: list[int] | None = None, **change: Any) -> None:
+        """Sends a description of a stream of bytes, with other values of the tokenizer's keys."""
+        tokenizer = {
+            "name": "bytes",
+            "fingerprint": "5c" * 32,
+            "builtin": "bytes",
+            "vocabulary": 257,
+            "file_bytes": None,
+            "missing": None,
+        }
+        info = {
+            "stream": change.pop("stream", str(self.daemon.stream)),
+            "slices": self.daemon.slices,
+            "seq_len": SEQ_LEN,
+            "rows_per_slice": ROWS,
+            "tokenizer": {**tokenizer, **change},
+            "later": "a client passes over keys that it does not know",
+        }
+        self.send(74, json.dumps(info).encode(), files)
+
     def send_step(self, step: int, parts: int = 1) -> None:
         count = self.daemon.slices
         first = self.hello["dp_rank"] * count
@@ -197,6 +217,9 @@ class Peer:
         elif kind == 5:
             self.running = False
             self.bye.set()
+        elif kind == 6:
+            assert not body
+            self.daemon.on_describe(self)
         else:
             raise AssertionError(f"message type {kind}")
 
@@ -239,6 +262,7 @@ class FakeDaemon:
         self.marks, self.stopping, self.attempt_number = True, False, 0
         self.refuses: tuple[int, str] | None = None
         self.on_hello: Callable[[Peer], bool] = lambda _: False
+        self.on_describe: Callable[[Peer], None] = lambda peer: peer.send_error(2, "bad_message")
         self.segment = Segment(slots)
         self.free = list(range(slots))
         self.next_frame = 1

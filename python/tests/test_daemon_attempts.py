@@ -160,7 +160,7 @@ def test_a_peek_from_another_shell_ends_no_run(daemons: Daemons, tmp_path: Path)
         refused, read = peek.stdout.splitlines()
         assert refused.startswith(f"refused attempt 0 ({ATTEMPTS[0]}) of job t runs here")
         assert f": process {os.getpid()}; a new attempt would end it" in refused
-        assert "connect without job=" in refused
+        assert "batchweave.open(url)" in refused
         assert "takeover=True" in refused
         assert read == "reads [0]", "beside the run, without a job"
         assert next(run).step == 3, "the run goes on"

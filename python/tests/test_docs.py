@@ -141,7 +141,9 @@ END = 2_000
 
 
 @pytest.mark.parametrize("slices", [1, 3])
-@pytest.mark.parametrize(("line", "block"), list(blocks(PAGE)))
+@pytest.mark.parametrize(
+    ("line", "block"), [found for found in blocks(PAGE) if "batchweave.open(" not in found[1]]
+)
 def test_the_trainers_page_runs(
     monkeypatch: pytest.MonkeyPatch,
     path: Path,
@@ -160,15 +162,18 @@ def test_the_trainers_page_runs(
     exec(imports, names)
     program = compile("\n" * (line - 1) + block, str(ROOT / "docs" / "python.md"), "exec")
     with FakeDaemon(path, end=END, slices=slices) as daemon:
+        daemon.on_describe = lambda peer: peer.send_info()
         for _ in range(2):
             exec(program, names)
             if "Module" in names:
                 fit(names, stage)
-        first, again = daemon.peers
+        # One may ask for the tokenizer beside its session.
+        first, again = [peer for peer in daemon.peers if peer.hello]
         # One that saves continues at its last checkpoint, the end; others read again.
         resumes = any(word in block for word in ("load(", "load_state("))
         assert again.hello["next_step"] == (END if resumes else 0)
-        assert stage.steps == (END if resumes else 2 * END)
+        looks = "reader.tokenizer" in block
+        assert stage.steps == (0 if looks else END if resumes else 2 * END)
         marks = [step for step, _ in first.checkpoints]
         tells = any(word in block for word in (".checkpoint(", ".after_"))
         assert sorted(marks) == ([1_000, END] if tells else [])

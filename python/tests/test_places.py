@@ -32,26 +32,26 @@ def listen(path: Path) -> socket.socket:
 
 def test_the_first_that_answers_is_taken(places: list[Path]) -> None:
     path = _launch.socket_path(None)
-    fresh, cause = _connect._connect(path)
+    fresh, cause = _connect.connected(path)
     assert fresh is None
     assert cause == "there is no such socket"
     for place in reversed(places):
         with listen(place):
-            fresh, _ = _connect._connect(path)
+            fresh, _ = _connect.connected(path)
             assert fresh
             assert fresh.getpeername() == str(place)
             fresh.close()
             # A named one is never replaced by another.
-            named, cause = _connect._connect(f"{place}.else")
+            named, cause = _connect.connected(f"{place}.else")
             assert named is None
 
 
 def test_a_folder_that_others_may_write_is_left_out(places: list[Path]) -> None:
     with listen(places[2]):
         places[2].parent.chmod(0o777)
-        assert _connect._connect(_launch.socket_path(None))[0] is None
+        assert _connect.connected(_launch.socket_path(None))[0] is None
         places[2].parent.chmod(0o700)
-        fresh, _ = _connect._connect(_launch.socket_path(None))
+        fresh, _ = _connect.connected(_launch.socket_path(None))
         assert fresh
         fresh.close()
 

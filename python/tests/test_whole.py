@@ -23,7 +23,7 @@ def batch_of(*slices: dict[str, Any]) -> Batch:
     made = []
     for number, arrays in enumerate(slices):
         listed = tuple((name, a.dtype, a.shape, 0) for name, a in arrays.items())
-        made.append(Slice(number, arrays, Layout(1 << 10, listed)))
+        made.append(Slice(number, arrays, Layout(1 << 30, listed)))
     return Batch(7, made, State("", 0))
 
 
@@ -78,10 +78,12 @@ def test_readers_and_modules_show_what_matters(path: Path) -> None:
             assert repr(reader).startswith("<Reader without a job, rank 0 of 1, at step 0, ")
     public = [name for name in dir(batchweave) if not name.startswith("_")]
     assert set(public) == {
-        *("Batch", "BatchWeaveError", "Reader", "Slice", "connect", "errors"),
-        *("jax", "mesh", "torch", "views"),
+        *("Batch", "BatchWeaveError", "Reader", "Slice", "Stream", "connect", "errors"),
+        *("jax", "mesh", "open", "torch", "views"),
     }
     assert all(hasattr(batchweave, name) for name in public)
+    # `from batchweave import *` hides nothing that Python or a framework has.
+    assert not {"jax", "open", "torch"} & set(batchweave.__all__)
     assert {"Dataset", "attempt", "packed", "to_device"} <= set(dir(batchweave.torch))
 
 

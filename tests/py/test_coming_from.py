@@ -64,9 +64,6 @@ class Example:
             eventually(f"step {last}", lambda: self.terminal.run(show)[0] == 0)
             check(command, self.terminal.output("batchweave-producer"))
             return
-        if text.startswith("python3 read.py"):
-            for shared in commands(SHARED):
-                self.begin(shared, "serving")
         code, output = self.terminal.run(text)
         assert code == 0, f"{command.place}: {code}: {output}"
         check(command, output)

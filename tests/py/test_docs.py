@@ -38,6 +38,7 @@ NOT_RUN = {
     "batchweave-consumer --config /etc/": "tools/check-install does it elsewhere",
     "batchweave-producer --config config/": "needs a bucket; test_first_steps does it",
     "batchweave-consumer --config config/": "needs a bucket; test_first_steps does it",
+    "batchweave ui ": "runs until Ctrl-C; test_stream_page.py runs it",
     "batchweave run config/": "test_run.py checks the shipped file and runs others",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "pip install ": "the Makefile does it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -28,6 +29,7 @@ NEEDS: dict[tuple[str, str], tuple[str, str]] = {
     ("producer", "UploadData"): ("put", "stream/data/tokens-0/a"),
     ("producer", "UploadParts"): ("begin", "stream/data/tokens-0/a"),
     ("producer", "PinInput"): ("put", "stream/inputs/a"),
+    ("producer", "StoreTokenizer"): ("put", "stream/tokenizers/a"),
     ("producer", "Announce"): ("put", "stream/intents/tokens-0/a"),
     ("producer", "Snapshot"): ("put", "stream/index/a"),
     ("producer", "TidyUp"): ("delete", "stream/intents/a"),
@@ -61,6 +63,7 @@ NEVER = [
     ("delete", "stream/stream.json"),
     ("put", "other/stream.json"),
     ("put", "stream/data/tokens-1/a"),
+    ("delete", "stream/tokenizers/a"),
     ("begin", "stream/data/tokens-1/a"),
     ("copy", "stream/jobs/a"),
     ("get", "other/log/1.json"),
@@ -256,9 +259,10 @@ def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -
         assert need in used, (need, sorted(used))
 
 
-# Requests that a lone producer or an undisturbed daemon never makes: only these are tried.
+# Requests that a lone producer of bytes or an undisturbed daemon never makes: only these are tried.
 RARE = [
     ("producer", "UploadParts"),
+    ("producer", "StoreTokenizer"),
     ("producer", "Announce"),
     ("producer", "TidyUp"),
     ("producer", "GiveUpUploads"),
@@ -299,3 +303,69 @@ def test_a_daemon_without_a_statement_says_what_it_was_refused(
         assert "check the credentials and their permissions" in site.log(daemon)
     finally:
         site.end()
+
+
+TOKENIZER = json.dumps(
+    {
+        "version": "1.0",
+        "added_tokens": [
+            {
+                "id": 2,
+                "content": "</s>",
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+        ],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": {"word": 0, "<unk>": 1}, "unk_token": "<unk>"},
+    }
+)
+
+
+@pytest.mark.parametrize("key", ["producer", "producer-StoreTokenizer"])
+def test_a_producer_works_whether_or_not_it_may_store_its_tokenizer(
+    store: Store, key: str, tmp_path: Path
+) -> None:
+    whole = store.client(store.ready["access_key"])
+    for old in whole.list_objects_v2(Bucket=BUCKET, Prefix="stream/").get("Contents", []):
+        whole.delete_object(Bucket=BUCKET, Key=old["Key"])
+    site = Site(tmp_path, f"s3://{BUCKET}/stream")
+    file = tmp_path / "tokenizer.json"
+    file.write_text(TOKENIZER)
+    config = site.producer_config()
+    named = f'tokenizer = {{ kind = "file", path = "{file}" }}'
+    config.write_text(config.read_text().replace('tokenizer.kind = "bytes"', named))
+    try:
+        environment = store.environment(key)
+        site.start("batchweave-producer", "--config", str(config), env=environment)
+        eventually("a stream", lambda: "producing" in site.log("batchweave-producer"))
+        log = site.log("batchweave-producer")
+        refused = "cannot store the tokenizer's file beside the stream" in log
+        stored = whole.list_objects_v2(Bucket=BUCKET, Prefix="stream/tokenizers/")
+        assert refused == (key != "producer"), log
+        assert stored["KeyCount"] == (0 if refused else 1)
+        if refused:
+            assert "--tokenizer FILE" in log
+            return
+        digest = hashlib.sha256(TOKENIZER.encode()).hexdigest()
+        assert stored["Contents"][0]["Key"] == f"stream/tokenizers/{digest}.json"
+        eventually("a commit", lambda: shown(store, "reader", site).returncode == 0)
+        result = shown(store, "reader", site)
+        assert "word" in result.stdout or "<unk>" in result.stdout, result.stdout
+    finally:
+        site.end()
+
+
+def shown(store: Store, role: str, site: Site) -> subprocess.CompletedProcess[str]:
+    """Decode the first step with the credentials of a role."""
+    return subprocess.run(
+        [str(BINARIES / "batchweave"), "--store", site.url, "show", "0", "--decode"],
+        env={**os.environ, **store.environment(role)},
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )

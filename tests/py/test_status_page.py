@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -53,6 +54,32 @@ def test_it_fits_any_window_in_both_schemes(
     assert (max(brightness) < 64) == (scheme == "dark"), colour
     if PICTURES:
         page.picture(Path(PICTURES) / f"status-{daemon}-{scheme}-{width}.png")
+
+
+def test_the_producer_s_page_has_a_sample_of_the_data(site: Site, page: Page) -> None:
+    def sample() -> dict[str, str] | None:
+        found: dict[str, str] | None = json.loads(get(site.producer_port, "/status.json")[1]).get(
+            "sample"
+        )
+        return found
+
+    eventually("a sample", lambda: sample() is not None)
+    shown = sample()
+    assert shown is not None
+    corpus = site.folder / "corpus.jsonl"
+    name, _, line = shown["source"].rpartition(":")
+    assert name == str(corpus)
+    texts = [json.loads(document)["text"] for document in corpus.read_text().splitlines()]
+    # A row may begin within a document.
+    text = shown["text"].removesuffix(" ...").removesuffix("<|endoftext|>")
+    here = "<|endoftext|>".join([*texts, *texts][int(line) - 1 :][:3])
+    assert len(text) > 60, shown
+    assert text in here, shown
+    page.show(f"http://127.0.0.1:{site.producer_port}/", 1280, "light")
+    drawn = "document.getElementById('sample-text').textContent"
+    eventually("the sample on the page", lambda: len(str(page.evaluate(drawn))) > 60)
+    assert re.fullmatch(r"(word\d+ ?|\w+ |<\|endoftext\|>|\.\.\.)+", str(page.evaluate(drawn)))
+    assert "sample" not in json.loads(get(site.consumer_port, "/status.json")[1])
 
 
 def test_bad_requests_harm_nobody(site: Site) -> None:

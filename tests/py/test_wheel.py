@@ -118,3 +118,23 @@ chat.template = "template.jinja"
     installed.run("batchweave-producer", "--config", "chat.toml")
     status = ["batchweave", "--store", f"file://{installed.folder}/chat", "status", "--json"]
     assert json.loads(installed.run(*status))["steps"] == 1
+
+
+def test_a_stream_opens_with_the_programs_beside_the_interpreter(installed: Installed) -> None:
+    (installed.folder / "text.jsonl").write_text(json.dumps({"text": "hello " * 90}) + "\n")
+    (installed.folder / "text.toml").write_text(f"""
+store.url = "file://{installed.folder}/text"
+stream = {{ slices = 1, rows_per_slice = 1, seq_len = 64, producers = ["text"] }}
+producer.name = "text"
+source.paths = ["text.jsonl"]
+tokenizer.kind = "bytes"
+""")
+    installed.run("batchweave-producer", "--config", "text.toml")
+    url = f"file://{installed.folder}/text"
+    look = f"""
+import os, batchweave
+os.environ["PATH"] = {str(installed.folder / "tools")!r}
+with batchweave.open({url!r}, memory="64MiB") as stream:
+    print(len(stream), stream[-1].sources()[0].name, "hello" in stream[0]._repr_html_())
+"""
+    assert installed.run("python", "-c", look) == "8 text.jsonl:1 True\n"

@@ -11,7 +11,7 @@ use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
     completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
-    seal, show, status, top, verify,
+    seal, show, status, top, ui, verify,
 };
 
 const EXAMPLES: &str = "\
@@ -81,6 +81,8 @@ pub(crate) enum Verb {
     Plan(LabArgs),
     /// Show nodes live: what their ranks wait for, what is read ahead, how long each stage takes
     Top(top::TopArgs),
+    /// Serve a page of the whole stream for a browser: producers, jobs, and the daemons that are named
+    Ui(ui::UiArgs),
     /// Measure the log, the producer, the consumer and the hand-over to ranks
     Bench(LabArgs),
     /// Run an S3 server for tests, demos and laptops

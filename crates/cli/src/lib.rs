@@ -36,6 +36,7 @@ mod show;
 mod sources;
 mod status;
 mod top;
+mod ui;
 mod verify;
 
 use std::ffi::OsString;
@@ -130,6 +131,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => verify::run(&args, &context).await,
         Verb::Top(args) => top::run(&args, &context).await,
+        Verb::Ui(args) => Box::pin(ui::run(&args, &context)).await,
         Verb::Plan(_) | Verb::Bench(_) | Verb::DevS3(_) | Verb::Demo(_) | Verb::Generate(_) => {
             Err(lab::exec(args))
         }

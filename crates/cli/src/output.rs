@@ -202,6 +202,14 @@ pub fn range(first: u64, end: u64) -> String {
     }
 }
 
+/// Formats a range as [`range`] does, with separators: `1,200..3,399`.
+pub(crate) fn grouped_range(first: u64, end: u64) -> String {
+    match end.checked_sub(first) {
+        None | Some(0 | 1) => range(first, end),
+        Some(_) => format!("{}..{}", grouped(first), grouped(end - 1)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,9 +2,11 @@
 //! contents of a slice.
 
 mod decode;
+mod runs;
 mod values;
 mod vocabulary;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
@@ -46,6 +48,10 @@ pub(crate) struct ShowArgs {
     /// Show the rows as text, of one slice or all, with their source documents
     #[arg(long)]
     decode: bool,
+    /// The tokenizer.json to decode with; by default the vocabulary of this program or the file that the stream
+    /// keeps
+    #[arg(long, value_name = "FILE", requires = "decode")]
+    tokenizer: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,7 +114,8 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         let arrays = |slice| arrays(&frames, slice, args.values);
         report.arrays = args.slice.and_then(arrays);
         if args.decode {
-            report.rows = Some(decode::rows(&mut log, &report.entry, &frames).await?);
+            let file = args.tokenizer.as_deref();
+            report.rows = Some(decode::rows(&mut log, &report.entry, &frames, file).await?);
         }
         report.slices = Some(frames);
     }

@@ -3,7 +3,7 @@
 //!
 //! - `recent`: the newest records (`commits`), what is in the stream (`totals`) and how fast it grows (`rate`);
 //! - `inputs`: producers in their input; `readers`: jobs, and when they run out of steps;
-//! - `render`: the summary; `internals`: what `--verbose` adds; `watch`: `--watch`.
+//! - `render`: the summary; `internals`: what `--verbose` adds; `watch`: `--watch`; `view`: the stream for a page.
 
 mod commits;
 mod inputs;
@@ -13,7 +13,12 @@ mod readers;
 mod recent;
 mod render;
 mod totals;
+mod view;
 mod watch;
+
+pub(crate) use readers::Outlook;
+pub(crate) use view::{Fact, JobView, ProducerView, StreamView};
+pub(crate) use watch::Watched;
 
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;

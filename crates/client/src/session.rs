@@ -150,6 +150,9 @@ impl Session {
             DaemonMessage::Error(m) => Event::Fault(m),
             DaemonMessage::Marked(step) => Event::Marked(step),
             DaemonMessage::MarkRefused(fault) => Event::MarkRefused(fault),
+            DaemonMessage::StreamInfo(_) => {
+                return Err(self.bad("a stream_info in a session, which never asks for one"));
+            }
         };
         Ok(Some(event))
     }

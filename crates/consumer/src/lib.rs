@@ -11,11 +11,13 @@
 //! - `job` has the rules of jobs, attempts and marks, `fetch` reads indexes and frames, `segments` makes
 //!   shared memory, `reclaimer` deletes old data;
 //! - `engine` decides what to fetch, push and free (pure);
+//! - `describe` answers clients that ask for the stream and its tokenizer;
 //! - `resources` are what all tasks share, among them the store, time and metrics.
 #![forbid(unsafe_code)]
 
 pub mod config;
 mod context;
+mod describe;
 mod engine;
 mod error;
 mod fetch;

@@ -34,6 +34,7 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
         waits: "batchweave_consumer_rank_wait_seconds_total",
     }),
     held: None,
+    jobs: Some("batchweave_consumer_attempt"),
     tables: &[
         Table {
             title: "Stream",

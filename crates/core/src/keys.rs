@@ -11,12 +11,13 @@ pub use jobs::{
     progress, progress_of,
 };
 
-use crate::ids::{Epoch, Nonce, ProducerName, Seq, Version};
+use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use crate::inputs::LinkId;
 use crate::limits::{
     INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX, NUMBER_MAX,
     OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
     REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX, STREAM_BYTES_MAX,
+    TOKENIZER_BYTES_MAX,
 };
 use jobs::plain as number;
 
@@ -36,13 +37,15 @@ pub const INTENTS: &str = "intents/";
 pub const INDEX: &str = "index/";
 /// Prefix of all input lists.
 pub const INPUTS: &str = "inputs/";
+/// Prefix of the stored tokenizer file.
+pub const TOKENIZERS: &str = "tokenizers/";
 /// Prefix of the objects of all jobs.
 pub const JOBS: &str = "jobs/";
 /// Prefix of the log, which only `batchweave delete` lists and deletes from.
 pub const LOG: &str = "log/";
 
 /// Classes by which requests are counted: the first name of every key, without its ending.
-pub const CLASSES: [&str; 10] = [
+pub const CLASSES: [&str; 11] = [
     "log",
     "data",
     "intents",
@@ -52,6 +55,7 @@ pub const CLASSES: [&str; 10] = [
     "inputs",
     "stream",
     "repairs",
+    "tokenizers",
     "probe",
 ];
 
@@ -67,6 +71,7 @@ pub fn bytes_max(key: &str) -> u64 {
         "snapshots" => SNAPSHOT_BYTES_MAX,
         "index" => SEGMENT_BYTES_MAX,
         "inputs" => INPUTS_LINK_BYTES_MAX,
+        "tokenizers" => TOKENIZER_BYTES_MAX,
         "data" => PROVENANCE_OBJECT_BYTES_MAX,
         "jobs" => match segments.nth(2).unwrap_or_default() {
             "progress" => PROGRESS_BYTES_MAX,
@@ -181,6 +186,11 @@ pub fn parse_inputs(key: &str) -> Option<(ProducerName, LinkId)> {
     Some((producer.parse().ok()?, link.parse().ok()?))
 }
 
+/// Returns the key of the tokenizer file of a stream whose tokenizer has this fingerprint.
+pub fn tokenizer(fingerprint: &Hash) -> String {
+    format!("{TOKENIZERS}{fingerprint}.json")
+}
+
 /// Returns the folder of all objects of one opening of a producer.
 pub fn data_folder(producer: &ProducerName, epoch: Epoch, nonce: Nonce) -> String {
     format!("data/{producer}/{epoch}-{nonce}/")
@@ -257,6 +267,7 @@ mod tests {
             (progress(&job, 1, 2, 3, (0, 1), "node"), PROGRESS_BYTES_MAX),
             (mark(&job, 1, 2, 3, None), MARK_BYTES_MAX),
             (ledger(&job, 1, 2, 3, "node", 4), LEDGER_BYTES_MAX),
+            (tokenizer(&Hash([7; 32])), TOKENIZER_BYTES_MAX),
             ("doctor/1/2".to_owned(), OTHER_BYTES_MAX),
         ] {
             assert_eq!(bytes_max(&key), most as u64, "{key}");

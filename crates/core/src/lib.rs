@@ -25,3 +25,4 @@ pub mod provenance;
 pub mod retention;
 pub mod stream;
 pub mod tgb;
+pub mod tokenizer;

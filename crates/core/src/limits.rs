@@ -56,6 +56,8 @@ pub const MARK_BYTES_MAX: usize = 256 << 10;
 pub const LEDGER_BYTES_MAX: usize = 64 << 20;
 /// Size of a provenance object in bytes: a few bytes per document of at most 64 TGBs.
 pub const PROVENANCE_OBJECT_BYTES_MAX: usize = 1 << 30;
+/// Size of the stored file of a tokenizer in bytes: the largest ones in use have half of it.
+pub const TOKENIZER_BYTES_MAX: usize = 64 << 20;
 /// Size of an object of any other class in bytes: those of `doctor` and of the probes.
 pub const OTHER_BYTES_MAX: usize = 1 << 20;
 /// Versions after the last snapshot at which the next one is due.

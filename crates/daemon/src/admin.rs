@@ -1,51 +1,28 @@
 //! The admin endpoint: `/metrics` for Prometheus, `/healthz` (the process answers), `/readyz` (it can
 //! do its work, with the reason in words), and `/`, a page for people, over `/status.json`.
 //!
-//! It listens on localhost unless the configuration names another address, has no authentication, reads
-//! no bodies, and bounds connections, headers and time. When there are too many connections, the oldest is
-//! closed, so that slow clients do not hold up probes.
+//! It listens on localhost unless the configuration names another address, with the bounds of [`crate::web`].
 
 mod ranks;
 mod status_page;
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
-    X_CONTENT_TYPE_OPTIONS,
-};
-use hyper::http::uri::Authority;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::StatusCode;
 use prometheus::{Registry, TextEncoder};
-use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Listen;
-use crate::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::notify::{self, Notifier};
+use crate::web::{self, Answer, Server, text, typed};
 pub use ranks::Ranks;
 use status_page::Sampler;
 pub use status_page::{Identity, Plot, StatusPage, Table};
 
-/// The page is one file without outside resources, and requests only this endpoint.
-const PAGE: &str = include_str!("admin/page.html");
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-const PATHS: [&str; 5] = ["/", "/status.json", "/metrics", "/healthz", "/readyz"];
-const MAX_CONNECTIONS: usize = 16;
-const MAX_HEADERS: usize = 32;
-const MAX_HEAD_BYTES: usize = 16 << 10;
-const CONNECTION_DEADLINE: Duration = Duration::from_secs(5);
+const PATHS: &[&str] = &["/", "/status.json", "/metrics", "/healthz", "/readyz"];
 
 /// Reports to the service manager and serves the endpoint in the background until `end`. The
 /// configuration names the address, or turns the endpoint off.
@@ -77,15 +54,13 @@ pub async fn start(
 /// A bound endpoint that does not answer yet.
 #[derive(Debug)]
 pub struct Admin {
-    listener: TcpListener,
-    deadline: Duration,
-    state: Arc<State>,
+    server: Server,
+    state: State,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The endpoint listens on localhost.
-    here_only: bool,
+    page: String,
     registry: Registry,
     health: Health,
     sampler: Arc<Sampler>,
@@ -100,159 +75,58 @@ impl Admin {
         status_page: StatusPage,
         identity: Identity,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await.map_err(|why| {
+        let server = Server::bind(address, PATHS).await.map_err(|why| {
             let text = format!("admin endpoint cannot listen on {address}: {why}; set admin.listen to a free address, or \"off\"");
             io::Error::new(why.kind(), text)
         })?;
         let sampler = Arc::new(Sampler::new(status_page, identity, registry.clone()));
-        let here_only = listener.local_addr()?.ip().is_loopback();
-        let state = Arc::new(State {
-            here_only,
+        let state = State {
+            page: web::page(
+                include_str!("admin/body.html"),
+                include_str!("admin/page.js"),
+            ),
             registry,
             health,
             sampler,
-        });
-        let deadline = CONNECTION_DEADLINE;
-        Ok(Self {
-            listener,
-            deadline,
-            state,
-        })
+        };
+        Ok(Self { server, state })
     }
 
     /// Returns the bound address; for port 0, the port that the system chose.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.server.address()
     }
 
     /// Serves requests until `stop` is cancelled.
     pub async fn serve(self, stop: CancellationToken) {
-        let slots = ConnectionSlots::new(MAX_CONNECTIONS);
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                accepted = self.listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let (state, slot) = (self.state.clone(), slots.enter());
-                    let deadline = self.deadline;
-                    tokio::spawn(async move {
-                        tokio::select! {
-                            biased;
-                            () = slot.evicted() => {}
-                            () = serve_connection(stream, state, deadline) => {}
-                        }
-                    });
-                }
-                Err(why) => {
-                    tracing::warn!(%why, "admin endpoint cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+        let state = self.state;
+        self.server
+            .serve(stop, move |path| state.answer(path))
+            .await;
+    }
+}
+
+impl State {
+    fn answer(&self, path: &str) -> Answer {
+        match path {
+            "/" => web::html(self.page.clone()),
+            "/status.json" => web::json(&self.sampler.status(&self.health)),
+            "/metrics" => metrics(&self.registry),
+            "/healthz" => text(StatusCode::OK, "ok\n"),
+            _ => {
+                let (ready, reason) = self.health.get();
+                let status = if ready {
+                    StatusCode::OK
+                } else {
+                    StatusCode::SERVICE_UNAVAILABLE
+                };
+                text(status, format!("{reason}\n"))
             }
         }
     }
 }
 
-async fn serve_connection(stream: TcpStream, state: Arc<State>, deadline: Duration) {
-    let service = service_fn(move |request| {
-        let response = answer(&state, &request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(deadline)
-        .max_headers(MAX_HEADERS)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(deadline, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(why)) => tracing::debug!(%why, "admin connection ended"),
-        Err(_) => tracing::debug!("admin connection took too long"),
-    }
-}
-
-/// Returns whether a request to localhost has a host header that names it. Otherwise a site that resolves
-/// its own name to this machine could read the endpoint through an operator's browser (DNS rebinding).
-fn names_us(request: &Request<Incoming>) -> bool {
-    let Some(host) = request.headers().get(HOST) else {
-        return true;
-    };
-    let authority = host
-        .to_str()
-        .ok()
-        .and_then(|host| host.parse::<Authority>().ok());
-    authority.is_some_and(|authority| {
-        let name = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-    })
-}
-
-fn answer(state: &State, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    if state.here_only && !names_us(request) {
-        let why = "this endpoint is on localhost: ask it as localhost or by its address\n";
-        return text(StatusCode::MISDIRECTED_REQUEST, why);
-    }
-    let path = request.uri().path();
-    if !PATHS.contains(&path) {
-        let known = format!("not found; there are {}\n", PATHS.join(", "));
-        return text(StatusCode::NOT_FOUND, known);
-    }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
-    }
-    match path {
-        "/" => page(),
-        "/status.json" => status(state),
-        "/metrics" => metrics(&state.registry),
-        "/healthz" => text(StatusCode::OK, "ok\n"),
-        _ => {
-            let (ready, reason) = state.health.get();
-            let status = if ready {
-                StatusCode::OK
-            } else {
-                StatusCode::SERVICE_UNAVAILABLE
-            };
-            text(status, format!("{reason}\n"))
-        }
-    }
-}
-
-fn page() -> Response<Full<Bytes>> {
-    let mut response = typed("text/html; charset=utf-8", PAGE);
-    let policy = HeaderValue::from_static(PAGE_POLICY);
-    response
-        .headers_mut()
-        .insert(CONTENT_SECURITY_POLICY, policy);
-    response
-}
-
-fn status(state: &State) -> Response<Full<Bytes>> {
-    match state.sampler.json(&state.health) {
-        Ok(body) => typed("application/json", body),
-        Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")),
-    }
-}
-
-fn typed(kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = text(StatusCode::OK, body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
+fn metrics(registry: &Registry) -> Answer {
     match TextEncoder::new().encode_to_string(&registry.gather()) {
         Ok(body) => typed(prometheus::TEXT_FORMAT, body),
         Err(why) => text(
@@ -260,14 +134,6 @@ fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
             format!("cannot write metrics: {why}\n"),
         ),
     }
-}
-
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
 }
 
 #[cfg(test)]

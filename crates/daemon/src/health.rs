@@ -6,6 +6,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use batchweave_store::counting::Counted;
+use serde::Serialize;
+
+/// The beginning of a row of the data, for the status page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DataSample {
+    /// The producer's number of the batch.
+    pub batch: u64,
+    /// `FILE:LINE` of the document with which the row begins.
+    pub source: String,
+    pub text: String,
+}
 
 /// Shared state of the daemon's health; clones share it.
 #[derive(Debug, Clone)]
@@ -18,6 +29,7 @@ struct Inner {
     hearts: Mutex<BTreeMap<&'static str, Instant>>,
     /// Further facts on the status page, by name.
     facts: Mutex<BTreeMap<&'static str, String>>,
+    sample: Mutex<Option<DataSample>>,
     store: OnceLock<Counted>,
 }
 
@@ -27,6 +39,7 @@ impl Default for Health {
             now: RwLock::new((false, "starting".into())),
             hearts: Mutex::default(),
             facts: Mutex::default(),
+            sample: Mutex::default(),
             store: OnceLock::new(),
         }))
     }
@@ -59,6 +72,17 @@ impl Health {
             .iter()
             .map(|(name, text)| (*name, text.clone()))
             .collect()
+    }
+
+    /// Sets the sample of the data that the status page shows.
+    pub fn show_sample(&self, sample: DataSample) {
+        *self.0.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some(sample);
+    }
+
+    /// Returns the sample set by [`Self::show_sample`].
+    pub fn sample(&self) -> Option<DataSample> {
+        let sample = self.0.sample.lock();
+        sample.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reports not ready while `store` does not answer. Only the first call has an effect.

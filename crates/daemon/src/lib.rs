@@ -2,9 +2,9 @@
 //!
 //! - `program`: the `main` of a daemon; [`check`]: its `--check`; [`config`], [`telemetry`] and `reload`: configuration and logs;
 //!   [`Exit`]: exit codes; [`panics`], [`shutdown`]: the ways to end.
-//! - [`admin`]: the HTTP endpoint with metrics, probes and the status page; [`metrics`]: their making;
-//!   [`connection_slots`]: a bound on its connections; `recent_messages`, `repeats`: log lines kept or
-//!   left out.
+//! - [`admin`]: the HTTP endpoint with metrics, probes and the status page; [`web`]: its server and the parts of
+//!   pages; [`metrics`]: their making; [`connection_slots`]: a bound on its connections; `recent_messages`,
+//!   `repeats`: log lines kept or left out.
 //! - [`health`]: readiness; [`notify`]: the service manager; [`timestamp`]: the time of day;
 //!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`man_pages`]: manual pages and completions.
 #![forbid(unsafe_code)]
@@ -28,5 +28,6 @@ pub mod screen;
 pub mod shutdown;
 pub mod telemetry;
 pub mod timestamp;
+pub mod web;
 pub use exit::Exit;
 pub use program::{Failure, Program};

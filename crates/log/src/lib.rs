@@ -23,6 +23,7 @@ mod log;
 mod read;
 #[cfg(test)]
 mod testing;
+mod tokenizer;
 
 pub use admin::{reclaim, repair};
 pub use clock::{Clock, TokioClock};
@@ -42,3 +43,4 @@ pub use read::inputs::read_inputs;
 pub use read::locate::Located;
 pub use read::retrying::get_intact;
 pub use read::shared_fold::SharedFold;
+pub use tokenizer::{read_tokenizer, store_tokenizer};

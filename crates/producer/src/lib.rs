@@ -8,7 +8,8 @@
 //!   documents; `cursor` is the restart point that each commit stores;
 //! - `pipeline` joins the stages that read, tokenize, batch and upload;
 //! - `flow_control` limits how far the producer runs ahead of the jobs; `worker` runs long work in threads;
-//! - `progress` reports how far it is, on the terminal or in the log, and the totals at its end;
+//! - `progress` reports how far it is, on the terminal or in the log, and the totals at its end; `sample` shows some
+//!   of the data;
 //! - `config`, `error`, `metrics` and `status_page` are the operators' side.
 //!
 //! Invariants: the same input and settings give the same batches, wherever restarts divide the work;
@@ -26,6 +27,7 @@ pub mod pipeline;
 mod program;
 mod progress;
 mod run;
+mod sample;
 pub mod sources;
 mod startup;
 mod status_page;

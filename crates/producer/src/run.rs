@@ -24,6 +24,7 @@ use crate::metrics::{Metrics, register};
 use crate::progress::InputProgress;
 use crate::progress::ending::{self, Totals};
 use crate::progress::report::Reporter;
+use crate::sample::SampleTaker;
 use crate::startup::{self, Opened, Opening, assemble};
 use crate::status_page::STATUS_PAGE;
 
@@ -146,12 +147,14 @@ async fn produce(
         config.source.epochs,
         config.source.follow,
     ));
+    let sampler = SampleTaker::of_page(config, &opened.parts, health);
     let stop_waiting = stop.child_token();
     let pipeline = assemble(
         config,
         &producer,
         opened.parts,
         (metrics.clone(), input.clone()),
+        sampler.clone(),
         stop_waiting.clone(),
     )?;
     let (reader, bounds) = flow_control::position_reader(config);
@@ -175,7 +178,11 @@ async fn produce(
     let watched = metrics.clone();
     tokio::spawn(async move {
         while progress.changed().await.is_ok() {
-            watched.committed(&progress.borrow_and_update());
+            let now = *progress.borrow_and_update();
+            watched.committed(&now);
+            if let Some(sampler) = &sampler {
+                sampler.committed(now.next_seq);
+            }
         }
     });
     let last = queue.progress();

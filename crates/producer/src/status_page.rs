@@ -27,6 +27,7 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
     ],
     ranks: None,
     held: Some("batchweave_producer_held"),
+    jobs: None,
     tables: &[
         Table {
             title: "Batches and documents",

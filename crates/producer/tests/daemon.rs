@@ -20,6 +20,8 @@ mod starting;
 mod support;
 #[path = "daemon/templates.rs"]
 mod templates;
+#[path = "daemon/tokenizer_file.rs"]
+mod tokenizer_file;
 
 use std::sync::Arc;
 use std::time::Duration;

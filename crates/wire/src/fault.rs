@@ -98,7 +98,7 @@ errors! {
     /// The rank has received steps that are no longer in the log.
     StreamRewound = 31 "stream_rewound" "restore the log from a backup or bucket version, or start all ranks from a checkpoint that the log still reaches",
     /// Ranks of another attempt of the job run on this node, and the client drew the new attempt's id itself.
-    AttemptRunning = 32 "attempt_running" "to look at the data, connect without job=; to end the run and start here, stop its processes or pass takeover=True",
+    AttemptRunning = 32 "attempt_running" "to look at the data, use batchweave.open(url); to end the run and start here, stop its processes or pass takeover=True",
     /// The job has restart points, and the rank that would open an attempt below them did not state its start.
     ForgottenState = 33 "forgotten_state" "pass the state= of a checkpoint, or start=STEP, or resume=\"latest\" with the model saved at the newest restart point, or fresh=True to begin anew and give the checkpoints up",
 }

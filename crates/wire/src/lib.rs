@@ -18,6 +18,7 @@ mod hello;
 mod layout;
 mod limits;
 mod message;
+mod stream_info;
 #[cfg(test)]
 mod tests;
 mod welcome;
@@ -32,6 +33,7 @@ pub use limits::*;
 pub use message::{
     Checkpoint, ClientMessage, DaemonMessage, LayoutMessage, Progress, SegmentMessage, Waiting,
 };
+pub use stream_info::{StreamInfo, Tokenizer};
 pub use welcome::Welcome;
 
 const _: () = {

@@ -3,7 +3,7 @@
 use crate::bytes::{Builder, Fields, split};
 use crate::{
     BatchMessage, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX,
-    WaitCause, Welcome, WireError,
+    StreamInfo, WaitCause, Welcome, WireError,
 };
 
 mod kind {
@@ -12,6 +12,7 @@ mod kind {
     pub(super) const CHECKPOINT: u16 = 3;
     pub(super) const PROGRESS: u16 = 4;
     pub(super) const BYE: u16 = 5;
+    pub(super) const DESCRIBE: u16 = 6;
 
     pub(super) const WELCOME: u16 = 64;
     pub(super) const SEGMENT: u16 = 65;
@@ -23,6 +24,7 @@ mod kind {
     pub(super) const RETIRE_SEGMENT: u16 = 71;
     pub(super) const MARKED: u16 = 72;
     pub(super) const MARK_REFUSED: u16 = 73;
+    pub(super) const STREAM_INFO: u16 = 74;
 }
 
 /// "A checkpoint that restarts at `step` is durable."
@@ -87,6 +89,8 @@ pub enum ClientMessage {
     Progress(Progress),
     /// Ends the delivery of batches; the socket stays until the last frame is released.
     Bye,
+    /// Instead of a hello: asks for a description of the stream, which ends the connection.
+    Describe,
 }
 
 /// A message from the daemon.
@@ -111,6 +115,8 @@ pub enum DaemonMessage {
     Marked(u64),
     /// The mark of the fault's step is not stored; the session continues.
     MarkRefused(Fault),
+    /// The answer to `describe`, with the descriptor of the tokenizer's file where there is one.
+    StreamInfo(StreamInfo),
 }
 
 impl ClientMessage {
@@ -131,6 +137,7 @@ impl ClientMessage {
                 head.u32(m.waiting.into()).u32(0).finish()
             }
             Self::Bye => Builder::new("bye", kind::BYE).finish(),
+            Self::Describe => Builder::new("describe", kind::DESCRIBE).finish(),
         }
     }
 
@@ -143,6 +150,7 @@ impl ClientMessage {
             kind::CHECKPOINT => checkpoint(body).map(Self::Checkpoint),
             kind::PROGRESS => progress(body).map(Self::Progress),
             kind::BYE => Fields::new("bye", body).end().map(|()| Self::Bye),
+            kind::DESCRIBE => Fields::new("describe", body).end().map(|()| Self::Describe),
             _ => Err(WireError::Type {
                 found,
                 side: "the daemon",
@@ -179,6 +187,7 @@ impl DaemonMessage {
                 .finish(),
             Self::Marked(step) => number("marked", kind::MARKED, *step),
             Self::MarkRefused(m) => require_step(m.clone())?.encode(kind::MARK_REFUSED),
+            Self::StreamInfo(m) => m.encode(kind::STREAM_INFO),
         }
     }
 
@@ -196,6 +205,7 @@ impl DaemonMessage {
             kind::RETIRE_SEGMENT => retire_segment(body).map(Self::RetireSegment),
             kind::MARKED => number("marked", body).map(Self::Marked),
             kind::MARK_REFUSED => require_step(Fault::decode(body)?).map(Self::MarkRefused),
+            kind::STREAM_INFO => StreamInfo::decode(body).map(Self::StreamInfo),
             _ => Err(WireError::Type {
                 found,
                 side: "a client",

@@ -4,6 +4,8 @@
         for batch in reader:
             train(batch.inputs, batch.labels)
 
+    batchweave.open("file:///data/stream")[5]  # to look at a stream: no daemon, no job
+
 Arrays are read-only views of the daemon's memory. The daemon reuses a frame when all arrays that
 view it are gone, so drop them when a step is over (a loop variable does that by itself).
 """
@@ -36,13 +38,16 @@ from batchweave.errors import BadHelloError, BadMeshError, BatchWeaveError
 from batchweave.mesh import Place
 from batchweave.reader import Reader
 from batchweave.state import State
+from batchweave.stream import Stream
+from batchweave.stream import open as open
 
-# Without jax and torch: `from batchweave import *` must not hide the real ones.
+# Without jax, torch and open: `from batchweave import *` must not hide the real ones.
 __all__ = [
     "Batch",
     "BatchWeaveError",
     "Reader",
     "Slice",
+    "Stream",
     "__version__",
     "connect",
     "errors",
@@ -50,7 +55,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "jax", "mesh", "torch", "views"])
+    return sorted([*__all__, "jax", "mesh", "open", "torch", "views"])
 
 
 @names_checked

@@ -21,7 +21,7 @@ from batchweave.errors import BadMessageError, SystemRefusedError
 
 # linux/fcntl.h: F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE. Without them the
 # file could shrink under the mapping (SIGBUS) or be written by another process.
-_SEALS = 0x01 | 0x02 | 0x04 | 0x10
+SEALS = 0x01 | 0x02 | 0x04 | 0x10
 # Linux 5.14; older kernels answer EINVAL and pages are then faulted in one by one.
 _MADV_POPULATE_READ = 22
 
@@ -46,8 +46,8 @@ def map_segment(descriptor: int, size: int, number: int) -> mmap.mmap:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError:
         seals = 0
-    if seals & _SEALS != _SEALS:
-        raise BadMessageError(f"segment {number} lacks seals ({seals:#x}, not {_SEALS:#x})")
+    if seals & SEALS != SEALS:
+        raise BadMessageError(f"segment {number} lacks seals ({seals:#x}, not {SEALS:#x})")
     try:
         segment = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     except OSError as reason:

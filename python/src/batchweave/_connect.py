@@ -158,10 +158,10 @@ def open_session(
     """
     pause, cause = _PAUSE_FIRST, "the deadline was already over"
     while True:
-        connected, why = _connect(path)
+        fresh, why = connected(path)
         cause = why or cause
-        if connected is not None:
-            session = Session(connected, next_step)
+        if fresh is not None:
+            session = Session(fresh, next_step)
             opened.append(session)
             answer = _answer(path, session, greetings, deadline, waits)
             if answer is None:
@@ -179,7 +179,7 @@ def open_session(
         pause = min(pause * 2, _PAUSE_MAX)
 
 
-def _connect(path: str) -> tuple[socket.socket | None, str]:
+def connected(path: str) -> tuple[socket.socket | None, str]:
     """Returns a connection to the first of the socket's places, or the cause that the first has."""
     cause, refused = "", None
     for place in socket_places(path):

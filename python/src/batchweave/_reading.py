@@ -18,6 +18,7 @@ import weakref
 
 from batchweave import _wire
 from batchweave._connect import Options, Unserved, guards, hello, open_session, unserved
+from batchweave._describe import Described
 from batchweave._events import Event, Lost
 from batchweave._exit import ends_with_the_interpreter
 from batchweave._holds import Taker
@@ -35,6 +36,7 @@ from batchweave.errors import (
     OtherStreamError,
 )
 from batchweave.state import State
+from batchweave.tokenizer import Tokenizer
 
 _log = logging.getLogger("batchweave")
 
@@ -68,6 +70,8 @@ class Reading:
         self._origin = State("", 0)
         self._ahead: Batch | None = None
         self._cause = (-1, "")
+        self._described: Described | None = None
+        self._tokenizer: Tokenizer | None = None
         self._late, self._taker = Late(options), Taker()
         ends_with_the_interpreter(self)
         self._as_it_comes = not options.copy and options.split_rows == 1

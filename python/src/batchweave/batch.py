@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from batchweave import _html
+from batchweave._documents import Decoder, Source
 from batchweave._joined import joined
 from batchweave._layout import Array, Arrays, Layout
 from batchweave._packed import mask_of_labels
-from batchweave.errors import BadMeshError
+from batchweave._samples import Sample, count, of_slice
+from batchweave.errors import BadMeshError, NoSourcesError
 from batchweave.state import State
 from batchweave.views import micro_batches
 
@@ -95,6 +98,8 @@ class Batch:
     """
 
     __slots__ = ("step", "slices", "_origin", "_whole", "__weakref__")
+    # Of a batch of `batchweave.open` only: readers make many batches a second.
+    _decoder: Decoder | None = None
 
     def __init__(self, step: int, slices: list[Slice], origin: State) -> None:
         self.step = step
@@ -155,10 +160,31 @@ class Batch:
         """Returns whether the array holds bfloat16, which numpy shows as uint16."""
         return self.slices[0].is_bfloat16(name)
 
+    def samples(self) -> Iterator[Sample]:
+        """Yields each row, or each sample of an `opaque` stream: its arrays by name, as views."""
+        first = 0
+        for piece in self.slices:
+            yield from of_slice(piece, first, piece.index)
+            first += count(piece)
+
+    def sources(self) -> list[Source]:
+        """Returns the documents of this batch by name: only of a stream of `batchweave.open`."""
+        if self._decoder is None:
+            raise NoSourcesError(
+                f"the documents of step {self.step} are unknown to a reader of connect(): read it "
+                f"as batchweave.open(url)[{self.step}], or `batchweave show {self.step} --decode`",
+                step=self.step,
+            )
+        return self._decoder.sources(count(self.slices[0]), self.slices[0].index)
+
+    def _repr_html_(self) -> str:
+        """Returns the first rows for a notebook: as text, where `batchweave.open` has read them."""
+        return _html.batch(self, self._decoder)
+
     def __repr__(self) -> str:
-        count = f"{len(self.slices)} slice{'s' if len(self.slices) > 1 else ''}"
+        slices = f"{len(self.slices)} slice{'s' if len(self.slices) > 1 else ''}"
         arrays = ", ".join(_shape(name, array) for name, array in self.slices[0].items())
-        return f"<Batch step {self.step}, {count} of {arrays}>"
+        return f"<Batch step {self.step}, {slices} of {arrays}>"
 
     def __reduce__(self) -> Any:
         raise TypeError(

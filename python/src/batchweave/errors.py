@@ -227,7 +227,7 @@ class StreamRewoundError(BatchWeaveError):
 class AttemptRunningError(BatchWeaveError):
     """This node's ranks of the job's current attempt are alive, and nobody asked to end them.
 
-    The message has their process ids. To look at the data, connect without `job=`.
+    The message has their process ids. To look at the data, use `batchweave.open(url)`.
     """
 
     name, code = "attempt_running", 32
@@ -284,10 +284,34 @@ class WrappedLoaderError(BatchWeaveError):
     name = "wrapped_loader"
 
 
+class NoTokenizerError(BatchWeaveError):
+    """The tokens cannot be decoded here: a file, a package or a newer daemon is missing."""
+
+    name = "no_tokenizer"
+
+
 class ClosedError(BatchWeaveError):
     """The reader is closed."""
 
     name = "closed"
+
+
+class StreamNotOpenedError(BatchWeaveError):
+    """`batchweave.open` cannot read the stream: the message is that of the program it started."""
+
+    name = "stream_not_opened"
+
+
+class NoProgramError(BatchWeaveError):
+    """A program of this project that `batchweave.open` needs is not installed."""
+
+    name = "no_program"
+
+
+class NoSourcesError(BatchWeaveError):
+    """The documents of a batch are unknown: not stored, or not read through `batchweave.open`."""
+
+    name = "no_sources"
 
 
 class ForkedError(ClosedError):

@@ -14,7 +14,9 @@ from typing import Any
 
 from batchweave import _wire
 from batchweave._connect import Options
+from batchweave._describe import Described, describe
 from batchweave._events import Event, Lost
+from batchweave._info import Info
 from batchweave._loaders import check_loader
 from batchweave._reading import NO_STOP, Reading
 from batchweave._session import Session, close_parked
@@ -26,6 +28,7 @@ from batchweave.errors import (
     MarkOtherAttemptError,
 )
 from batchweave.state import KEY, State
+from batchweave.tokenizer import Tokenizer
 
 _log = logging.getLogger("batchweave")
 
@@ -33,6 +36,8 @@ _log = logging.getLogger("batchweave")
 _MARKS_SECONDS = 5.0
 # Longest wait of close() for the daemon to read this rank's last messages.
 _LINGER_SECONDS = 1.0
+# Longest wait for the daemon to describe its stream.
+_DESCRIBE_SECONDS = 60.0
 
 
 class Reader(Reading):
@@ -42,8 +47,31 @@ class Reader(Reading):
     """
 
     @property
-    def info(self) -> _wire.Welcome:
-        """The stream's shape and this rank's part of it, from the daemon's last welcome."""
+    def info(self) -> Info:
+        """The stream's shape, this rank's part of it, and the stream's tokenizer."""
+        return Info(**vars(self._shape), _describe=self._describe)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The stream's tokenizer: `decode(ids)`, `name`, `vocabulary`.
+
+        Fetched from the daemon at the first use, so never on the way of a batch.
+        """
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer(self._describe())
+        return self._tokenizer
+
+    def _describe(self) -> Described:
+        if self._described is None:
+            found = describe(self._options.socket, min(self._options.timeout, _DESCRIBE_SECONDS))
+            if found.stream_id != self._shape.stream_id:
+                raise self._other_stream(found.stream_id, self._shape.stream_id)
+            self._described = found
+        return self._described
+
+    @property
+    def _shape(self) -> _wire.Welcome:
+        """The daemon's last welcome."""
         if self._welcome is None:
             # Unpickled, and not connected yet.
             self._check()
@@ -96,7 +124,7 @@ class Reader(Reading):
         Skipped steps (a quarantine) count, too.
         """
         self._taker.measures(_getframe(1))
-        end = self.info.end_step
+        end = self._shape.end_step
         if self._stop != NO_STOP:
             stop = self._stop if end is None else min(self._stop, end)
             return max(0, stop - self._limit_from)
@@ -164,13 +192,13 @@ class Reader(Reading):
             return
         self._limit_from, self._stop = step, self._stop_from(step)
         self._position, self._ahead = step, None
-        self._welcome = dataclasses.replace(self.info, next_step=step)
+        self._welcome = dataclasses.replace(self._shape, next_step=step)
         if self._session is not None:
             self._session.torn = True
 
     def state_dict(self) -> dict[str, str]:
         """Returns the position after the last returned batch; prefer `batch.state_dict()`."""
-        _ = self.info
+        _ = self._shape
         return dataclasses.replace(self._origin, next_step=self._position).to_dict()
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
@@ -205,10 +233,10 @@ class Reader(Reading):
         text = state[KEY].encode()
         if len(text) > _wire.STATE_BYTES_MAX:
             raise BadStateError(f"the state has {len(text)} bytes, over {_wire.STATE_BYTES_MAX}")
-        if saved.attempt != self.info.attempt:
+        if saved.attempt != self._shape.attempt:
             raise MarkOtherAttemptError(
                 f"the state was captured in attempt {saved.attempt}, this is attempt "
-                f"{self.info.attempt}; mark states of batches that this attempt trained: a "
+                f"{self._shape.attempt}; mark states of batches that this attempt trained: a "
                 "restored one is a restart point already",
                 step=saved.next_step,
             )

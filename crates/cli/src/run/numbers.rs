@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::top::scrape::get;
+use crate::top::scrape::{ANSWER_BYTES_MAX, get};
 
 /// Longest wait for an answer; both daemons answer from memory.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,8 +32,8 @@ impl Numbers {
     /// Reads a daemon's numbers; `None` while it does not answer.
     pub(super) async fn read(admin: &str) -> Option<Self> {
         let answers = async {
-            let (_, metrics) = get(admin, "/metrics").await.ok()?;
-            let (ready, doing) = get(admin, "/readyz").await.ok()?;
+            let (_, metrics) = get(admin, "/metrics", ANSWER_BYTES_MAX).await.ok()?;
+            let (ready, doing) = get(admin, "/readyz", ANSWER_BYTES_MAX).await.ok()?;
             Some(Self::new(&metrics, ready, doing.trim()))
         };
         timeout(PATIENCE, answers).await.ok().flatten()

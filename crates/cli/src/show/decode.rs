@@ -1,6 +1,7 @@
 //! The rows of slices as text, split by document, with their source documents.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::provenance::Piece;
@@ -8,6 +9,7 @@ use batchweave_core::tgb::{Dtype, Layout};
 use batchweave_log::{Frame, Log};
 use serde::Serialize;
 
+use super::runs::{self, Run};
 use super::vocabulary::Vocabulary;
 use crate::error::CliError;
 use crate::output::count;
@@ -35,6 +37,8 @@ struct DocumentPart {
     tokens: u64,
     /// The text; `None` for samples.
     text: Option<String>,
+    /// The text by the loss mask; `None` where the stream has none.
+    runs: Option<Vec<Run>>,
 }
 
 /// The source documents of a step's rows.
@@ -43,14 +47,17 @@ struct Origin {
     names: Names,
 }
 
-/// Decodes the rows of all intact frames.
+/// Decodes the rows of all intact frames; `tokenizer` is the file that the command line names.
 pub(super) async fn rows(
     log: &mut Log,
     entry: &StepEntry,
     frames: &[Frame],
+    tokenizer: Option<&Path>,
 ) -> Result<Vec<Decoded>, CliError> {
     let origin = Origin::read(log, entry).await?;
     let stream = log.manifest().stream();
+    let producer = log.manifest().producer(&entry.producer);
+    let cursor = producer.map(|producer| &producer.cursor);
     let mut vocabulary = None;
     let mut rows = Vec::new();
     for frame in frames {
@@ -60,19 +67,26 @@ pub(super) async fn rows(
         let layout = Layout::parse(payload).map_err(|e| CliError::Unsound(e.to_string()))?;
         let tokens = tokens(&layout, payload);
         if tokens.is_some() && vocabulary.is_none() {
-            vocabulary = Some(Vocabulary::for_tokenizer(&stream.tokenizer.name)?);
+            let id = &stream.tokenizer;
+            let found = Vocabulary::find(log.store().as_ref(), id, tokenizer, cursor).await?;
+            vocabulary = Some(found);
         }
         let of_slice = u64::from(stream.rows_per_slice);
         let width = tokens.as_ref().map_or(0, |(width, _)| *width);
+        let mask = runs::mask(&layout, payload, width);
         for row in 0..of_slice {
             let at = usize::try_from(row).unwrap_or(usize::MAX) * width;
             let own = tokens.as_ref().and_then(|(_, all)| all.get(at..at + width));
             let text = own.zip(vocabulary.as_ref());
             let number = u64::from(frame.slice) * of_slice + row;
-            let documents = match &origin {
+            let mut documents = match &origin {
                 Some(origin) => origin.parts(number, text),
                 None => text.map_or_else(Vec::new, |(own, words)| by_end(own, words)),
             };
+            let mask = mask.and_then(|all| all.get(at..at + width));
+            if let Some(((own, words), mask)) = text.zip(mask) {
+                add_runs(&mut documents, own, mask, words);
+            }
             let held: u64 = documents.iter().map(|part| part.tokens).sum();
             let padding = own.map_or(0, |own| (own.len() as u64).saturating_sub(held));
             if own.is_some() || !documents.is_empty() {
@@ -120,21 +134,35 @@ impl Origin {
                 skip: Some(piece.skip),
                 tokens: piece.items,
                 text: words.map(|(tokens, words)| words.text(tokens)),
+                runs: None,
             }
         };
         own.map(part).collect()
     }
 }
 
+/// Adds the runs of the loss mask to the documents of a row, which follow one another from its beginning.
+fn add_runs(documents: &mut [DocumentPart], own: &[u32], mask: &[u8], words: &Vocabulary) {
+    let (mut own, mut mask) = (own, mask);
+    for part in documents {
+        let length = usize::try_from(part.tokens).unwrap_or(usize::MAX);
+        let tokens = own.split_off(..length.min(own.len()));
+        let values = mask.split_off(..length.min(mask.len()));
+        let runs = tokens.zip(values);
+        part.runs = runs.map(|(tokens, values)| runs::split(tokens, values, |own| words.text(own)));
+    }
+}
+
 /// Splits a row without provenance after each end token.
 fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<DocumentPart> {
-    let pieces = tokens.split_inclusive(|token| *token == words.end);
+    let pieces = tokens.split_inclusive(|token| Some(*token) == words.end);
     let part = |tokens: &[u32]| DocumentPart {
         source: None,
         pass: None,
         skip: None,
         tokens: tokens.len() as u64,
         text: Some(words.text(tokens)),
+        runs: None,
     };
     pieces.map(part).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use batchweave_core::ids::Version;
+use batchweave_core::ids::{ProducerName, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
 use batchweave_store::{Store, StoreError};
@@ -39,6 +39,8 @@ pub(super) struct NewestRecords {
     pub(super) tgbs: BTreeMap<Version, u64>,
     /// Keys of the provenance objects of their TGBs.
     pub(super) provenance: BTreeSet<String>,
+    /// The last of them with batches of each producer.
+    pub(super) last_of: BTreeMap<ProducerName, Version>,
 }
 
 impl NewestRecords {
@@ -89,6 +91,8 @@ impl NewestRecords {
                 sums.tgb_bytes += parts.map(|part| part.length).sum::<u64>();
                 let provenance = batch.tgbs.into_iter().filter_map(|tgb| tgb.provenance);
                 self.provenance.extend(provenance);
+                let last = self.last_of.entry(batch.producer).or_default();
+                *last = version.max(*last);
             }
         }
         self.tgbs.insert(version, sums.tgbs - before);

@@ -22,7 +22,7 @@ const COVERED: Duration = Duration::from_mins(1);
 /// The outlook of a job at the present rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Outlook {
+pub(crate) enum Outlook {
     /// It uses up the stream faster than producers fill it.
     RunsDry,
     /// Producers are at least as fast.
@@ -46,12 +46,12 @@ pub(super) struct ReaderStatus {
     pub(super) step: Option<Step>,
     /// Committed steps that it has not received.
     pub(super) ahead_steps: Option<u64>,
-    steps_per_second: Option<f64>,
+    pub(super) steps_per_second: Option<f64>,
     /// Age of its newest progress.
-    progress_seconds: Option<f64>,
-    outlook: Option<Outlook>,
+    pub(super) progress_seconds: Option<f64>,
+    pub(super) outlook: Option<Outlook>,
     /// Seconds until then: until it runs dry, or ends.
-    seconds_left: Option<f64>,
+    pub(super) seconds_left: Option<f64>,
 }
 
 /// The stream, as far as readers depend on it.
@@ -183,7 +183,7 @@ fn reader(job: &JobStatus, speed: Speed, supply: Supply, now: SystemTime) -> Rea
 
 impl ReaderStatus {
     /// Formats the outlook of the job: `runs dry in 12 s`.
-    fn outlook_text(&self) -> Option<String> {
+    pub(super) fn outlook_text(&self) -> Option<String> {
         let left = || period(self.seconds_left.unwrap_or_default());
         Some(match self.outlook? {
             Outlook::RunsDry => format!("runs dry in {}", left()),

@@ -28,7 +28,8 @@ pub(super) fn render(report: &StatusReport, verbose: bool, style: Style) -> Stri
     text
 }
 
-fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
+/// Returns the lines of the summary by name.
+pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
     let mut rows = stream_rows(&report.root, &report.stream);
     rows.retain(|(name, _)| ["root", "batch"].contains(name));
     rows.insert(1, ("data", report.totals.text(report.head.steps)));

@@ -83,6 +83,11 @@ impl PerStep {
         }
     }
 
+    /// Returns the bytes of this number of steps.
+    pub(super) fn bytes_of(&self, steps: Step) -> u64 {
+        (self.bytes * steps as f64).round() as u64
+    }
+
     /// Returns the tokens of a step.
     pub(super) fn tokens(&self) -> f64 {
         self.tokens

@@ -1,6 +1,7 @@
 //! `batchweave status --watch`: repeats the status, with the growth since the previous update.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
@@ -11,6 +12,7 @@ use batchweave_store::Store;
 use tokio::time::Instant;
 
 use super::recent::Recent;
+use super::view::StreamView;
 use super::{StatusArgs, StatusReport, gather, render};
 use crate::context::{self, Context};
 use crate::error::CliError;
@@ -35,14 +37,13 @@ async fn updates(
     args: &StatusArgs,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let mut log = context::open_log(store).await?;
-    let mut recent = Recent::read(&mut log).await?;
+    let mut watched = Watched::open(store).await?;
     let mut screen = if context.json() {
         None
     } else {
         Screen::open()?
     };
-    let mut report = update(&mut log, &mut recent).await?;
+    let mut report = watched.update().await?;
     let mut before = None;
     loop {
         let now = (Instant::now(), report.head.steps);
@@ -70,7 +71,7 @@ async fn updates(
         before = Some(now);
         report = loop {
             tokio::time::sleep(args.every.0).await;
-            match update(&mut log, &mut recent).await {
+            match watched.update().await {
                 Ok(report) => break report,
                 Err(why) => match &mut screen {
                     Some(screen) => screen.draw(&format!("error: {why}; retrying"))?,
@@ -81,12 +82,36 @@ async fn updates(
     }
 }
 
-async fn update(log: &mut Log, recent: &mut Recent) -> Result<StatusReport, CliError> {
-    log.catch_up().await?;
-    let next = log.manifest().next_version();
-    recent.read_on(log.store().as_ref(), next).await?;
-    let objects = log.job_objects().await?;
-    gather(log, Some(&objects), recent).await
+/// A stream that is read again and again.
+pub(crate) struct Watched {
+    log: Log,
+    recent: Recent,
+}
+
+impl Watched {
+    /// Opens the stream at the store's root.
+    pub(crate) async fn open(store: Arc<dyn Store>) -> Result<Self, CliError> {
+        let mut log = context::open_log(store).await?;
+        let recent = Recent::read(&mut log).await?;
+        Ok(Self { log, recent })
+    }
+
+    /// Reads what was written since, and returns the status.
+    async fn update(&mut self) -> Result<StatusReport, CliError> {
+        self.log.catch_up().await?;
+        let next = self.log.manifest().next_version();
+        self.recent.read_on(self.log.store().as_ref(), next).await?;
+        let objects = self.log.job_objects().await?;
+        gather(&self.log, Some(&objects), &self.recent).await
+    }
+
+    /// Reads what was written since, and returns the stream as a page shows it.
+    pub(crate) async fn view(&mut self) -> Result<StreamView, CliError> {
+        let report = self.update().await?;
+        let store = self.log.store().as_ref();
+        self.recent.read_commit_times(store).await;
+        Ok(StreamView::new(&report, &self.recent, SystemTime::now()))
+    }
 }
 
 /// Formats the growth of the stream since the previous update.

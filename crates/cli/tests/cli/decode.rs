@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use batchweave_producer::config::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
-use batchweave_producer::packing::ArraySpec;
+use batchweave_producer::packing::{ArraySpec, Extra};
 use batchweave_producer::tokenizer::Encoding;
 use batchweave_producer::{Outcome, run_on};
 use serde_json::Value;
@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::World;
 
-struct Made {
-    world: World,
+pub(crate) struct Made {
+    pub(crate) world: World,
     /// Outside the root, which must hold nothing but the stream.
     _folder: tempfile::TempDir,
     file: String,
-    texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
 }
 
-async fn produced(edit: impl FnOnce(&mut ProducerConfig)) -> Made {
+pub(crate) async fn produced(edit: impl FnOnce(&mut ProducerConfig)) -> Made {
     let world = World::new();
     let text = |n: usize| format!("Text {n} says é{}", " over and out".repeat(n % 7));
     let texts: Vec<String> = (0..40).map(text).collect();
@@ -55,7 +55,7 @@ impl Made {
     }
 
     /// The rows of all steps, with their steps.
-    fn rows(&self) -> Vec<(u64, Value)> {
+    pub(crate) fn rows(&self) -> Vec<(u64, Value)> {
         let shown = |step: u64| {
             let shown = self.world.json(&["show", &step.to_string(), "--decode"]);
             let rows = shown["rows"].as_array().unwrap().clone();
@@ -65,7 +65,7 @@ impl Made {
     }
 
     /// Each piece of a row: step, slice, line from 0, pass, tokens before it, tokens, text.
-    fn pieces(&self) -> Vec<(u64, u64, usize, u64, usize, usize, String)> {
+    pub(crate) fn pieces(&self) -> Vec<(u64, u64, usize, u64, usize, usize, String)> {
         let mut pieces = Vec::new();
         for (step, row) in self.rows() {
             for part in row["documents"].as_array().unwrap() {
@@ -124,6 +124,38 @@ async fn show_decodes_rows_and_names_their_documents() {
             assert_eq!(said, shown.collect::<BTreeSet<_>>(), "line {line}");
         }
     }
+}
+
+/// Of a document in `best_fit`, all but its first token is learned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_is_divided_where_the_loss_mask_changes() {
+    let made = produced(|config| {
+        config.packing.mode = PackingMode::BestFit;
+        config.packing.fields = vec![Extra::LossMask];
+    })
+    .await;
+    let mut compared = 0;
+    for (_, row) in made.rows() {
+        for part in row["documents"].as_array().unwrap() {
+            let runs = part["runs"].as_array().unwrap();
+            let learned: Vec<_> = runs.iter().map(|run| run["learned"].as_bool()).collect();
+            assert_eq!(learned, [Some(false), Some(true)][..runs.len()]);
+            assert_eq!(runs[0]["tokens"], 1);
+            let tokens: u64 = runs.iter().map(|run| run["tokens"].as_u64().unwrap()).sum();
+            assert_eq!(part["tokens"], tokens);
+            let texts = runs.iter().map(|run| run["text"].as_str().unwrap());
+            let text: String = texts.collect();
+            // A row may begin inside a character.
+            if text.is_ascii() {
+                assert_eq!(part["text"], text);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 40, "{compared}");
+    let plain = produced(|_| ()).await;
+    let (_, row) = plain.rows().swap_remove(0);
+    assert!(row["documents"][0]["runs"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

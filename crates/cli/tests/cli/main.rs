@@ -5,6 +5,7 @@
 mod admin;
 mod damage;
 mod decode;
+mod decode_file;
 mod delete;
 mod doctor;
 mod jobs;
@@ -14,5 +15,6 @@ mod reclaim;
 mod refusals;
 mod runs;
 mod s3;
+mod ui;
 mod verify;
 mod world;

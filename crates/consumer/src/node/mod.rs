@@ -34,6 +34,7 @@ pub(crate) use self::replaced::{AttemptKey, LogReplacement};
 pub(crate) use self::state::State;
 pub(crate) use self::status::LateStep;
 use crate::config::JobTable;
+use crate::describe::TokenizerFile;
 use crate::engine::Limits;
 use crate::engine::location::FrameId;
 use crate::fetch::{FetchEvents, Fetcher, LookupOutcome, Outcome};
@@ -103,6 +104,8 @@ pub(crate) struct Node {
     pub(crate) attempt_rate: AttemptRate,
     /// Notifies that progress is to be stored now.
     pub(crate) progress_due: Arc<Notify>,
+    /// The tokenizer's file, for clients that ask for it.
+    pub(crate) tokenizer_file: TokenizerFile,
     segments: Arc<SegmentMaker>,
     growth: Growth,
     started: Duration,
@@ -144,6 +147,7 @@ impl Node {
             head_changed: Notify::new(),
             attempt_rate: AttemptRate::default(),
             progress_due,
+            tokenizer_file: TokenizerFile::default(),
             segments: Arc::new(parts.segments),
             growth: parts.growth,
             started: resources.context.now(),

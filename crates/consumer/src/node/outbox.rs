@@ -10,7 +10,7 @@ use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::tgb::HEADER_BYTES;
 use batchweave_wire::{
     BatchMessage, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef,
-    Welcome,
+    StreamInfo, Welcome,
 };
 use tokio::sync::Notify;
 
@@ -25,6 +25,8 @@ pub(crate) enum Outgoing {
     Message(DaemonMessage),
     /// A message with the segment's descriptor.
     Segment(SegmentMessage, Arc<Segment>),
+    /// A description of the stream, with the descriptor of the tokenizer's file.
+    StreamInfo(StreamInfo, Option<Arc<Segment>>),
 }
 
 impl Outgoing {
@@ -34,6 +36,10 @@ impl Outgoing {
             Self::Message(message) => (message.encode(), None),
             Self::Segment(message, segment) => {
                 (DaemonMessage::Segment(*message).encode(), Some(segment))
+            }
+            Self::StreamInfo(message, file) => {
+                let message = DaemonMessage::StreamInfo(message.clone());
+                (message.encode(), file.as_ref())
             }
         };
         Ok((bytes.map_err(io::Error::other)?, segment))

@@ -12,6 +12,7 @@ use batchweave_wire::{
 use tokio::sync::{Notify, oneshot};
 
 use super::connection::{Connection, Inbox, NOTIFY_AGAIN};
+use crate::describe;
 use crate::engine::SessionId;
 use crate::job::admission::{Refusal, occupied};
 use crate::job::attempts::{LogRequest, being_opened, refusal, too_many};
@@ -60,6 +61,15 @@ pub(crate) async fn handshake(
     }
     let hello = match ClientMessage::decode(&bytes) {
         Ok(ClientMessage::Hello(hello)) => hello,
+        Ok(ClientMessage::Describe) => {
+            tokio::select! {
+                biased;
+                // A client that is gone, or sends more.
+                _ = inbox.receive() => {}
+                () = describe(node, connection) => {}
+            }
+            return None;
+        }
         Ok(_) => {
             let fault = Fault::new(ErrorName::BadMessage, "the first message must be hello");
             return refuse(connection, fault);
@@ -81,6 +91,20 @@ pub(crate) async fn handshake(
         _ = inbox.receive() => None,
         accepted = handshake.wait() => accepted,
     }
+}
+
+/// Sends a description of the stream, after which the connection ends.
+async fn describe(node: &Node, connection: &Connection) {
+    let (info, file) = describe::describe(&node.resources, &node.tokenizer_file).await;
+    let answer = Outgoing::StreamInfo(info, file);
+    let context = &node.resources.context;
+    let send = async {
+        while let Ok(false) = connection.try_send(&answer) {
+            connection.writable().await;
+        }
+    };
+    // A client that does not read keeps its place no longer than a silent one.
+    let _ = context.timeout(HELLO_DEADLINE, send).await;
 }
 
 /// Sends `fault` once a hello has arrived, or at the deadline.

@@ -175,6 +175,11 @@ impl Session {
                 node.apply(|state| state.stop_session(id));
                 Ok(())
             }
+            Ok(ClientMessage::Describe) => {
+                let why =
+                    "describe in a session: it is the first message of a connection of its own";
+                Err(Fault::new(ErrorName::BadMessage, why))
+            }
             Ok(ClientMessage::Hello(_)) => Err(Fault::new(ErrorName::BadMessage, "a second hello")),
             Err(why) => Err(fault_of(&why)),
         };

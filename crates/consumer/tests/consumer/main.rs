@@ -8,6 +8,7 @@
 
 mod attempts;
 mod causes;
+mod describe;
 mod faults;
 mod floods;
 mod growth;

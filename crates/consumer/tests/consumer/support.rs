@@ -21,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const SEQ_LEN: u32 = 63;
 pub(crate) const ROWS: u32 = 4;
+/// The file of the stream's tokenizer, which tests store where they need it.
+pub(crate) const TOKENIZER: &[u8] = br#"{"model": {"vocab": {"a": 0, "b": 7}}}"#;
 
 /// A stream and its only producer.
 pub(crate) struct Stream {
@@ -54,7 +56,7 @@ fn config(slices: u32) -> StreamConfig {
         producers: vec!["p".parse().unwrap()],
         tokenizer: TokenizerId {
             name: "test".into(),
-            fingerprint: Hash([1; 32]),
+            fingerprint: Hash::sha256(TOKENIZER),
         },
         seq_len: SEQ_LEN,
         rows_per_slice: ROWS,

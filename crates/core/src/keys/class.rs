@@ -78,7 +78,7 @@ mod tests {
 
     use super::super::{
         CLASSES, alive, data, inputs, intent, intent_finished, intent_opened, ledger, log, mark,
-        progress, provenance, repair, segment, snapshot,
+        progress, provenance, repair, segment, snapshot, tokenizer,
     };
     use super::*;
     use crate::ids::{Hash, JobName, Nonce};
@@ -114,7 +114,7 @@ mod tests {
             (progress(&job, 1, 2, 3, (0, 1), "node"), "jobs"),
             (alive(&job, 1, 2, 3, "node"), "jobs"),
             (ledger(&job, 1, 2, 3, "node", 4), "jobs"),
-            (format!("tokenizers/{}.json", "0a".repeat(32)), "tokenizers"),
+            (tokenizer(&Hash([0x0a; 32])), "tokenizers"),
             ("probe/00000000000000ff/race-3-0".to_owned(), "probe"),
         ] {
             assert_eq!(class_of(&key), Some(class), "{key}");

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ranks::{RankRow, Ranks, Waits};
-use crate::health::Health;
+use crate::health::{DataSample, Health};
 use crate::recent_messages::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -53,6 +53,8 @@ pub struct StatusPage {
     pub tables: &'static [Table],
     /// A gauge that is 1 while the daemon waits on purpose.
     pub held: Option<&'static str>,
+    /// A metric whose label `training_job` names the served jobs.
+    pub jobs: Option<&'static str>,
 }
 
 /// The stream, machine and name of a daemon, for the heading of its page.
@@ -78,17 +80,22 @@ impl Identity {
 }
 
 #[derive(Debug, Serialize)]
-struct Status<'a> {
+pub(super) struct Status<'a> {
     program: &'static str,
     version: &'static str,
     #[serde(flatten)]
     identity: &'a Identity,
+    /// The jobs that the daemon serves, joined by commas; empty for none.
+    job: String,
     ready: bool,
     /// `ready`, `held` or `not ready`.
     state: &'static str,
     doing: String,
     up_seconds: u64,
     facts: Vec<Fact>,
+    /// The beginning of a row of the data, where the daemon shows one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<DataSample>,
     plots: Vec<Drawn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Vec<RankRow>>,
@@ -198,8 +205,8 @@ impl Sampler {
         }
     }
 
-    /// Returns the body of `/status.json`.
-    pub(super) fn json(&self, health: &Health) -> Result<String, serde_json::Error> {
+    /// Returns the content of `/status.json`.
+    pub(super) fn status(&self, health: &Health) -> Status<'_> {
         let (ready, doing) = health.get();
         let families = self.registry.gather();
         let plots = self
@@ -222,10 +229,14 @@ impl Sampler {
             .held
             .is_some_and(|gauge| sum(&families, gauge) > 0.0);
         let facts = health.facts().into_iter();
-        serde_json::to_string(&Status {
+        Status {
             program: self.page.program,
             version: self.page.version,
             identity: &self.identity,
+            job: self
+                .page
+                .jobs
+                .map_or_else(String::new, |metric| jobs(&families, metric)),
             ready,
             state: match (ready, held) {
                 (false, _) => "not ready",
@@ -235,6 +246,7 @@ impl Sampler {
             doing,
             up_seconds: self.began.elapsed().as_secs(),
             facts: facts.map(|(name, text)| Fact { name, text }).collect(),
+            sample: health.sample(),
             ranks,
             plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
             tables: self
@@ -244,7 +256,7 @@ impl Sampler {
                 .map(|table| shown(table, &families))
                 .collect(),
             messages: recent_messages::messages(),
-        })
+        }
     }
 }
 
@@ -267,6 +279,16 @@ fn shown(table: &Table, families: &[MetricFamily]) -> Shown {
         about: table.about,
         rows: rows.take(ROWS_MAX).collect(),
     }
+}
+
+/// Returns the jobs that a metric's labels name, joined by commas.
+fn jobs(families: &[MetricFamily], name: &str) -> String {
+    let family = families.iter().filter(|family| family.name() == name);
+    let metrics = family.flat_map(MetricFamily::get_metric);
+    let named = metrics.filter_map(|metric| labels(metric).remove("training_job"));
+    let mut named: Vec<String> = named.take(ROWS_MAX).collect();
+    named.sort();
+    named.join(", ")
 }
 
 pub(super) fn labels(metric: &Metric) -> BTreeMap<String, String> {
@@ -295,95 +317,4 @@ pub(super) fn value(kind: MetricType, metric: &Metric) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use prometheus::{IntCounterVec, IntGauge, Opts};
-
-    use super::*;
-
-    #[test]
-    fn rates_and_rows_come_from_the_registry() {
-        const STATUS_PAGE: StatusPage = StatusPage {
-            program: "test",
-            version: "1",
-            plots: &[Plot {
-                title: "Tokens",
-                unit: "tokens",
-                metric: "frames_total",
-                scale: Some("tokens"),
-            }],
-            tables: &[Table {
-                title: "All",
-                about: "All.",
-                metrics: &[("frames_total", "frames"), ("absent", "nothing")],
-            }],
-            ranks: None,
-            held: Some("held"),
-        };
-        let registry = Registry::new();
-        let frames = IntCounterVec::new(Opts::new("frames_total", "Frames."), &["rank"]).unwrap();
-        let tokens = IntGauge::new("tokens", "Tokens.").unwrap();
-        registry.register(Box::new(frames.clone())).unwrap();
-        registry.register(Box::new(tokens.clone())).unwrap();
-        tokens.set(10);
-        let sampler = Sampler::new(STATUS_PAGE, Identity::new("s3://b/s", "web"), registry);
-        frames.with_label_values(&["0"]).inc_by(1);
-        sampler.sample();
-        frames.with_label_values(&["0"]).inc_by(4);
-        frames.with_label_values(&["1"]).inc_by(2);
-        for _ in 0..POINTS + 9 {
-            sampler.sample();
-        }
-        let json: serde_json::Value =
-            serde_json::from_str(&sampler.json(&Health::default()).unwrap()).unwrap();
-        let points = json["plots"][0]["points"].as_array().unwrap();
-        assert_eq!(points.len(), POINTS);
-        let first = sampler.plots.lock().unwrap()[0].last;
-        assert_eq!(first, Some(70.0));
-        let rows = json["tables"][0]["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), 2);
-        assert_eq!(
-            (&rows[0]["labels"]["rank"], &rows[0]["value"]),
-            (&"0".into(), &5.0.into())
-        );
-        assert_eq!(
-            (&rows[0]["text"], &json["stream"]),
-            (&"frames".into(), &"s3://b/s".into())
-        );
-        assert_eq!(
-            (&json["ready"], &json["state"]),
-            (&false.into(), &"not ready".into())
-        );
-    }
-
-    #[test]
-    fn a_daemon_that_is_held_says_so_and_tells_its_facts() {
-        const STATUS_PAGE: StatusPage = StatusPage {
-            program: "test",
-            version: "1",
-            plots: &[],
-            ranks: None,
-            tables: &[],
-            held: Some("held"),
-        };
-        let registry = Registry::new();
-        let held = IntGauge::new("held", "Held.").unwrap();
-        registry.register(Box::new(held.clone())).unwrap();
-        let sampler = Sampler::new(STATUS_PAGE, Identity::default(), registry);
-        let health = Health::default();
-        health.ready("waits for job llm");
-        health.tell("pass", "1 of 2");
-        let state = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
-        assert_eq!(state(&sampler.json(&health).unwrap())["state"], "ready");
-        held.set(1);
-        let json = state(&sampler.json(&health).unwrap());
-        assert_eq!(json["state"], "held");
-        assert_eq!(json["facts"][0]["text"], "1 of 2");
-        health.tell("pass", "");
-        assert!(
-            state(&sampler.json(&health).unwrap())["facts"]
-                .as_array()
-                .unwrap()
-                .is_empty()
-        );
-    }
-}
+mod tests;

@@ -1,8 +1,13 @@
 //! The endpoint over real sockets on port 0.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::*;
+use crate::health::DataSample;
+use crate::web::{MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
 
 const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-test",
@@ -11,6 +16,7 @@ const STATUS_PAGE: StatusPage = StatusPage {
     ranks: None,
     tables: &[],
     held: None,
+    jobs: None,
 };
 
 async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
@@ -94,6 +100,24 @@ async fn the_page_needs_nothing_from_outside() {
 }
 
 #[tokio::test]
+async fn a_sample_of_the_data_is_in_the_status_of_a_daemon_that_shows_one() {
+    let (address, health, ..) = started().await;
+    assert!(!get(address, "/status.json").await.contains("\"sample\""));
+    health.show_sample(DataSample {
+        batch: 7,
+        source: "a.jsonl:3".to_owned(),
+        text: "<b>Once</b> \u{2028}".to_owned(),
+    });
+    let status = get(address, "/status.json").await;
+    let (_, body) = status.split_once("\r\n\r\n").unwrap();
+    let json: serde_json::Value = serde_json::from_str(body).unwrap();
+    let expected = serde_json::json!({
+        "batch": 7, "source": "a.jsonl:3", "text": "<b>Once</b> \u{2028}",
+    });
+    assert_eq!(json["sample"], expected);
+}
+
+#[tokio::test]
 async fn other_paths_and_methods() {
     let (address, ..) = started().await;
     for path in ["/x", "/metrics/", "//", "/../etc/passwd"] {
@@ -153,7 +177,7 @@ async fn connections_that_trickle_do_not_lock_others_out() {
     let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
     let mut admin = bound("127.0.0.1:0", &registry, &health).await;
     // The deadline of the endpoint must not be what closes the connections.
-    admin.deadline = Duration::from_hours(1);
+    admin.server.deadline = Duration::from_hours(1);
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve(stop.clone()));
     let mut trickling = Vec::new();

@@ -66,10 +66,11 @@ pub fn get_intact<'a>(
     })
 }
 
-/// Whether the object at `key` ends in its digest: all JSON objects do, except links of input lists, whose names
-/// hold their hash.
+/// Whether the object at `key` ends in its digest: all JSON objects do, except links of input lists and tokenizer
+/// files, whose names hold their hash.
 fn has_digest(key: &str) -> bool {
-    key.strip_suffix(".json").is_some() && !key.starts_with("inputs/")
+    let named = [keys::INPUTS, keys::TOKENIZERS];
+    key.ends_with(".json") && !named.iter().any(|prefix| key.starts_with(prefix))
 }
 
 async fn reread_damaged(
@@ -78,10 +79,7 @@ async fn reread_damaged(
     at_most: u64,
     mut bytes: Bytes,
 ) -> Result<Bytes, StoreError> {
-    // The reader of input lists compares a link with the hash in its name.
-    if key.starts_with(keys::INPUTS) {
-        return Ok(bytes);
-    }
+    // The readers of the others compare them with the hash in their names.
     for _ in 0..REREADS_MAX {
         if !has_digest(key) || json::is_intact(&bytes) {
             break;

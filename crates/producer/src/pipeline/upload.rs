@@ -21,6 +21,7 @@ use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{Encoder, PackedBatch};
 use crate::pipeline::batch::{BatchGroup, BatchPart};
+use crate::sample::SampleTaker;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use part_assembler::PartAssembler;
@@ -45,6 +46,8 @@ pub(crate) struct Uploader {
     /// Time after which the upload of an object is no longer retried.
     pub(crate) give_up_after: Duration,
     pub(crate) metrics: Arc<Metrics>,
+    /// Where the status page shows a sample of the data.
+    pub(crate) sampler: Option<Arc<SampleTaker>>,
 }
 
 /// A group whose objects are durable.
@@ -142,6 +145,9 @@ impl Uploader {
             .as_ref()
             .map_or_else(rand::random, |part| part.random);
         let sources = self.sources(&group, seqs, random);
+        if let Some(sampler) = &self.sampler {
+            sampler.take(&group);
+        }
         let BatchGroup {
             first_seq,
             batches,

@@ -1,4 +1,4 @@
-//! The text of the line on the terminal.
+//! The text of the line on the terminal, and of the lines of the status page.
 
 use batchweave_daemon::figures::{grouped, period, short};
 use batchweave_daemon::live_line::{append, head, room, tail};
@@ -42,6 +42,32 @@ impl View {
         let (input, speeds) = (self.input.as_ref()?, self.speeds?);
         let left = input.total?.saturating_sub(input.bytes);
         (speeds.bytes >= 1.0).then(|| left as f64 / speeds.bytes)
+    }
+
+    /// Returns the lines of the status page by name; empty texts are unknown.
+    pub(super) fn facts(&self) -> [(&'static str, String); 3] {
+        let share = self.share();
+        let share = share.map(|share| format!("{} %", (share * 100.0) as u64));
+        let left = self.seconds_left();
+        let left = left.map(|seconds| format!("{} left", period(seconds)));
+        let progress: Vec<String> = share.into_iter().chain(left).collect();
+        let mut place = Vec::new();
+        if let Some(input) = &self.input {
+            place = input.words();
+            if !input.over() && !input.name.is_empty() {
+                place.push(input.name.clone());
+            }
+        }
+        let speed = self.speeds.map(|speeds| {
+            let documents = grouped(self.documents);
+            let tokens = short(speeds.tokens);
+            format!("{tokens} tokens/s; {documents} documents since the start")
+        });
+        [
+            ("input", place.join(", ")),
+            ("progress", progress.join(", ")),
+            ("rate", speed.unwrap_or_default()),
+        ]
     }
 
     /// Formats the line for a terminal with this many columns: what does not fit is left out from the end.
@@ -165,6 +191,20 @@ mod tests {
             let line = view.line(columns);
             assert!(line.len() <= columns, "{columns}: {line}");
         }
+    }
+
+    #[test]
+    fn the_status_page_has_progress_place_and_rate() {
+        let mut view = view();
+        let texts = view.facts().map(|(_, text)| text);
+        let expected = [
+            "pass 42 of 500, file 6 of 17, /usr/share/common-licenses/GPL-3",
+            "42 %, 1 min 13 s left",
+            "3.15M tokens/s; 12,345 documents since the start",
+        ];
+        assert_eq!(texts, expected);
+        (view.input, view.speeds) = (None, None);
+        assert!(view.facts().iter().all(|(_, text)| text.is_empty()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Reports progress: on a terminal as a line that is drawn over again, elsewhere as a line of the log every ten
-//! seconds in which something was done.
+//! seconds in which something was done; and always on the status page.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use crate::metrics::Metrics;
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 /// Interval between lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Interval between updates of the status page.
+const PAGE_EVERY: Duration = Duration::from_secs(1);
 /// Most characters of a file's name or a reason in the log.
 const NAME_CHARS: usize = 300;
 
@@ -53,13 +55,27 @@ impl Reporter {
     pub(crate) async fn run(mut self) -> Infallible {
         let mut line = LiveLine::default();
         let (mut logged_at, mut logged) = (Instant::now(), (0, 0));
+        let mut told_at = Instant::now();
         loop {
             tokio::time::sleep(DRAW_EVERY).await;
-            if !tracing::enabled!(Level::INFO) {
+            let due = told_at.elapsed() >= PAGE_EVERY;
+            let quiet = !tracing::enabled!(Level::INFO);
+            if quiet {
                 line.erase();
+            }
+            if quiet && !due {
                 continue;
             }
             let view = self.view(Instant::now());
+            if due {
+                told_at = Instant::now();
+                for (name, text) in view.facts() {
+                    self.health.tell(name, text);
+                }
+            }
+            if quiet {
+                continue;
+            }
             if let Some(columns) = line.columns() {
                 line.draw(&view.line(columns));
                 continue;

@@ -22,6 +22,7 @@ use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
 use crate::pipeline::{MixedReading, Pipeline, Reading};
 use crate::progress::InputProgress;
+use crate::sample::SampleTaker;
 use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
 use crate::transform::DocumentTransform;
 
@@ -50,6 +51,7 @@ pub(crate) fn assemble(
     producer: &Committer,
     parts: Parts,
     (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
+    sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
 ) -> Result<Pipeline, WeightError> {
     let encoder = parts.transform.encoder.clone();
@@ -87,6 +89,7 @@ pub(crate) fn assemble(
         provenance: config.packing.provenance,
         give_up_after: config.upload.give_up_after.0,
         metrics: metrics.clone(),
+        sampler,
     };
     let reading = if parts.plans.is_empty() {
         Reading::Ordered(InputReader {

@@ -1,7 +1,7 @@
 //! From the configuration to an opened producer and its pipeline. Everything that can be refused is refused
 //! before the producer is opened, because opening it fences an older instance.
 //!
-//! - `stream` finds or creates the stream; `inputs` makes the finder of the input files;
+//! - `stream` finds or creates the stream; `tokenizer_file` stores the tokenizer beside it; `inputs` makes the finder of the input files;
 //! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
 //!   input;
 //! - `sources` plans the order of several sources;
@@ -14,6 +14,7 @@ mod resume;
 mod settings;
 mod sources;
 mod stream;
+mod tokenizer_file;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub(crate) async fn open(
     let settings = settings(config, &transform);
     let finder = input_finder(config);
     stream::open(&store, config, &transform, &finder).await?;
+    tokenizer_file::store(&store, config, &transform).await;
     health.not_ready("opening the log");
     let mut log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
     let name: ProducerName = config.producer.name.parse()?;

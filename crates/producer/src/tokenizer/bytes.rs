@@ -32,4 +32,19 @@ impl Tokenizer for Bytes {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         Ok(text.bytes().map(u32::from).collect())
     }
+
+    fn decode(&self, tokens: &[u32]) -> String {
+        let pieces = tokens.split_inclusive(|token| *token >= END);
+        let bytes = pieces.flat_map(|piece| {
+            let bytes = piece.iter().filter_map(|token| u8::try_from(*token).ok());
+            let ended = piece.last() == Some(&END);
+            let end = if ended {
+                self.specials[0].0.as_str()
+            } else {
+                ""
+            };
+            bytes.chain(end.bytes())
+        });
+        String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+    }
 }

@@ -137,4 +137,8 @@ impl Tokenizer for Embedded {
                 detail: e.to_string(),
             })
     }
+
+    fn decode(&self, tokens: &[u32]) -> String {
+        self.inner.decode(tokens, false).unwrap_or_default()
+    }
 }

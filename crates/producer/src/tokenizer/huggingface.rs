@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use batchweave_core::ids::Hash;
+use batchweave_core::tokenizer::id_bound;
 use fastokens::AddedTokenPolicy;
 use serde_json::Value;
 
@@ -34,7 +35,6 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
         Ok(_) => None,
         Err(_) => Some(tokenizers::Tokenizer::from_bytes(&bytes)),
     };
-    let bound = id_bound(&json);
     let known = |token: &str| match (&fast, &slow) {
         (Ok(t), _) => t.token_to_id(token),
         (_, Some(Ok(t))) => t.token_to_id(token),
@@ -63,6 +63,8 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
         }
         (Err(fast), None) => return Err(unusable(fast.to_string())),
     };
+    let bound = id_bound(&bytes)
+        .ok_or_else(|| unusable("its vocabulary has no ids of 32 bits".to_owned()))?;
     Ok(Arc::new(FileTokenizer {
         identity: identity(&short_name(path), Hash::sha256(&bytes), bound, found?),
         specials: specials(&json),
@@ -102,28 +104,6 @@ fn short_name(path: &Path) -> String {
         .map(|c| c.as_os_str().to_string_lossy())
         .collect();
     last.into_iter().rev().collect::<Vec<_>>().join("/")
-}
-
-/// Returns one more than the largest id in the file. A count would be wrong, because ids may have gaps.
-fn id_bound(json: &Value) -> u32 {
-    let vocab = &json["model"]["vocab"];
-    let of_map = vocab
-        .as_object()
-        .into_iter()
-        .flat_map(|m| m.values())
-        .filter_map(Value::as_u64);
-    let of_list = vocab
-        .as_array()
-        .map(|list| (list.len() as u64).saturating_sub(1));
-    let added = json["added_tokens"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|t| t["id"].as_u64());
-    let largest = of_map.chain(of_list).chain(added).max();
-    largest.map_or(0, |id| {
-        u32::try_from(id).map_or(u32::MAX, |id| id.saturating_add(1))
-    })
 }
 
 /// Returns the added tokens that are special.
@@ -188,5 +168,12 @@ impl Tokenizer for FileTokenizer {
             bytes: text.len(),
             detail,
         })
+    }
+
+    fn decode(&self, tokens: &[u32]) -> String {
+        match &self.library {
+            Library::Fastokens(inner) => inner.decode(tokens, false).unwrap_or_default(),
+            Library::Tokenizers(inner) => inner.decode(tokens, false).unwrap_or_default(),
+        }
     }
 }

@@ -42,6 +42,10 @@ pub trait Tokenizer: Send + Sync {
 
     /// Returns the tokens of `text`, without any for its beginning or end.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
+
+    /// Returns the text of `tokens`, special tokens included, for people: a cut character is U+FFFD. Tokens that the
+    /// library refuses give no text.
+    fn decode(&self, tokens: &[u32]) -> String;
 }
 
 /// The reason why a tokenizer cannot be loaded, or failed.

@@ -25,4 +25,9 @@ impl Tokenizer for NoTokenizer {
             detail: "tokenizer.kind = \"none\" takes ids only".to_owned(),
         })
     }
+
+    fn decode(&self, tokens: &[u32]) -> String {
+        let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
+        ids.join(" ")
+    }
 }

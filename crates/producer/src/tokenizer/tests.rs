@@ -1,5 +1,7 @@
 //! Tokens compared with other libraries; special tokens in a text are text.
 
+use batchweave_core::tokenizer::Builtin;
+
 use super::*;
 
 const TEXTS: [&str; 9] = [
@@ -58,6 +60,53 @@ fn fingerprints_differ_and_stay() {
     let names = [Encoding::Gpt2, Encoding::Cl100k].map(|e| embedded(e).identity().id.fingerprint);
     assert_ne!(names[0], names[1]);
     assert_eq!(names[0], embedded(Encoding::Gpt2).identity().id.fingerprint);
+}
+
+#[test]
+fn the_constants_of_builtin_vocabularies_are_those_of_the_tokenizers() {
+    for builtin in Builtin::ALL {
+        let tokenizer = match builtin {
+            Builtin::Bytes => load(&Choice::Bytes).unwrap(),
+            Builtin::Gpt2 => embedded(Encoding::Gpt2),
+            Builtin::Cl100k => embedded(Encoding::Cl100k),
+            Builtin::O200k => embedded(Encoding::O200k),
+        };
+        let identity = tokenizer.identity();
+        assert_eq!(identity.id.name, builtin.name());
+        assert_eq!(
+            identity.id.fingerprint.to_string(),
+            builtin.fingerprint(),
+            "{builtin:?}"
+        );
+        assert_eq!(
+            (identity.id_bound, identity.end_token),
+            (builtin.id_bound(), builtin.end_token())
+        );
+        assert!(identity.id.is_builtin());
+    }
+}
+
+#[test]
+fn decoding_gives_the_text_back_with_special_tokens() {
+    let choices = [
+        load(&Choice::Bytes).unwrap(),
+        embedded(Encoding::Gpt2),
+        embedded(Encoding::O200k),
+    ];
+    for tokenizer in choices {
+        let end = tokenizer.identity().end_token;
+        for text in TEXTS.into_iter().filter(|text| !text.contains("<|")) {
+            let mut tokens = tokenizer.encode(text).unwrap();
+            tokens.push(end);
+            let name = &tokenizer.identity().id.name;
+            let expected = format!("{text}<|endoftext|>");
+            assert_eq!(tokenizer.decode(&tokens), expected, "{name}");
+        }
+    }
+    let bytes = load(&Choice::Bytes).unwrap();
+    assert_eq!(bytes.decode(&[97, 256, 0xc3]), "a<|endoftext|>\u{fffd}");
+    let file = from_file(&file("ByteLevel"), "<|eos|>").unwrap();
+    assert_eq!(file.decode(&[11, 10, 40]), "abcab<|eos|>");
 }
 
 #[test]

@@ -152,6 +152,16 @@ impl DocumentTransform {
         TokenizerId { name, fingerprint }
     }
 
+    /// Returns the text of `tokens` for people; `None` for arrays.
+    pub(crate) fn decode(&self, tokens: &[u32]) -> Option<String> {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                Some(tokenizer.decode(tokens))
+            }
+            Kind::Arrays(_) => None,
+        }
+    }
+
     /// Returns the slices that the packer makes at a time: all of a batch that surely fits in one object, else
     /// one.
     pub fn unit_slices(&self) -> u32 {

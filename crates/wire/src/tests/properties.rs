@@ -72,6 +72,7 @@ fn client_message() -> impl Strategy<Value = ClientMessage> {
             })
         }),
         Just(ClientMessage::Bye),
+        Just(ClientMessage::Describe),
     ]
 }
 
@@ -194,7 +195,35 @@ fn daemon_message() -> impl Strategy<Value = DaemonMessage> {
         (any::<u64>(), ".{0,99}").prop_map(|(step, message)| {
             DaemonMessage::MarkRefused(Fault::new(ErrorName::MarkInFuture, message).at_step(step))
         }),
+        stream_info(),
     ]
+}
+
+fn stream_info() -> impl Strategy<Value = DaemonMessage> {
+    let texts = (".{0,200}", prop::option::of("[a-z]{1,9}"));
+    let rest = (
+        any::<(Option<u32>, Option<u64>)>(),
+        prop::option::of(".{0,99}"),
+    );
+    (any::<(u32, u32, u32)>(), texts, rest).prop_map(
+        |(shape, (name, builtin), ((vocabulary, file_bytes), missing))| {
+            let (slices, seq_len, rows_per_slice) = shape;
+            DaemonMessage::StreamInfo(StreamInfo {
+                stream: "0d3f9f0e-6a57-4a0c-9a0e-5f2f0c9b6d11".to_owned(),
+                slices,
+                seq_len,
+                rows_per_slice,
+                tokenizer: Tokenizer {
+                    name,
+                    fingerprint: "5c".repeat(32),
+                    builtin,
+                    vocabulary,
+                    file_bytes,
+                    missing,
+                },
+            })
+        },
+    )
 }
 
 proptest! {

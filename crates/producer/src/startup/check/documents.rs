@@ -32,13 +32,15 @@ pub(super) async fn check(
     let finder = input_finder(config);
     let (mut known, mut list) = (BTreeSet::new(), InputList::default());
     let mut complete = true;
+    let names = config
+        .sources
+        .iter()
+        .map(|source| Some(source.name.clone()));
+    let names: Vec<Option<String>> = names.chain([None]).collect();
     let parts = config.by_source();
     let mut paths = Vec::new();
-    for (n, part) in parts.iter().enumerate() {
-        let source = config.sources.get(n).map(|source| &source.name);
-        for path in &part.source.paths {
-            paths.push((part, source, path));
-        }
+    for (config, name) in parts.iter().zip(&names) {
+        paths.extend(config.source.paths.iter().map(|path| (config, name, path)));
     }
     for (config, source, path) in paths {
         let alone = InputFinder {
@@ -72,7 +74,7 @@ pub(super) async fn check(
             Err(why) => findings.fault(path, why),
         }
         list.files.extend(new.into_iter().map(|mut file| {
-            file.pin.source = source.cloned();
+            file.pin.source.clone_from(source);
             file
         }));
     }

@@ -45,11 +45,11 @@ pub struct ProbeReport {
 /// wins, with small and with larger bodies, and a late body replaces nothing. Where objects of `largest`
 /// bytes are uploaded in parts, one of 8 completions must win. `random` makes the temporary keys below
 /// `probe/` unique; all are deleted again.
-pub fn probe<'a>(
-    store: &'a dyn Store,
+pub fn probe(
+    store: &dyn Store,
     random: u64,
     largest: u64,
-) -> BoxFuture<'a, Result<(), StoreError>> {
+) -> BoxFuture<'_, Result<(), StoreError>> {
     Box::pin(async move {
         probe_read(store, random).await?;
         let folder = format!("probe/{random:016x}");
@@ -85,7 +85,7 @@ async fn slow_bodies(store: &dyn Store, folder: &str) -> Result<ProbeReport, Sto
 }
 
 /// Runs the part of the probe that needs only read permissions.
-pub fn probe_read<'a>(store: &'a dyn Store, random: u64) -> BoxFuture<'a, Result<(), StoreError>> {
+pub fn probe_read(store: &dyn Store, random: u64) -> BoxFuture<'_, Result<(), StoreError>> {
     Box::pin(async move {
         let key = format!("probe/{random:016x}/absent");
         match store.get(&key, PROBE_BYTES_MAX).await {

@@ -62,13 +62,13 @@ impl<'a, D: Documents> Walk<'a, D> {
     }
 
     /// Returns the next document and its position; `None` when all passes are over, or a pass holds no block.
-    pub fn next(&mut self) -> Result<Option<(Position, D::Document)>, D::Error> {
+    pub fn next_document(&mut self) -> Result<Option<(Position, D::Document)>, D::Error> {
         while self.order.groups() > 0 && (self.passes == 0 || self.at.pass < self.passes) {
             if self.at.group >= self.order.groups() {
                 self.at = Position::pass(self.at.pass + 1);
                 continue;
             }
-            if let Some(document) = self.from_window()? {
+            if let Some(document) = self.window_document()? {
                 let at = self.at;
                 self.at.number += 1;
                 return Ok(Some((at, document)));
@@ -79,7 +79,7 @@ impl<'a, D: Documents> Walk<'a, D> {
     }
 
     /// Returns the next document of the current window, which is loaded first.
-    fn from_window(&mut self) -> Result<Option<D::Document>, D::Error> {
+    fn window_document(&mut self) -> Result<Option<D::Document>, D::Error> {
         if !self.order.is_shuffled() {
             return self.in_order();
         }

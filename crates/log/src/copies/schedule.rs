@@ -76,7 +76,7 @@ impl Log {
     }
 
     /// Waits for the snapshot that is being written.
-    pub fn settle_snapshots<'a>(&'a mut self) -> BoxFuture<'a, ()> {
+    pub fn settle_snapshots(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(task) = self.snapshots.writing.take()
                 && let Some(written) = task.await.ok().flatten()

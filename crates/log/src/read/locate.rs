@@ -42,7 +42,7 @@ pub enum Located {
 impl Log {
     /// Finds `step` in the folded state; reads at most one segment and one record, in two rounds. Newer steps
     /// need a [`Log::catch_up`] first.
-    pub fn locate<'a>(&'a mut self, step: Step) -> BoxFuture<'a, Result<Located, LogError>> {
+    pub fn locate(&mut self, step: Step) -> BoxFuture<'_, Result<Located, LogError>> {
         Box::pin(async move {
             let m = &self.manifest;
             if step < m.watermark() {

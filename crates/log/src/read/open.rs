@@ -24,10 +24,10 @@ const JUMP_WINDOW: u64 = 8;
 
 impl Log {
     /// Opens the stream at the store's root and folds to its head.
-    pub fn open<'a>(
+    pub fn open(
         store: Arc<dyn Store>,
-        options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<Self, LogError>> {
+        options: &LogOptions,
+    ) -> BoxFuture<'_, Result<Self, LogError>> {
         Box::pin(async move {
             let raw = store;
             let store = RetryingReads::around(Arc::clone(&raw), Arc::clone(&options.clock));

@@ -163,7 +163,7 @@ impl Log {
     /// Folds the log again by other reads, from another start, and compares: before anything is deleted, and
     /// before a producer reports that it has finished. Fails when the two folds differ; then this log must not
     /// be used any more.
-    pub fn confirm<'a>(&'a self) -> BoxFuture<'a, Result<(), LogError>> {
+    pub fn confirm(&self) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             let again = Refold::for_log(self);
             let to = self.manifest.next_version();

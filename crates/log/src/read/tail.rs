@@ -32,7 +32,7 @@ const NEAR: u64 = 4;
 impl Log {
     /// Folds all records up to the head, by one GET (a 404) when there is nothing new. Stops at a version that
     /// did not exist when it was called, so fast writers cannot starve it.
-    pub fn catch_up<'a>(&'a mut self) -> BoxFuture<'a, Result<(), LogError>> {
+    pub fn catch_up(&mut self) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move { self.catch_up_noting(|_| {}).await })
     }
 
@@ -72,9 +72,7 @@ impl Log {
     }
 
     /// Folds one window of records; also returns whether it reached the head.
-    pub fn catch_up_window<'a>(
-        &'a mut self,
-    ) -> BoxFuture<'a, Result<(Vec<Folded>, bool), LogError>> {
+    pub fn catch_up_window(&mut self) -> BoxFuture<'_, Result<(Vec<Folded>, bool), LogError>> {
         Box::pin(async move {
             Box::pin(self.check_repairs()).await?;
             let first = self.manifest.next_version();

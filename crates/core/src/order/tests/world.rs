@@ -115,7 +115,7 @@ impl World {
             let Some(source) = sampler.next() else {
                 return sampler.state().clone();
             };
-            match walks[source].next().unwrap_or_else(|never| match never {}) {
+            match walks[source].next_document().unwrap_or_else(|never| match never {}) {
                 Some((at, document)) => {
                     sampler.give(source, at, Some(document.tokens()));
                     all.push((source, at.pass, document));

@@ -47,11 +47,11 @@ impl From<Stop> for OpenOutcome {
 impl Committer {
     /// Opens `name` in a new epoch, which fences every older instance: each that began when the log was
     /// shorter than `log` is now. `instance` names this process to people, by host and pid.
-    pub fn open<'a>(
+    pub fn open(
         mut log: Log,
         name: ProducerName,
-        instance: &'a str,
-    ) -> BoxFuture<'a, Result<OpenOutcome, LogError>> {
+        instance: &str,
+    ) -> BoxFuture<'_, Result<OpenOutcome, LogError>> {
         Box::pin(async move {
             let seed = log.random();
             let mut policy = Plain::new(Duration::ZERO, PUT_LATENCY, seed);

@@ -60,7 +60,7 @@ impl Key {
     /// Returns the draw number `n` as a number below `bound`, which must not be 0.
     pub(super) fn below(self, n: u64, bound: u64) -> u64 {
         // The bias is at most bound / 2^64.
-        (u128::from(self.draw(n)) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.draw(n)) * u128::from(bound)) >> 64) as u64
     }
 }
 

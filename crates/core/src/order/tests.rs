@@ -138,7 +138,10 @@ fn neighbours_are_rarely_of_one_file() {
     let documents = files.documents();
     let count: u64 = documents.iter().sum();
     for n in 0..count {
-        let (_, document) = walk.next().unwrap_or_else(|never| match never {}).unwrap();
+        let (_, document) = walk
+            .next_document()
+            .unwrap_or_else(|never| match never {})
+            .unwrap();
         all.push(document.file);
         if n >= count - count / 50 {
             tail.push(document.file);

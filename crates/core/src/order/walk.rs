@@ -62,7 +62,7 @@ impl<'a, D: Documents> Walk<'a, D> {
     }
 
     /// Returns the next document and its position; `None` when all passes are over, or a pass holds no block.
-    pub fn next(&mut self) -> Result<Option<(Position, D::Document)>, D::Error> {
+    pub fn next_document(&mut self) -> Result<Option<(Position, D::Document)>, D::Error> {
         while self.order.groups() > 0 && (self.passes == 0 || self.at.pass < self.passes) {
             if self.at.group >= self.order.groups() {
                 self.at = Position::pass(self.at.pass + 1);

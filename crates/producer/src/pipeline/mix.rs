@@ -52,7 +52,7 @@ impl SourceReader {
             if stop.is_cancelled() {
                 return Ok(ReadEnd::Stopped);
             }
-            let next = walk.next()?;
+            let next = walk.next_document()?;
             let new_pass = next.as_ref().is_none_or(|(at, _)| at.pass != chunk.pass);
             let full = bytes >= CHUNK_BYTES || chunk.units.len() >= CHUNK_UNITS;
             if !chunk.units.is_empty() && (new_pass || full) {

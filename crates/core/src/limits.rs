@@ -37,8 +37,9 @@ pub const SOURCE_STATE_BYTES_MAX: usize = 5 * 16 + 7;
 pub const ORDER_BLOCK_BYTES: u64 = 512 << 10;
 /// Assumed ratio of a compressed file's documents to its stored size. The order of documents depends on it.
 pub const EXPANSION: u64 = 4;
-/// Fewest and most blocks of a group, which are read side by side.
+/// Fewest blocks of a group, which are read side by side.
 pub const OPEN_BLOCKS_MIN: u64 = 16;
+/// Most blocks that are open in a group.
 pub const OPEN_BLOCKS_MAX: u64 = 1024;
 /// Steps per index segment.
 pub const SEGMENT_STEPS: u64 = 1024;

@@ -95,7 +95,7 @@ fn sources(cursor: &Cursor) -> Vec<SourceStatus> {
     let named = cursor
         .0
         .pointer("/settings/sources")
-        .and_then(|all| all.as_array());
+        .and_then(serde_json::Value::as_array);
     let (Some(order), Some(named)) = (order, named) else {
         return Vec::new();
     };

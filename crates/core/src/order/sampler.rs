@@ -18,7 +18,7 @@ pub enum WhenSourceEnds {
     /// The others go on in their shares.
     #[default]
     GoOn,
-    /// The producer finishes.
+    /// The run ends with it.
     Finish,
 }
 

@@ -20,7 +20,7 @@ pub struct Shuffle {
 pub struct Portion {
     /// Index of the producer, from 0.
     pub index: u32,
-    /// Number of producers.
+    /// Number of producers that read these sources.
     pub of: u32,
 }
 
@@ -32,7 +32,7 @@ impl Portion {
 /// The documents of a block that a window takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
-    /// The whole block.
+    /// All documents of the block.
     All,
     /// This number of documents; later windows begin at a multiple of it.
     Units(u64),

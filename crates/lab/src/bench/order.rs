@@ -191,7 +191,10 @@ fn shares(args: &OrderArgs) -> Result<(f64, usize), CliError> {
     let (mut error, mut bytes) = (0.0_f64, 0);
     while sampler.state().total[1] < 2 * args.tokens {
         let Some(source) = sampler.next() else { break };
-        match walks[source].next_document().unwrap_or_else(|never| match never {}) {
+        match walks[source]
+            .next_document()
+            .unwrap_or_else(|never| match never {})
+        {
             Some((at, document)) => sampler.give(source, at, Some(document.tokens())),
             None => sampler.end(source),
         }
@@ -202,7 +205,7 @@ fn shares(args: &OrderArgs) -> Result<(f64, usize), CliError> {
             let errors = shares.zip(WEIGHTS).map(|(is, wanted)| (is - wanted).abs());
             error = errors.fold(error, f64::max);
         }
-        if state.total[0] % 64 == 0 {
+        if state.total[0].is_multiple_of(64) {
             bytes = bytes.max(Cursor(state.to_json()).bytes().len());
         }
     }

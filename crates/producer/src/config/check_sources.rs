@@ -58,7 +58,7 @@ impl ProducerConfig {
         let memory = self.source.memory;
         if all > memory.bytes() {
             let count = windows.count() as u64;
-            let fits = memory.bytes() / (WINDOWS * count.max(1)) >> 20;
+            let fits = (memory.bytes() / (WINDOWS * count.max(1))) >> 20;
             let message = format!(
                 "the windows of {count} shuffled sources need {}, twice their sum, and source.memory is {memory}: set each \
                  window to at most {}, or source.memory to {}",

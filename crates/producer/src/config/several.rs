@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ProducerConfig, SourceConfig};
 use crate::sources::Format;
 
-/// One of `[[sources]]`.
+/// One source of several, a table of `[[sources]]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedSource {

@@ -24,7 +24,7 @@ pub(crate) struct MixedReading {
     pub(crate) sampler: Sampler,
 }
 
-/// Reads one source.
+/// Reads one source of several in its order.
 #[derive(Debug)]
 pub(super) struct SourceReader {
     pub(super) list: Arc<InputList>,

@@ -7,7 +7,7 @@ use batchweave_core::order::{
 };
 
 use super::assemble::read_options;
-use crate::config::ProducerConfig;
+use crate::config::{ProducerConfig, ShuffleConfig};
 use crate::error::RunError;
 use crate::sources::{InputFile, InputList, ReadOptions, Share, shapes};
 
@@ -52,7 +52,7 @@ pub(super) async fn plan(
             of: config.producer.of,
         };
         warn_of_few(&source.name, blocks.len(), portion);
-        let shuffle = source.shuffle.map(|shuffle| shuffle.shuffle());
+        let shuffle = source.shuffle.map(ShuffleConfig::shuffle);
         plans.push(Arc::new(SourcePlan {
             order: SourceOrder::new(&source.name, blocks, shuffle, portion),
             options: Arc::unwrap_or_clone(options),

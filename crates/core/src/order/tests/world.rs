@@ -115,7 +115,10 @@ impl World {
             let Some(source) = sampler.next() else {
                 return sampler.state().clone();
             };
-            match walks[source].next_document().unwrap_or_else(|never| match never {}) {
+            match walks[source]
+                .next_document()
+                .unwrap_or_else(|never| match never {})
+            {
                 Some((at, document)) => {
                     sampler.give(source, at, Some(document.tokens()));
                     all.push((source, at.pass, document));
@@ -130,7 +133,7 @@ impl World {
         let mut counts: BTreeMap<Given, u32> = BTreeMap::new();
         for index in 0..self.of {
             let whole = self.run(index, |_| false);
-            let parts = self.run(index, |given| given % every == 0);
+            let parts = self.run(index, |given| given.is_multiple_of(every));
             if let Some(n) = whole.iter().zip(&parts).position(|(a, b)| a != b) {
                 return Err(format!("with restarts document {n} is another one"));
             }

@@ -186,13 +186,13 @@ mod tests {
         }
     }
 
-    fn part(first_slice: u32) -> Option<BatchPart> {
-        Some(BatchPart {
+    fn part(first_slice: u32) -> BatchPart {
+        BatchPart {
             number: 0,
             first_slice,
             random: 0,
             last: None,
-        })
+        }
     }
 
     #[test]
@@ -214,10 +214,10 @@ mod tests {
     #[test]
     fn of_a_batch_in_parts_the_first_one_is_shown() {
         let sampler = sampler();
-        sampler.take(&group(3, &["later"], part(1)));
+        sampler.take(&group(3, &["later"], Some(part(1))));
         sampler.committed(9);
         assert_eq!(sampler.health.sample(), None);
-        sampler.take(&group(3, &["first", "later"], part(0)));
+        sampler.take(&group(3, &["first", "later"], Some(part(0))));
         sampler.committed(4);
         assert_eq!(sampler.health.sample().unwrap().text, "fir");
     }

@@ -148,7 +148,9 @@ fn quality(args: &OrderArgs, name: &'static str, form: SyntheticForm) -> FormRep
     let documents = files.documents();
     let ratio = |files: &[u32]| {
         let mut neighbours = Neighbours::default();
-        files.iter().for_each(|file| neighbours.push(*file));
+        for file in files {
+            neighbours.push(*file);
+        }
         neighbours.ratio(&documents)
     };
     let tail = given.len() - given.len() / TAIL as usize;

@@ -51,7 +51,7 @@ enum Kind {
     Chat {
         chat: Box<Chat>,
         /// The fields of preference pairs; `None` for conversations.
-        pairs: Option<PairFields>,
+        pairs: Option<Box<PairFields>>,
         tokenizer: Arc<dyn Tokenizer>,
         pad: u32,
     },
@@ -305,15 +305,16 @@ fn mapping(table: &ChatConfig) -> Mapping {
     }
 }
 
-fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<PairFields> {
+fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<PairFields>> {
     let table = &config.chat;
-    (config.packing.mode == PackingMode::Pairs).then(|| PairFields {
+    let fields = || PairFields {
         prompt: table.prompt.clone(),
         chosen: table.chosen.clone(),
         rejected: table.rejected.clone(),
         mapping: mapping(table),
         row_tokens: shape.width(),
-    })
+    };
+    (config.packing.mode == PackingMode::Pairs).then(|| Box::new(fields()))
 }
 
 /// A document's content and its size in bytes; `Ok(None)` for a blank line.

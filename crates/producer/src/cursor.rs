@@ -42,7 +42,8 @@ pub enum CursorError {
     Foreign { producer: String, detail: String },
     /// The cursor counts documents in another way.
     #[error(
-        "producer {producer} was started with {was}, and this configuration has {is}: its place counts documents in          another order; go back to {was}, or start a new producer name"
+        "producer {producer} was started with {was}, and this configuration has {is}: its place counts documents in \
+         another order; go back to {was}, or start a new producer name"
     )]
     Sources {
         producer: String,

@@ -169,9 +169,8 @@ impl Run {
 #[tokio::test]
 async fn an_honest_run_is_proved_also_after_its_data_is_gone() {
     let run = Run::honest().await;
-    run.world
-        .mark(&format!("{JOB}@{}", run.opened), 5, 36, Some(1))
-        .await;
+    let job = format!("{JOB}@{}", run.opened);
+    run.world.mark(&job, 5, 36, Some(1)).await;
     let svg = run.world.path("lineage.svg");
     let verify = ["verify", "--job", JOB, "--svg", svg.to_str().unwrap()];
     let expected = [
@@ -188,13 +187,7 @@ async fn an_honest_run_is_proved_also_after_its_data_is_gone() {
     run.world.run(&verify).prints(&expected);
     let picture = fs::read_to_string(&svg).unwrap();
     assert!(picture.contains("attempt 5") && picture.contains("prefers-color-scheme"));
-    let at = run.world.json(&[
-        "verify",
-        "--job",
-        &format!("{JOB}@{}", run.opened),
-        "--to",
-        "25",
-    ]);
+    let at = run.world.json(&["verify", "--job", &job, "--to", "25"]);
     let found = ["to", "steps", "trained"].map(|name| at[name].as_u64());
     assert_eq!(found, [Some(25), Some(23), Some(25)]);
 

@@ -149,7 +149,7 @@ impl InputStatus {
 }
 
 impl SourceStatus {
-    /// Formats `web 60.0 % (pass 2)`.
+    /// Formats the source's share and pass, as `web 60.0 % (pass 2)`.
     fn text(&self) -> String {
         let (name, pass) = (&self.name, self.passes.saturating_add(1));
         match self.share {

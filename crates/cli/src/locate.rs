@@ -194,7 +194,8 @@ async fn wanted(log: &mut Log, file: &str, unit: Unit) -> Result<WantedFiles, Cl
         let name = &pin.name;
         let remedy = if pin.by_byte {
             format!(
-                "lines of {name} are numbered by the byte where they begin, as {name}@0: `head -n N {name} | wc -c` gives                  that of line N + 1"
+                "lines of {name} are numbered by the byte where they begin, as {name}@0: `head -n N {name} | wc -c` gives \
+                 that of line N + 1"
             )
         } else {
             format!("documents of {name} are numbered by line or row, as {name}:1")

@@ -7,6 +7,7 @@ import os
 import queue
 import random
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ import batchweave
 from batchweave.errors import FramesHeldError, StepTimeoutError
 
 
-def read_only_mappings() -> list[tuple[int, int]]:
+def read_only_mappings(before: Collection[tuple[int, int]] = ()) -> list[tuple[int, int]]:
+    """Returns the mappings of arenas without those of `before`, which other tests left."""
     found = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "fake-arena" in line and " r--s " in line:
             first, _, last = line.split()[0].partition("-")
             found.append((int(first, 16), int(last, 16)))
-    return found
+    return [mapping for mapping in found if mapping not in before]
 
 
 def address(a: npt.NDArray[Any]) -> int:
@@ -51,9 +53,10 @@ def test_batches_come_in_order_with_the_right_tokens(path: Path) -> None:
 
 
 def test_arrays_lie_inside_the_mapping_and_refuse_writes(daemon: FakeDaemon, path: Path) -> None:
+    before = read_only_mappings()
     with batchweave.connect(path) as reader:
         batch = next(reader)
-        (mapping,) = read_only_mappings()
+        (mapping,) = read_only_mappings(before)
         for view in [*batch.slices[0].values(), batch.inputs, batch.labels]:
             assert mapping[0] <= address(view) < mapping[1]
             with pytest.raises(ValueError, match="read-only"):
@@ -226,6 +229,7 @@ def test_a_step_of_many_slices_comes_in_parts(path: Path) -> None:
 
 def test_a_layout_is_replaced_and_a_segment_retired(path: Path) -> None:
     gc.collect()
+    before = read_only_mappings()
 
     def start(peer: Peer) -> bool:
         peer.send_welcome()
@@ -246,11 +250,11 @@ def test_a_layout_is_replaced_and_a_segment_retired(path: Path) -> None:
             assert next(reader, None) is None
             assert list(first.slices[0]) == ["tokens", "scores", "segments"]
             assert (second["ids"] == tokens_of(1, 0)).all()
-            assert len(read_only_mappings()) == 1
+            assert len(read_only_mappings(before)) == 1
             del first
-            assert len(read_only_mappings()) == 1
+            assert len(read_only_mappings(before)) == 1
             del second
-            assert read_only_mappings() == [], "unmapped with its last frame"
+            assert read_only_mappings(before) == [], "unmapped with its last frame"
 
 
 def test_ten_thousand_steps_leave_descriptors_and_memory_flat(path: Path) -> None:

@@ -78,7 +78,7 @@ fn daemon(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What is printed at the start.
+/// The report at the start.
 #[derive(Debug, Serialize)]
 struct Started {
     /// Address of the page.

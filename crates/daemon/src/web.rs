@@ -49,7 +49,7 @@ pub struct Server {
     paths: &'static [&'static str],
 }
 
-/// What a connection needs.
+/// The parts of the server that a connection needs.
 struct Shared<A> {
     here_only: bool,
     paths: &'static [&'static str],

@@ -22,7 +22,7 @@ pub(crate) struct StreamView {
     pub(crate) watermark: Step,
     /// The step that ends the stream, once that is decided.
     pub(crate) end: Option<Step>,
-    /// What people ask first.
+    /// The answers to the first questions about a stream.
     pub(crate) facts: Vec<Fact>,
     /// At present; `None` when unknown.
     pub(crate) tokens_per_second: Option<f64>,
@@ -64,7 +64,7 @@ pub(crate) struct JobView {
     /// The job and the version that opened it, as `llm@4`.
     pub(crate) job: String,
     pub(crate) open: bool,
-    /// The newest attempt.
+    /// The number of its newest attempt.
     attempt: Option<AttemptNo>,
     /// The next step of the slowest rank.
     pub(crate) step: Option<Step>,
@@ -80,7 +80,7 @@ pub(crate) struct JobView {
     pub(crate) outlook_text: Option<String>,
     /// The steps that it can restart from.
     restart_points: Vec<Step>,
-    /// What it keeps from reclamation, in words.
+    /// The steps that it keeps from reclamation, in words.
     retains: String,
 }
 

@@ -11,7 +11,7 @@ const ANSWER_BYTES_MAX: u64 = 512 << 10;
 const READS_AT_ONCE: usize = 64;
 const PRODUCER: &str = "batchweave-producer";
 
-/// A named daemon.
+/// A daemon whose address the command line names.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct DaemonView {
     /// As it was named.

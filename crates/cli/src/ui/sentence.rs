@@ -17,7 +17,7 @@ pub(super) enum Level {
     /// Nothing reads the stream.
     Quiet,
     Good,
-    /// Something waits.
+    /// A part of the stream waits for another.
     Warn,
     /// Something does not answer or cannot work.
     Bad,

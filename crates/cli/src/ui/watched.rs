@@ -1,4 +1,4 @@
-//! What the page knows: what was read last, and since when. Reading pauses while nobody looks.
+//! The state behind the page: the answers read last, and since when. Reading pauses while nobody looks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ pub(super) struct Page {
     read: Mutex<Read>,
 }
 
-/// What was read, and when.
+/// The last answers, and when they were read.
 #[derive(Debug)]
 pub(super) struct Read {
     stream: StreamView,
@@ -74,7 +74,7 @@ struct ProducerRow<'a> {
     producer: &'a ProducerView,
     /// Time left in words.
     left: Option<String>,
-    /// What its daemon does, and its state.
+    /// The activity of its daemon, and its state.
     doing: Option<&'a str>,
     daemon_state: Option<&'a str>,
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::world::{Ran, World, command};
 
-/// A running page.
+/// A page that a child process serves.
 struct Ui {
     process: Child,
     /// HOST:PORT of the page.

@@ -39,7 +39,7 @@ async fn a_drawn_attempt_ends_no_running_one_and_a_given_one_does() {
         ),
         format!("process {own} (this process: close its reader)"),
         "takeover=True".to_owned(),
-        "without job=".to_owned(),
+        "batchweave.open(url)".to_owned(),
     ] {
         assert!(text.contains(&part), "{part} is missing: {text}");
     }

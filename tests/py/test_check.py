@@ -81,6 +81,13 @@ def test_a_consumers_check_waits_for_no_stream_and_says_so(site: Site) -> None:
     assert "  job     training: a start opens it\n" in report
 
 
+def test_a_consumers_check_takes_a_folder_that_a_producer_is_to_create(site: Site) -> None:
+    (site.folder / "stream").rmdir()
+    report = check("consumer", site.consumer_config())
+    assert "  store   file://DIR/stream: no folder yet: a producer creates it\n" in report
+    assert not (site.folder / "stream").exists()
+
+
 def test_a_check_of_the_file_opens_nothing(site: Site) -> None:
     (site.folder / "corpus.jsonl").unlink()
     command = [str(BINARIES / "batchweave-producer"), "--config", str(site.producer_config())]

@@ -238,7 +238,10 @@ def test_the_shipped_file_is_correct(run: Run) -> None:
     text = shipped.replace("/var/tmp/my-stream", f"{run.folder}/stream")
     # Its commented keys are right too.
     text = re.sub(r"(?m)^# (\[\w+\]|\w+ = .*)$", r"\1", text)
+    text = text.replace("/run/batchweave/", f"{run.folder}/")
     run.file.write_text(text.replace("corpus/", f"{run.folder}/corpus/"))
     checked = run.complete("--check")
     assert checked.returncode == 0, checked
-    assert checked.stdout == f"{run.file}: ok\n"
+    assert checked.stdout.endswith(f"{run.file}: ok\n")
+    assert "no folder yet: a producer creates it" in checked.stdout
+    assert not (run.folder / "stream").exists()

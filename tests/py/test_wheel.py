@@ -117,7 +117,7 @@ chat.template = "template.jinja"
 """)
     installed.run("batchweave-producer", "--config", "chat.toml")
     status = ["batchweave", "--store", f"file://{installed.folder}/chat", "status", "--json"]
-    assert json.loads(installed.run(*status))["steps"] == 1
+    assert json.loads(installed.run(*status))["head"]["steps"] == 1
 
 
 def test_a_stream_opens_with_the_programs_beside_the_interpreter(installed: Installed) -> None:

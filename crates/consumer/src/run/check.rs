@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use crate::config::ConsumerConfig;
 use crate::error::RunError;
 use crate::job::attempts::check_job;
+use crate::run::open_log::is_no_folder;
 use crate::segments::{self, SegmentMaker};
 
 /// Bytes of the smallest token.
@@ -29,6 +30,13 @@ async fn open_everything(config: ConsumerConfig) -> Findings {
         Ok(store) => {
             findings.opened("store", format!("{}: readable", store.root()));
             Box::pin(check_stream(store, &config, &mut findings)).await;
+        }
+        Err(why) if is_no_folder(&why) => {
+            let url = &config.store.url;
+            findings.opened(
+                "store",
+                format!("{url}: no folder yet: a producer creates it"),
+            );
         }
         Err(why) => findings.fault("store.url", why),
     }

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from conftest import eventually
 from fake_daemon import FakeDaemon
-from real_daemons import MARKS, SLICES, Daemons, expected
+from real_daemons import BINARIES, MARKS, SLICES, Daemons, expected
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "ddp_gpt.py"
 STEPS, SAVE_EVERY, KILL_AT = 60, 10, 34
@@ -49,12 +49,12 @@ def port() -> str:
         return str(free.getsockname()[1])
 
 
-def start(path: Path, folder: Path, world: int) -> list[subprocess.Popen[bytes]]:
+def start(path: Path, folder: Path, world: int, job: str = "t") -> list[subprocess.Popen[bytes]]:
     shared = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port()}
     command = [sys.executable, str(EXAMPLE), str(folder), "--steps", str(STEPS)]
     return [
         subprocess.Popen(
-            [*command, "--save-every", str(SAVE_EVERY)],
+            [*command, "--save-every", str(SAVE_EVERY), "--job", job],
             env={**os.environ, **shared, "RANK": str(rank), "BATCHWEAVE_SOCKET": str(path)},
         )
         for rank in range(world)
@@ -76,7 +76,10 @@ def test_a_run_killed_with_four_ranks_goes_on_with_two(
     assert daemons("producer").wait(60) == 0
     daemons("consumer")
     path, calm, hurt = tmp_path / "s.sock", tmp_path / "calm", tmp_path / "hurt"
-    finish(start(path, calm, 4))
+    # A job has one history, so the undisturbed run is another job.
+    program = [str(BINARIES / "batchweave"), "--store", f"file://{tmp_path}/stream"]
+    subprocess.run([*program, "job", "open", "calm"], check=True, timeout=60)
+    finish(start(path, calm, 4, "calm"))
 
     first = start(path, hurt, 4)
     eventually(lambda: len(lines(hurt / "losses.jsonl")) > KILL_AT, 300)

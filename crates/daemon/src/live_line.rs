@@ -1,5 +1,5 @@
 //! A line at the bottom of the terminal that is drawn over again while a program works. Log lines appear above
-//! it: [`LogWriter`] erases the line, writes, and draws it again, in one write.
+//! it: `LogWriter` erases the line, writes, and draws it again, in one write.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};

@@ -31,7 +31,8 @@ async fn open_everything(config: ConsumerConfig) -> Findings {
             findings.opened("store", format!("{}: readable", store.root()));
             Box::pin(check_stream(store, &config, &mut findings)).await;
         }
-        Err(why) if is_no_folder(&why) => {
+        // As at a start, which waits for the folder of a URL only.
+        Err(why) if is_no_folder(&why) && config.store.url.starts_with("file://") => {
             let url = &config.store.url;
             findings.opened(
                 "store",

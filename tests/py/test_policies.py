@@ -215,8 +215,7 @@ def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -
     before = len(store.log.read_text())
     config = site.producer_config()
     text = config.read_text().replace(str(tmp_path / "corpus.jsonl"), f"s3://{BUCKET}/corpus/")
-    # An index segment needs more steps than a producer without a job may make.
-    config.write_text(text.replace("ahead.max_steps = 200", "ahead.max_steps = 0"))
+    config.write_text(text)
     try:
         site.start(
             "batchweave-producer", "--config", str(config), env=store.environment("producer")
@@ -285,7 +284,8 @@ def test_a_daemon_without_a_statement_says_what_it_was_refused(
     whole.upload_file(str(tmp_path / "corpus.jsonl"), BUCKET, "corpus/corpus.jsonl")
     config = site.producer_config()
     text = config.read_text().replace(str(tmp_path / "corpus.jsonl"), f"s3://{BUCKET}/corpus/")
-    config.write_text(text)
+    # An index segment needs more steps than a producer without a job may make.
+    config.write_text(text.replace("ahead.max_steps = 200", "ahead.max_steps = 0"))
     keys = {"producer": "producer", "consumer": "consumer"} | {role: f"{role}-{sid}"}
     daemon = f"batchweave-{role}"
     refused = rf"AccessDenied: User {role}-{sid} is not authorized to perform: s3:\w+ on resource"

@@ -10,6 +10,7 @@ mod corpus;
 mod damage;
 mod kills;
 mod late;
+mod mixtures;
 mod proof;
 mod real;
 mod whole;

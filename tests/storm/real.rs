@@ -159,6 +159,7 @@ fn item(name: &ProducerName, key: String, seq: u64) -> CommitItem {
     CommitItem {
         tgbs: vec![tgb],
         cursor: Cursor(serde_json::json!({ "row": seq + 1 })),
+        mixture: None,
     }
 }
 

@@ -10,8 +10,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
-    seal, show, status, top, ui, verify,
+    completions, delete, doctor, init, job, locate, log, mixture, quarantine, reclaim, repair,
+    retire, run, seal, show, status, top, ui, verify,
 };
 
 const EXAMPLES: &str = "\
@@ -59,6 +59,8 @@ pub(crate) enum Verb {
     Show(show::ShowArgs),
     /// Find the steps that hold a document
     Where(locate::LocateArgs),
+    /// Show, plan or set the weights of the sources of producers
+    Mixture(mixture::MixtureArgs),
     /// End a stream, or reopen it
     Seal(seal::SealArgs),
     /// Open, close, list and show the training runs that read a stream

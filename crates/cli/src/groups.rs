@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Check", &["doctor", "verify"]),
     (
         "Care for a stream",
-        &["reclaim", "retire", "seal", "repair", "delete"],
+        &["mixture", "reclaim", "retire", "seal", "repair", "delete"],
     ),
     ("Plan and measure", &["plan", "bench"]),
 ];

@@ -4,8 +4,8 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - `run` writes through the daemons that it starts. Of the other verbs, only `init`, `seal`, `job`, `quarantine`,
-//!   `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
+//! - `run` writes through the daemons that it starts. Of the other verbs, only `init`, `seal`, `job`, `mixture`,
+//!   `quarantine`, `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -24,6 +24,7 @@ mod job_status;
 mod lab;
 mod locate;
 mod log;
+mod mixture;
 pub mod output;
 pub mod programs;
 mod quarantine;
@@ -120,6 +121,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
         Verb::Where(args) => locate::run(&args, &context).await,
+        Verb::Mixture(args) => mixture::run(&args, &context).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Job(args) => job::run(&args, &context).await,
         Verb::Quarantine(args) => quarantine::run(&args, &context).await,

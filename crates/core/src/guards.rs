@@ -75,10 +75,14 @@ pub enum Mutation {
     DocumentTwice,
     /// A restarted sampler counts what its sources gave from nothing.
     GivenForgotten,
+    /// An item is committed under the mixture in force, although it was made by another one.
+    AnyMixture,
     /// A change of the mixture is ignored.
     MixtureIgnored,
     /// A change of the mixture that is in force is applied again.
     MixtureTwice,
+    /// A change of the mixture that came late begins with the next document that is read again.
+    MixtureAtOnce,
 }
 
 impl Mutation {
@@ -119,7 +123,7 @@ impl Mutation {
     ];
 
     /// Mistakes in the commit path.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AnyEpoch,
         Self::AnySequence,
         Self::Trust412,
@@ -131,6 +135,7 @@ impl Mutation {
         Self::JumpBack,
         Self::OpeningNotAnnounced,
         Self::OlderFences,
+        Self::AnyMixture,
     ];
 }
 
@@ -200,6 +205,8 @@ guards! {
     repeats_order_of_passes: SameOrder,
     repeats_document: DocumentTwice,
     forgets_given: GivenForgotten,
+    skips_mixture_check: AnyMixture,
     ignores_mixture: MixtureIgnored,
     repeats_mixture: MixtureTwice,
+    changes_mixture_at_once: MixtureAtOnce,
 }

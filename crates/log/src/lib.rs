@@ -29,6 +29,7 @@ pub use admin::{reclaim, repair};
 pub use clock::{Clock, TokioClock};
 pub use commit::append::Append;
 pub use commit::committer::{Committer, OpenOutcome};
+pub use commit::mixtures::MixturesInLog;
 pub use commit::pending::CommitItem;
 pub use commit::task::{CommitEnd, CommitOptions, CommitProgress, CommitQueue};
 pub use create::{Creation, create};

@@ -23,6 +23,7 @@ pub struct ProducerConfig {
     /// Several sources in place of the one of `[source]`; empty without.
     pub sources: Vec<NamedSource>,
     pub mixture: MixtureConfig,
+    pub split: SplitConfig,
     pub tokenizer: TokenizerConfig,
     pub packing: PackingConfig,
     pub chat: ChatConfig,
@@ -58,6 +59,8 @@ pub struct Identity {
     /// Index of its share of the input, from 0, of `of` shares.
     pub index: u32,
     pub of: u32,
+    /// The end of the run, of all producers together.
+    pub limit: RunLimit,
 }
 
 /// The reaction to a bad document.
@@ -302,9 +305,11 @@ mod check_sources;
 mod defaults;
 mod hints;
 mod ids;
+mod part;
 mod several;
 mod store;
 
+pub use part::{RunLimit, Selection, Side, SplitConfig};
 pub use several::{MixtureConfig, NamedSource, ShuffleConfig};
 pub use store::StoreConfig;
 #[cfg(test)]

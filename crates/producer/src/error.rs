@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use batchweave_core::ids::{Epoch, IdError};
-use batchweave_core::order::WeightError;
+use batchweave_core::order::{SpecError, WeightError};
 use batchweave_core::tgb::{BuildError, LayoutError};
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
@@ -85,6 +85,16 @@ pub enum RunError {
     /// Weights that the check of the configuration let pass: a fault of the program.
     #[error("sources: {0}")]
     Weights(#[from] WeightError),
+    /// A mixture of the log that this producer cannot follow.
+    #[error(
+        "cannot follow mixture {mixture} with the sources of producer {producer}: {why}; see `batchweave mixture show`, and set \
+         another one"
+    )]
+    Mixture {
+        producer: String,
+        mixture: u64,
+        why: SpecError,
+    },
     /// No process can render conversations any more.
     #[error("{0}; check that this user may start one more process, and start the producer again")]
     NoRenderer(DocumentError),
@@ -129,6 +139,7 @@ impl RunError {
             | Self::Cursor(_)
             | Self::Layout(_)
             | Self::Build(_)
+            | Self::Mixture { .. }
             | Self::Admin(_) => Exit::Config,
             Self::Document(_) | Self::File(_) | Self::Source(_) | Self::Mismatch(_) => {
                 Exit::BadInput

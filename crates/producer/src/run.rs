@@ -118,29 +118,43 @@ async fn run_until_stop(
     )
     .await
     .map_err(RunError::Admin)?;
-    let opened = Box::pin(startup::open(Arc::new(counted), &config, &health));
-    let Some(opened) = unless_stopped(&stop, || health.get().1, opened).await else {
-        return Ok(ending::stopped_early());
-    };
-    match opened? {
-        Opening::Finished(batches) => Ok(ending::finished_before(batches)),
-        Opening::Sealed => Ok(ending::sealed()),
-        Opening::Opened(opened) => {
+    let store: Arc<dyn Store> = Arc::new(counted);
+    let mut began = Some(began);
+    let mut started = None;
+    loop {
+        let opened = Box::pin(startup::open(store.clone(), &config, &health));
+        let Some(opened) = unless_stopped(&stop, || health.get().1, opened).await else {
+            return Ok(ending::stopped_early());
+        };
+        let opened = match opened? {
+            Opening::Finished(batches) => return Ok(ending::finished_before(batches)),
+            Opening::Sealed => return Ok(ending::sealed()),
+            Opening::Opened(opened) => *opened,
+        };
+        if let Some(began) = began.take() {
             began();
-            Box::pin(produce(*opened, &config, &stop, (metrics, &health))).await
         }
+        let started = *started.get_or_insert_with(Instant::now);
+        let produced = produce(opened, &config, &stop, (metrics.clone(), &health), started);
+        if let Some(outcome) = Box::pin(produced).await? {
+            return Ok(outcome);
+        }
+        tracing::info!(
+            "the mixture changes before batches that were made already, so they are made again from the last commit"
+        );
     }
 }
 
-/// Moves documents from the input to the log, until one of them ends or `stop` is cancelled.
+/// Moves documents from the input to the log, until one of them ends or `stop` is cancelled. `None` when it must begin
+/// again from its stored cursor.
 async fn produce(
     opened: Opened,
     config: &ProducerConfig,
     stop: &CancellationToken,
     (metrics, health): (Arc<Metrics>, &Health),
-) -> Result<Outcome, RunError> {
+    began: Instant,
+) -> Result<Option<Outcome>, RunError> {
     let (producer, store) = (opened.producer, opened.parts.store.clone());
-    let began = Instant::now();
     metrics.begin(producer.next_seq());
     let input = Arc::new(InputProgress::new(
         opened.parts.inputs.clone(),
@@ -196,15 +210,12 @@ async fn produce(
     metrics.committed(&last.borrow());
     let outcome = match ended {
         Some(ended) => outcome(ended?, config)?,
-        None => Outcome::Stopped {
+        None => Some(Outcome::Stopped {
             batches: Some(last.borrow().next_seq),
-        },
+        }),
     };
-    Ok(ending::produced(
-        outcome,
-        config,
-        &Totals::read(&metrics, began.elapsed()),
-    ))
+    let totals = Totals::read(&metrics, began.elapsed());
+    Ok(outcome.map(|outcome| ending::produced(outcome, config, &totals)))
 }
 
 /// Returns the result of `work`, or `None` when it did not end within `deadline` after `stop`.
@@ -228,17 +239,21 @@ async fn with_deadline<T>(
     done
 }
 
-fn outcome(end: CommitEnd, config: &ProducerConfig) -> Result<Outcome, RunError> {
-    match end {
-        CommitEnd::Finished { tgbs } => Ok(Outcome::Finished { batches: tgbs }),
-        CommitEnd::Drained { next_seq } => Ok(Outcome::Stopped {
+/// Returns the outcome of a run; `None` when the producer must begin again from its stored cursor.
+fn outcome(end: CommitEnd, config: &ProducerConfig) -> Result<Option<Outcome>, RunError> {
+    Ok(Some(match end {
+        CommitEnd::Finished { tgbs } => Outcome::Finished { batches: tgbs },
+        CommitEnd::Drained { next_seq } => Outcome::Stopped {
             batches: Some(next_seq),
-        }),
-        CommitEnd::Sealed => Ok(Outcome::Sealed),
-        CommitEnd::Fenced { by, instance } => Err(RunError::Fenced {
-            producer: config.producer.name.clone(),
-            by,
-            instance,
-        }),
-    }
+        },
+        CommitEnd::Sealed => Outcome::Sealed,
+        CommitEnd::Mixture => return Ok(None),
+        CommitEnd::Fenced { by, instance } => {
+            return Err(RunError::Fenced {
+                producer: config.producer.name.clone(),
+                by,
+                instance,
+            });
+        }
+    }))
 }

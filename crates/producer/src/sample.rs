@@ -181,6 +181,7 @@ mod tests {
             part,
             cursor: Cursor::default(),
             inputs,
+            mixture: None,
             bytes: 0,
             memory: 0,
         }

@@ -1,4 +1,5 @@
-//! The sampler's place: four numbers and the given amount of each source, and the number of the mixture.
+//! The sampler's place: four numbers and the given amount of each source, the number of the mixture, and the changes of
+//! the mixture that come within the documents that were taken already.
 
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,11 @@ pub struct SamplerState {
     pub mix: u64,
     /// Documents and tokens that all sources have given since the start.
     pub total: [u64; 2],
+    /// Documents after this place that were taken already when the batch of the stored state was complete.
+    pub ahead: u64,
+    /// Changes of the mixture among those: the number of each, and the total of documents at which it takes effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<(u64, u64)>,
 }
 
 impl SamplerState {
@@ -112,6 +118,8 @@ mod tests {
             at: vec![numbers.try_into().unwrap(); sources],
             mix: 12,
             total,
+            ahead: 41,
+            next: Vec::new(),
         }
     }
 
@@ -139,7 +147,7 @@ mod tests {
     #[test]
     fn only_states_are_read() {
         let read = |text: &str| serde_json::from_str::<SamplerState>(text);
-        let good = r#"{"at":[[0,1,2,3,4]],"mix":0,"total":[5,6]}"#;
+        let good = r#"{"ahead":1,"at":[[0,1,2,3,4]],"mix":0,"total":[5,6]}"#;
         assert_eq!(read(good).unwrap().at[0].given, 4);
         for (from, to) in [
             ("3,4]", "3]"),

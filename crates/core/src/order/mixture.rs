@@ -7,9 +7,27 @@ use serde::{Deserialize, Serialize};
 const SCALE: u64 = 1_000_000_000;
 const LARGEST: f64 = 1e9;
 
-/// The weight of a source, as a whole number of billionths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The weight of a source, as a whole number of billionths; stored as such.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Weight(u64);
+
+impl From<Weight> for u64 {
+    fn from(weight: Weight) -> Self {
+        weight.0
+    }
+}
+
+impl TryFrom<u64> for Weight {
+    type Error = String;
+
+    fn try_from(parts: u64) -> Result<Self, String> {
+        if parts > LARGEST as u64 * SCALE {
+            return Err(format!("a weight of {parts} billionths is too large"));
+        }
+        Ok(Self(parts))
+    }
+}
 
 /// The reason why weights are refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]

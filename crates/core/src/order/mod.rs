@@ -6,6 +6,7 @@
 //!   of shuffled documents;
 //! - `walk` gives the documents of a source from a position on; reading is the caller's;
 //! - `mixture` selects the source of the next document, `sampler` keeps what each one has given;
+//! - `changes` brings changes of the mixture from the log to the sampler, `spec` is their form in the log;
 //! - `cursor` is the state: four small numbers and the given amount per source;
 //! - `split` holds documents out by their place;
 //! - `keyed` makes keys and draws; `synthetic` is a world of documents without files, for tests and measurements.
@@ -17,22 +18,26 @@
 //! - amounts are compared as whole numbers: no rounding decides a turn.
 
 mod blocks;
+mod changes;
 mod cursor;
 mod keyed;
 mod mixture;
 mod permutation;
 mod sampler;
 mod source;
+mod spec;
 mod split;
 pub mod synthetic;
 mod walk;
 
 pub use blocks::{Block, Blocks, FileShape, Span};
+pub use changes::MixtureChanges;
 pub use cursor::{Position, SamplerState, SourceState};
 pub use mixture::{ShareUnit, Weight, WeightError, weights};
 pub use sampler::{Limit, Sampler, SamplerOptions, WhenSourceEnds};
 pub use source::{OpenBlock, Portion, Quota, Shuffle, SourceOrder};
-pub use split::Split;
+pub use spec::{MixtureSpec, NumberedMixture, SpecError, named_weights};
+pub use split::{FileSplit, Split};
 pub use walk::{Documents, Walk};
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The sampler: from sources, a mixture and a small state to the source of the next document. It is told what each
 //! document had, since only its tokens say which source is next.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::cursor::{Position, SamplerState, SourceState};
@@ -32,8 +34,10 @@ pub enum Limit {
 /// The rules of a sampler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SamplerOptions {
-    /// The weights in force, in the order of the configuration.
+    /// The weights of the configuration, which are those of mixture 0.
     pub weights: Vec<Weight>,
+    /// The weights of later mixtures, by number.
+    pub mixtures: BTreeMap<u64, Vec<Weight>>,
     /// The passes of each source; 0 repeats it for ever.
     pub passes: Vec<u64>,
     pub unit: ShareUnit,
@@ -45,11 +49,14 @@ pub struct SamplerOptions {
 #[derive(Debug, Clone)]
 pub struct Sampler {
     options: SamplerOptions,
+    /// The weights in force.
+    weights: Vec<Weight>,
     state: SamplerState,
 }
 
 impl Sampler {
-    /// Returns a sampler that continues at `state`; sources that the state lacks begin at their start.
+    /// Returns a sampler that continues at `state`; sources that the state lacks begin at their start. A mixture of the
+    /// state that `options` lacks has the weights of the configuration, so callers check it.
     pub fn new(options: SamplerOptions, mut state: SamplerState) -> Self {
         state
             .at
@@ -57,7 +64,20 @@ impl Sampler {
         if guards::forgets_given() {
             state.at.iter_mut().for_each(|source| source.given = 0);
         }
-        Self { options, state }
+        let weights = options.weights.clone();
+        let mut sampler = Self {
+            options,
+            weights,
+            state,
+        };
+        sampler.weights = sampler.weights_of(sampler.state.mix);
+        sampler.apply_next();
+        sampler
+    }
+
+    fn weights_of(&self, mixture: u64) -> Vec<Weight> {
+        let set = self.options.mixtures.get(&mixture);
+        set.unwrap_or(&self.options.weights).clone()
     }
 
     /// Returns the state before the next document, from which another sampler continues.
@@ -77,19 +97,19 @@ impl Sampler {
         if over || finish && self.weighted().any(|n| self.has_ended(n)) {
             return None;
         }
-        mixture::next((0..self.options.weights.len()).map(|n| self.candidate(n)))
+        mixture::next((0..self.weights.len()).map(|n| self.candidate(n)))
     }
 
     fn candidate(&self, source: usize) -> Candidate {
         Candidate {
-            weight: self.options.weights[source],
+            weight: self.weights[source],
             given: self.state.at[source].given,
             ended: self.has_ended(source),
         }
     }
 
     fn weighted(&self) -> impl Iterator<Item = usize> {
-        let weights = self.options.weights.iter().enumerate();
+        let weights = self.weights.iter().enumerate();
         weights.filter_map(|(n, weight)| (*weight > Weight::ZERO).then_some(n))
     }
 
@@ -111,6 +131,17 @@ impl Sampler {
         };
         self.state.total[0] += 1;
         self.state.total[1] += tokens;
+        self.apply_next();
+    }
+
+    /// Puts the mixtures in force that the state has for this place.
+    fn apply_next(&mut self) {
+        while let Some((id, documents)) = self.state.next.first().copied()
+            && documents <= self.state.total[0]
+        {
+            self.state.next.remove(0);
+            self.change(id);
+        }
     }
 
     /// Declares that `source` has no more documents.
@@ -120,15 +151,19 @@ impl Sampler {
         self.state.at[source].position = Position::pass(pass);
     }
 
+    /// Adds the weights of a mixture that is still to be put in force.
+    pub fn learn(&mut self, id: u64, weights: Vec<Weight>) {
+        self.options.mixtures.insert(id, weights);
+    }
+
     /// Puts the mixture number `id` in force: amounts are counted from nothing again. One that is in force already,
     /// or an older one, changes nothing.
-    pub fn change(&mut self, id: u64, weights: Vec<Weight>) {
+    pub fn change(&mut self, id: u64) {
         if guards::ignores_mixture() || id <= self.state.mix && !guards::repeats_mixture() {
             return;
         }
         self.state.mix = id;
-        self.state.at.resize(weights.len(), SourceState::default());
         self.state.at.iter_mut().for_each(|source| source.given = 0);
-        self.options.weights = weights;
+        self.weights = self.weights_of(id);
     }
 }

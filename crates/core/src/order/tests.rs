@@ -9,6 +9,7 @@ use super::*;
 use crate::guards::{self, Mutation};
 use crate::limits::ORDER_BLOCK_BYTES;
 
+mod changes;
 mod world;
 
 fn any_file() -> impl Strategy<Value = (SyntheticForm, u64, u64)> {

@@ -19,6 +19,7 @@ use toml::de::DeTable;
 pub use overrides::Overrides;
 pub use report::{ConfigErrors, Located};
 pub use units::{ByteSize, Listen, Period};
+pub use wording::nearest;
 
 /// The configuration of a program.
 pub trait Config: DeserializeOwned + Default + Serialize {

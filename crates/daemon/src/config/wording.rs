@@ -161,20 +161,22 @@ fn found(value: &DeValue<'_>) -> String {
     }
 }
 
+/// Returns the one of `known` that `word` was probably meant to be.
+pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let distances = known.map(|one| (strsim::damerau_levenshtein(one, word), one));
+    let near = distances.min();
+    near.filter(|(distance, _)| *distance <= 2.max(word.len() / 3))
+        .map(|(_, one)| one)
+}
+
 /// Returns the message for a word that is none of the known ones, with the nearest.
 fn variant(message: &str) -> Option<String> {
     let rest = message.strip_prefix("unknown variant `")?;
     let (word, rest) = rest.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     let quoted: Vec<String> = known.iter().map(|one| format!("\"{one}\"")).collect();
-    let near = known
-        .iter()
-        .map(|one| (strsim::damerau_levenshtein(one, word), one))
-        .min()
-        .filter(|(distance, _)| *distance <= 2.max(word.len() / 3));
-    let near = near.map_or(String::new(), |(_, one)| {
-        format!("; did you mean \"{one}\"?")
-    });
+    let near = nearest(word, known.iter().copied());
+    let near = near.map_or(String::new(), |one| format!("; did you mean \"{one}\"?"));
     Some(format!(
         "\"{word}\" is not one of {}{near}",
         quoted.join(", ")

@@ -1,6 +1,8 @@
 //! `bench order`: how well the order of documents shuffles, how exact the shares of a mixture are, and the size of the
 //! sampler's state, over synthetic documents.
 
+use std::collections::BTreeMap;
+
 use std::fmt::Write as _;
 
 use batchweave_core::cursor::Cursor;
@@ -184,6 +186,7 @@ fn shares(args: &OrderArgs) -> Result<(f64, usize), CliError> {
         .collect();
     let options = SamplerOptions {
         weights: weights(&WEIGHTS).map_err(bench_error)?,
+        mixtures: BTreeMap::new(),
         passes: vec![0; WEIGHTS.len()],
         unit: ShareUnit::Tokens,
         when_source_ends: WhenSourceEnds::GoOn,

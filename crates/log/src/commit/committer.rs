@@ -18,6 +18,7 @@ use batchweave_core::manifest::state::ProducerState;
 
 use crate::clock::Clock;
 use crate::commit::intents::Intents;
+use crate::commit::mixtures::MixturesInLog;
 use crate::commit::outcome::{self, Phase, Stop};
 use crate::commit::pending::PendingCommits;
 use crate::error::LogError;
@@ -165,6 +166,14 @@ impl Committer {
         self.state().map_or(0, |p| p.next_seq)
     }
 
+    /// The changes of the mixture that the log has for the producer.
+    pub fn mixtures(&self) -> MixturesInLog {
+        MixturesInLog {
+            from: self.state().map(|p| p.mixtures.clone()).unwrap_or_default(),
+            last: self.log.manifest.mixture().clone(),
+        }
+    }
+
     fn state(&self) -> Option<&ProducerState> {
         self.log.manifest.producer(&self.name)
     }
@@ -303,7 +312,9 @@ impl Committer {
 
     fn stopped(&self) -> Option<Stop> {
         let sealable = self.pending.is_stopped_by_seal();
-        outcome::stopped(&self.log.manifest, &self.name, self.phase, sealable)
+        let stop = outcome::stopped(&self.log.manifest, &self.name, self.phase, sealable);
+        let mixture = || self.pending.is_of_other_mixture(&self.log.manifest);
+        stop.or_else(|| mixture().then_some(Stop::Mixture))
     }
 
     /// The epoch of our entries: that of this instance, or the one that it wants to open.

@@ -27,6 +27,8 @@ pub(crate) enum Stop {
         instance: String,
     },
     Sealed,
+    /// The next item was made by another mixture than the one in force.
+    Mixture,
     Finished {
         tgbs: Seq,
     },

@@ -21,6 +21,8 @@ pub struct CommitItem {
     pub tgbs: Vec<TgbRecord>,
     /// The cursor after the last of them.
     pub cursor: Cursor,
+    /// The mixture by which they were made; `None` for a producer that makes the same ones by any.
+    pub mixture: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -164,6 +166,25 @@ impl PendingCommits {
         self.queue.front().map(|pending| pending.ready)
     }
 
+    /// Whether the first commit was made by another mixture than the one in force, so that it can never be committed.
+    pub(crate) fn is_of_other_mixture(&self, manifest: &Manifest) -> bool {
+        let first = self.queue.front();
+        first.is_some_and(|pending| self.differs(pending, manifest))
+    }
+
+    fn differs(&self, pending: &Pending, manifest: &Manifest) -> bool {
+        let Commit::Item { item, first, .. } = &pending.commit else {
+            return false;
+        };
+        if guards::skips_mixture_check() {
+            return false;
+        }
+        let last = first + (item.tgbs.len() as u64).saturating_sub(1);
+        let of = |seq| manifest.mixture_at(&self.name, seq);
+        item.mixture
+            .is_some_and(|mixture| mixture != of(*first) || mixture != of(last))
+    }
+
     /// Whether a seal stops the first commit: it does not stop a finish.
     pub(crate) fn is_stopped_by_seal(&self) -> bool {
         let first = self.queue.front().map(|pending| &pending.commit);
@@ -208,6 +229,9 @@ impl PendingCommits {
             let Some(pending) = self.queue.get(at).filter(|_| at < self.admitted) else {
                 break;
             };
+            if self.differs(pending, manifest) {
+                break;
+            }
             let (entry, commits) = match &pending.commit {
                 Commit::Open { instance, began } => (self.opened(instance, *began, epoch), 1),
                 Commit::Item { .. } => self.batch(manifest, epoch, at),
@@ -259,6 +283,7 @@ impl PendingCommits {
             // The cursor and the entry's own fields take the other half.
             let full = tgbs.len() + item.tgbs.len() > self.tgbs_per_entry
                 || bytes > ENTRY_BYTES_MAX / 2
+                || self.differs(pending, manifest)
                 || manifest.mixture_at(&self.name, *first)
                     != manifest.mixture_at(&self.name, first_seq);
             if count > 0 && full {

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::commit::committer::{Committer, Next};
+use crate::commit::mixtures::MixturesInLog;
 use crate::commit::outcome::Stop;
 use crate::commit::pending::CommitItem;
 use crate::error::LogError;
@@ -37,6 +38,9 @@ pub enum CommitEnd {
     },
     /// The stream was sealed.
     Sealed,
+    /// The next item was made by another mixture than the one in force, so that it and those after it must be made
+    /// again from the committed cursor.
+    Mixture,
 }
 
 impl From<Stop> for CommitEnd {
@@ -44,6 +48,7 @@ impl From<Stop> for CommitEnd {
         match stop {
             Stop::Fenced { by, instance } => Self::Fenced { by, instance },
             Stop::Sealed => Self::Sealed,
+            Stop::Mixture => Self::Mixture,
             Stop::Finished { tgbs } => Self::Finished { tgbs },
         }
     }
@@ -107,6 +112,7 @@ pub struct CommitQueue {
     send: mpsc::Sender<Message>,
     progress: watch::Receiver<CommitProgress>,
     flow_control: watch::Receiver<FlowControlStatus>,
+    mixtures: watch::Receiver<MixturesInLog>,
     task: JoinHandle<Result<(CommitEnd, Committer), LogError>>,
 }
 
@@ -125,6 +131,11 @@ impl CommitQueue {
     /// Returns a watch of the producer's flow control.
     pub fn flow_control(&self) -> watch::Receiver<FlowControlStatus> {
         self.flow_control.clone()
+    }
+
+    /// Returns a watch of the mixtures that the log has for the producer.
+    pub fn mixtures(&self) -> watch::Receiver<MixturesInLog> {
+        self.mixtures.clone()
     }
 
     /// Waits until all items are committed or the task stops; `finish` also commits the end of the
@@ -152,6 +163,7 @@ struct CommitTask<P> {
     poll_at: Option<Duration>,
     progress: watch::Sender<CommitProgress>,
     flow_control: watch::Sender<FlowControlStatus>,
+    mixtures: watch::Sender<MixturesInLog>,
 }
 
 /// While a commit is held back, the log is polled every eighth of the time already waited, clamped to this
@@ -180,6 +192,7 @@ impl Committer {
             held: None,
             lead: None,
         });
+        let (mixtures, mixtures_watch) = watch::channel(self.mixtures());
         let first_event = self.first_event.take();
         let mut committer = self.restarted(options.tgbs_per_entry);
         committer.limiter = Limiter::new(options.pace);
@@ -192,11 +205,13 @@ impl Committer {
             poll_at: None,
             progress,
             flow_control,
+            mixtures,
         };
         CommitQueue {
             send,
             progress: progress_watch,
             flow_control: flow_control_watch,
+            mixtures: mixtures_watch,
             task: tokio::spawn(task.run(receive, first_event)),
         }
     }
@@ -340,6 +355,9 @@ impl<P: Policy> CommitTask<P> {
         });
         if committer.limiter.is_bounded() {
             self.report_flow_control();
+        }
+        if self.mixtures.borrow().last.id != committer.log.manifest.mixture().id {
+            self.mixtures.send_replace(committer.mixtures());
         }
     }
 

@@ -8,6 +8,7 @@ mod dropped_futures;
 mod foreign_intents;
 mod intents;
 mod lanes;
+mod mixtures;
 mod refused_intents;
 
 #[tokio::test]

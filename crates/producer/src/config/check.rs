@@ -133,6 +133,7 @@ impl Config for ProducerConfig {
             )
         }));
         self.check_sources(&mut problems);
+        self.check_part(&mut problems);
         self.check_mode(&mut problems);
         self.check_ids(&mut problems);
         self.check_names(&mut problems);

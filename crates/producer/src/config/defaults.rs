@@ -8,8 +8,8 @@ use batchweave_daemon::config::{ByteSize, Listen, Period};
 
 use super::{
     AdminConfig, ChatConfig, CommitConfig, FlowControlConfig, Identity, LastBatch, OnBadDocument,
-    PackingConfig, PackingMode, ShutdownConfig, SourceConfig, SourceContent, StreamParameters,
-    TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
+    PackingConfig, PackingMode, RunLimit, ShutdownConfig, SourceConfig, SourceContent,
+    StreamParameters, TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
 };
 use crate::sources::Format;
 
@@ -32,6 +32,7 @@ impl Default for Identity {
             name: String::new(),
             index: 0,
             of: 1,
+            limit: RunLimit::None,
         }
     }
 }

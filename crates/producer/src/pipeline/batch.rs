@@ -1,13 +1,13 @@
 //! The third stage: packs documents in order into batches, and groups neighbouring batches until they fill an
 //! object. A batch larger than an object is passed on in parts (`split`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
-use batchweave_core::order::SamplerState;
+use batchweave_core::order::{MixtureChanges, SamplerState};
 use serde_json::{Map, Value};
 
 pub use super::split::BatchPart;
@@ -38,6 +38,8 @@ pub struct BatchGroup {
     pub cursor: Cursor,
     /// Name of the input list that the cursor counts in.
     pub inputs: LinkId,
+    /// Of several sources: the mixture by which the batches were made.
+    pub mixture: Option<u64>,
     /// Size of all frames in bytes; an upper bound, where the size is known only after encoding.
     pub bytes: u64,
     /// Approximate size of the batches in memory in bytes.
@@ -53,6 +55,10 @@ pub struct BatchBuilderOptions {
     pub encoder: Arc<Encoder>,
     /// Number of the next batch.
     pub next_seq: Seq,
+    /// Number of batches of this producer at which it ends (`producer.limit`).
+    pub batches: Option<u64>,
+    /// Of several sources: the changes of the mixture.
+    pub changes: Option<MixtureChanges>,
     /// Name of the input list, for cursors.
     pub inputs: LinkId,
     /// The settings that decide the bytes, for cursors.
@@ -99,6 +105,8 @@ pub struct BatchBuilder {
     places: VecDeque<(Point, SamplerState)>,
     /// Of several sources: the sampler's state after the last document.
     order: Option<SamplerState>,
+    /// Mixtures that begin with the next document.
+    begun: Vec<u64>,
 }
 
 impl BatchBuilder {
@@ -114,6 +122,7 @@ impl BatchBuilder {
             left_out: 0,
             places: VecDeque::new(),
             order: None,
+            begun: Vec::new(),
             options,
         }
     }
@@ -130,6 +139,18 @@ impl BatchBuilder {
         }
         self.order = Some(after.clone());
         self.push(item, metrics)
+    }
+
+    /// Adds the changes of the mixture that the log has.
+    pub fn learn(&mut self, from: &BTreeMap<Seq, u64>) {
+        if let Some(changes) = &mut self.options.changes {
+            changes.learn(from, self.next_seq);
+        }
+    }
+
+    /// Returns the mixtures that begin with the next document, in order, and forgets them.
+    pub fn begun(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.begun)
     }
 
     /// Adds the next unit. Call `next_group` until it returns none before the next `push`, or memory is not bounded.
@@ -167,7 +188,7 @@ impl BatchBuilder {
 
     /// Returns the next full group.
     pub fn next_group(&mut self, metrics: &Metrics) -> Option<BatchGroup> {
-        while self.full.is_empty() {
+        while self.full.is_empty() && !self.is_over() {
             let unit = self.options.packer.pop()?;
             self.add(unit, metrics);
         }
@@ -197,7 +218,9 @@ impl BatchBuilder {
 
     /// Returns the last groups, after the full ones.
     pub fn finish(mut self, metrics: &Metrics) -> impl Iterator<Item = BatchGroup> {
-        if self.options.fill_last {
+        if self.is_over() {
+            tracing::info!(batches = self.next_seq, "producer.limit is reached");
+        } else if self.options.fill_last {
             let rest = self.options.packer.rest(self.splitter.is_open());
             if let Some(unit) = rest {
                 self.add(unit, metrics);
@@ -215,6 +238,12 @@ impl BatchBuilder {
         }
         let last = self.take();
         self.full.into_iter().chain(last)
+    }
+
+    /// Returns whether the limit of batches is reached: what waits is dropped, and so is what `finish` would add.
+    pub fn is_over(&self) -> bool {
+        let most = self.options.batches;
+        most.is_some_and(|most| self.next_seq >= most)
     }
 
     /// Returns the current group, full or not.
@@ -265,19 +294,44 @@ impl BatchBuilder {
             Some(group) => group,
             None => self.empty_group(),
         };
-        self.next_seq += 1;
+        let mixture_begins = self.complete();
         group.cursor = self.cursor(&batch);
         group.inputs = self.options.inputs;
         group.bytes = group.bytes.saturating_add(bytes);
         group.memory = group.memory.saturating_add(batch.memory());
         group.batches.push(batch);
-        self.group = Some(group);
+        // An object holds batches of one mixture only.
+        let (group, full) = if mixture_begins {
+            (None, Some(group))
+        } else {
+            (Some(group), None)
+        };
+        self.full.extend(full);
+        self.group = group;
+    }
+
+    /// Goes on to the next sequence number; true when a mixture begins there.
+    fn complete(&mut self) -> bool {
+        self.next_seq += 1;
+        let taken = self.taken();
+        let changes = self.options.changes.as_mut();
+        let begins = changes.and_then(|changes| changes.complete(self.next_seq, taken));
+        self.begun.extend(begins);
+        begins.is_some()
+    }
+
+    /// Returns the number of documents that several sources have given.
+    fn taken(&self) -> u64 {
+        self.order.as_ref().map_or(0, |order| order.total[0])
     }
 
     fn add_part(&mut self, units: Vec<PackedBatch>, part: BatchPart) {
         let before = self.group.take();
         self.full.extend(before);
         let mut group = self.empty_group();
+        if part.last.is_some() {
+            self.complete();
+        }
         if let Some(unit) = units.last() {
             group.cursor = self.cursor(unit);
         }
@@ -285,7 +339,6 @@ impl BatchBuilder {
         group.bytes = units.iter().map(|unit| encoder.frame_bytes(unit, 1)).sum();
         group.memory = units.iter().map(PackedBatch::memory).sum();
         group.batches = units;
-        self.next_seq += u64::from(part.last.is_some());
         group.part = Some(part);
         self.full.push_back(group);
     }
@@ -297,6 +350,11 @@ impl BatchBuilder {
             part: None,
             cursor: Cursor::default(),
             inputs: self.options.inputs,
+            mixture: self
+                .options
+                .changes
+                .as_ref()
+                .map(|changes| changes.at(self.next_seq)),
             bytes: 0,
             memory: 0,
         }
@@ -304,7 +362,13 @@ impl BatchBuilder {
 
     fn cursor(&mut self, after: &PackedBatch) -> Cursor {
         let settings = self.options.settings.clone();
+        let taken = self.taken();
         let order = self.order_at(after.next.at);
+        let changes = self.options.changes.as_mut();
+        let order = order.map(|order| match changes {
+            Some(changes) => changes.store(order, taken),
+            None => order,
+        });
         let state = State::new(after.next.clone(), self.options.inputs, settings);
         state.with_order(order).to_cursor()
     }

@@ -8,20 +8,23 @@ use batchweave_core::order::{Position, Sampler, SamplerState, Walk};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::mixtures::{MixedSources, WeightsByMixture};
 use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd};
 use super::read_stage::{Ordered, PendingChunk};
 use super::tokenize::Tokenized;
+use crate::config::Selection;
 use crate::error::RunError;
 use crate::progress::InputPosition;
-use crate::sources::{InputList, SourceError, SourceFiles};
+use crate::sources::{InputList, SourceError, SourceFiles, Unit};
 use crate::startup::SourcePlan;
 
 /// The sources and the state at which they begin.
 #[derive(Debug)]
 pub(crate) struct MixedReading {
     pub(crate) list: Arc<InputList>,
-    pub(crate) plans: Vec<Arc<SourcePlan>>,
+    pub(crate) sources: MixedSources,
     pub(crate) sampler: Sampler,
+    pub(crate) selection: Option<Selection>,
 }
 
 /// Reads one source of several in its order.
@@ -32,6 +35,8 @@ pub(super) struct SourceReader {
     /// Index of the source.
     pub(super) source: usize,
     pub(super) from: Position,
+    /// The documents that are taken; all without it.
+    pub(super) selection: Option<Selection>,
 }
 
 impl SourceReader {
@@ -46,6 +51,7 @@ impl SourceReader {
             options: &self.plan.options,
         };
         let mut walk = Walk::new(&self.plan.order, files, self.plan.passes, self.from);
+        let mut selection = self.selection.clone();
         let mut chunk = Chunk::new(self.source);
         let mut bytes = 0;
         loop {
@@ -53,6 +59,13 @@ impl SourceReader {
                 return Ok(ReadEnd::Stopped);
             }
             let next = walk.next_document()?;
+            let mut takes = |unit: &Unit| match &mut selection {
+                Some(selection) => selection.takes(&self.list, unit.place),
+                None => true,
+            };
+            if next.as_ref().is_some_and(|(_, unit)| !takes(unit)) {
+                continue;
+            }
             let new_pass = next.as_ref().is_none_or(|(at, _)| at.pass != chunk.pass);
             let full = bytes >= CHUNK_BYTES || chunk.units.len() >= CHUNK_UNITS;
             if !chunk.units.is_empty() && (new_pass || full) {
@@ -124,6 +137,18 @@ impl MixedFeed {
     /// Returns the state after the last item.
     pub(super) fn state(&self) -> &SamplerState {
         self.sampler.state()
+    }
+
+    /// Adds the weights of mixtures that are still to begin.
+    pub(super) fn learn(&mut self, mixtures: WeightsByMixture) {
+        for (id, weights) in mixtures {
+            self.sampler.learn(id, weights);
+        }
+    }
+
+    /// Puts a mixture in force with the next item.
+    pub(super) fn change(&mut self, mixture: u64) {
+        self.sampler.change(mixture);
     }
 
     /// Returns the next item, or the way in which reading ended. Cancel-safe.

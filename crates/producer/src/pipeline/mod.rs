@@ -2,7 +2,7 @@
 //! one before it ends or the one after it is gone, so that a failure anywhere, or a stop, ends all of them; what is
 //! durable by then is committed.
 //!
-//! - `mix` reads several sources, and mixes them in the order of the sampler;
+//! - `mix` reads several sources, and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
 //! - `read` reads units of the input files, `new_files` polls for more files;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
@@ -14,6 +14,7 @@
 pub mod batch;
 mod budget;
 mod mix;
+mod mixtures;
 pub mod new_files;
 pub mod read;
 mod read_stage;
@@ -36,6 +37,8 @@ use self::batch::{BatchBuilder, BatchBuilderOptions, BatchGroup};
 use self::budget::Budget;
 pub(crate) use self::mix::MixedReading;
 use self::mix::{MixedFeed, MixedItem};
+pub(crate) use self::mixtures::MixedSources;
+use self::mixtures::MixtureWatch;
 use self::read::{InputReader, ReadEnd};
 use self::read_stage::{Ordered, PendingChunk, ReadStage, start_sources};
 use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
@@ -101,8 +104,10 @@ impl Pipeline {
                 (BatchInput::Ordered { chunks, waiting }, last, vec![worker])
             }
             Reading::Mixed(reading) => {
+                let watch = MixtureWatch::new(reading.sources.clone(), queue.mixtures());
                 let (feed, workers) = start_sources(reading, &pool, (self.threads, ahead), &end)?;
-                (BatchInput::Mixed(feed), Point::end(), workers)
+                let input = Box::new(MixedInput { feed, watch });
+                (BatchInput::Mixed(input), Point::end(), workers)
             }
         };
         let stage = BatchStage {
@@ -147,7 +152,13 @@ enum BatchInput {
         /// A chunk whose results were not ready when the linger time was over.
         waiting: Option<PendingChunk>,
     },
-    Mixed(MixedFeed),
+    Mixed(Box<MixedInput>),
+}
+
+/// Several sources, and the changes of their mixture.
+struct MixedInput {
+    feed: MixedFeed,
+    watch: MixtureWatch,
 }
 
 struct BatchStage {
@@ -176,6 +187,9 @@ impl BatchStage {
     fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
         let mut deadline = None;
         loop {
+            if self.batching.is_over() {
+                return Ok(self.finish(last));
+            }
             let input = self.runtime.clone().block_on(self.next(deadline));
             let step = match input {
                 Input::LingerOver => Ok(None),
@@ -241,9 +255,14 @@ impl BatchStage {
         mixed: MixedItem,
         deadline: &mut Option<Instant>,
     ) -> Result<Option<ReadEnd>, RunError> {
-        let BatchInput::Mixed(feed) = &self.input else {
+        let BatchInput::Mixed(input) = &mut self.input else {
             return Ok(None);
         };
+        let MixedInput { feed, watch } = input.as_mut();
+        if let Some(new) = watch.changed()? {
+            feed.learn(new.weights);
+            self.batching.learn(&new.from);
+        }
         let states = (mixed.before, feed.state());
         self.batching
             .push_mixed(mixed.item, states, &self.metrics)?;
@@ -251,7 +270,14 @@ impl BatchStage {
         if self.given % PROGRESS_DOCUMENTS == 1 {
             self.progress.reported(feed.progress(mixed.source));
         }
-        Ok((!self.send_full(deadline)).then_some(ReadEnd::Stopped))
+        if !self.send_full(deadline) {
+            return Ok(Some(ReadEnd::Stopped));
+        }
+        if let BatchInput::Mixed(input) = &mut self.input {
+            let begun = self.batching.begun().into_iter();
+            begun.for_each(|mixture| input.feed.change(mixture));
+        }
+        Ok(None)
     }
 
     /// Sends the full groups. Returns false when the upload stage is gone.
@@ -293,8 +319,8 @@ impl BatchStage {
     async fn receive(&mut self) -> Input {
         let (chunks, waiting) = match &mut self.input {
             BatchInput::Ordered { chunks, waiting } => (chunks, waiting),
-            BatchInput::Mixed(feed) => {
-                return match feed.next().await {
+            BatchInput::Mixed(input) => {
+                return match input.feed.next().await {
                     Ok(item) => Input::Mixed(item),
                     Err(end) => Input::End(end),
                 };

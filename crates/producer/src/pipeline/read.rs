@@ -7,6 +7,7 @@ use batchweave_core::inputs::LinkId;
 use batchweave_core::order::Position;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Selection;
 use crate::packing::Point;
 use crate::pipeline::new_files::NewFilePoller;
 use crate::progress::Reached;
@@ -75,6 +76,8 @@ pub struct InputReader {
     pub passes: u64,
     /// Polls for more files, for input that grows.
     pub new_files: Option<Arc<NewFilePoller>>,
+    /// The documents that are taken; all without it.
+    pub selection: Option<Selection>,
 }
 
 /// The way in which reading ended.
@@ -122,10 +125,15 @@ impl InputReader {
         stop: &CancellationToken,
         sink: &mut impl FnMut(ReadItem) -> bool,
     ) -> Result<ReadEnd, SourceError> {
+        let mut selection = self.selection.clone();
         loop {
             let list = self.inputs.now();
             while let Some(mut reader) = FileReader::open_in(&list, &self.options, from)? {
-                while let Some(chunk) = next_chunk(&mut reader, pass)? {
+                let mut takes = |place| match &mut selection {
+                    Some(selection) => selection.takes(&list, place),
+                    None => true,
+                };
+                while let Some(chunk) = next_chunk(&mut reader, pass, &mut takes)? {
                     if stop.is_cancelled() || !sink(ReadItem::Chunk(chunk)) {
                         return Ok(ReadEnd::Stopped);
                     }
@@ -149,13 +157,20 @@ impl InputReader {
     }
 }
 
-fn next_chunk(reader: &mut FileReader<'_>, pass: u64) -> Result<Option<Chunk>, SourceError> {
+fn next_chunk(
+    reader: &mut FileReader<'_>,
+    pass: u64,
+    takes: &mut impl FnMut(Place) -> bool,
+) -> Result<Option<Chunk>, SourceError> {
     let mut units = Vec::new();
     let mut bytes = 0;
     while bytes < CHUNK_BYTES && units.len() < CHUNK_UNITS {
         let Some(unit) = reader.next_unit()? else {
             break;
         };
+        if !takes(unit.place) {
+            continue;
+        }
         bytes += unit.bytes();
         units.push(unit);
     }

@@ -107,8 +107,9 @@ pub(super) fn start_sources(
     stop: &CancellationToken,
 ) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
     let (mut feeds, mut workers) = (Vec::new(), Vec::new());
-    let each = ahead / (reading.plans.len() as u64).max(1);
-    for (source, plan) in reading.plans.iter().enumerate() {
+    let plans = reading.sources.plans;
+    let each = ahead / (plans.len() as u64).max(1);
+    for (source, plan) in plans.iter().enumerate() {
         // While a window is given, the next one is read.
         let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window));
         feeds.push(chunks);
@@ -117,14 +118,13 @@ pub(super) fn start_sources(
             plan: plan.clone(),
             source,
             from: reading.sampler.state().at[source].position,
+            selection: reading.selection.clone(),
         };
         let stop = stop.clone();
         workers.push(Worker::start("read", move || {
             reader.read(|sink| source.run(&stop, |chunk| sink(ReadItem::Chunk(chunk))));
         })?);
     }
-    Ok((
-        MixedFeed::new(reading.plans, feeds, reading.sampler),
-        workers,
-    ))
+    let feed = MixedFeed::new(plans, feeds, reading.sampler);
+    Ok((feed, workers))
 }

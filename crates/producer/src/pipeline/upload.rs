@@ -70,6 +70,7 @@ pub(crate) enum Uploaded {
 pub(crate) struct Last {
     provenance: Option<String>,
     cursor: Cursor,
+    mixture: Option<u64>,
 }
 
 /// The objects of a group before the upload.
@@ -81,6 +82,7 @@ struct Built {
     last: bool,
     whole: bool,
     cursor: Cursor,
+    mixture: Option<u64>,
 }
 
 impl Uploader {
@@ -96,6 +98,7 @@ impl Uploader {
             last,
             whole,
             cursor,
+            mixture,
         } = built.await.map_err(|why| RunError::lost("build", why))??;
         let provenance = sources.as_ref().map(|object| object.key.clone());
         let runs = std::mem::take(&mut object.runs);
@@ -108,7 +111,11 @@ impl Uploader {
         tokio::try_join!(self.put(object, true), beside)?;
         let mut made = runs.into_iter().zip(sizes);
         if !whole && let Some((run, (rows, tokens))) = made.next() {
-            let last = last.then_some(Last { provenance, cursor });
+            let last = last.then_some(Last {
+                provenance,
+                cursor,
+                mixture,
+            });
             return Ok(Uploaded::Part {
                 run,
                 rows,
@@ -126,6 +133,7 @@ impl Uploader {
         Ok(Uploaded::Batches(CommitItem {
             tgbs: tgbs.collect(),
             cursor,
+            mixture,
         }))
     }
 
@@ -153,6 +161,7 @@ impl Uploader {
             batches,
             part,
             cursor,
+            mixture,
             ..
         } = group;
         let mut sizes = Vec::new();
@@ -178,6 +187,7 @@ impl Uploader {
             last: part.as_ref().is_some_and(|part| part.last.is_some()),
             whole: part.is_none(),
             cursor,
+            mixture,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_core::inputs::{Chain, LinkId};
-use batchweave_core::order::{Sampler, SamplerState, WeightError};
+use batchweave_core::order::{MixtureChanges, Sampler, SamplerState};
 use batchweave_log::Committer;
 use batchweave_store::Store;
 use serde_json::{Map, Value};
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::inputs::share;
 use super::sources::{SourcePlan, sampler_options};
 use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
+use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
@@ -20,7 +21,7 @@ use crate::pipeline::new_files::NewFilePoller;
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
-use crate::pipeline::{MixedReading, Pipeline, Reading};
+use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
@@ -53,14 +54,17 @@ pub(crate) fn assemble(
     (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
     sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
-) -> Result<Pipeline, WeightError> {
+) -> Result<Pipeline, RunError> {
     let encoder = parts.transform.encoder.clone();
     let object_bytes = config.packing.object_bytes.bytes();
+    let (mixed, changes) = mixed(config, producer, &parts)?.unzip();
     let batching = BatchBuilderOptions {
         packer: parts.transform.packer(parts.from.clone()),
         slices: (encoder.slices(), parts.transform.unit_slices()),
         encoder: encoder.clone(),
         next_seq: producer.next_seq(),
+        changes,
+        batches: (config.producer.limit).batches((config.producer.index, config.producer.of)),
         inputs: parts.list.1,
         settings: parts.settings,
         // Of several sources each is watched by itself.
@@ -91,22 +95,16 @@ pub(crate) fn assemble(
         metrics: metrics.clone(),
         sampler,
     };
-    let reading = if parts.plans.is_empty() {
-        Reading::Ordered(InputReader {
+    let reading = match mixed {
+        Some(mixed) => Reading::Mixed(mixed),
+        None => Reading::Ordered(InputReader {
             inputs: parts.inputs.clone(),
             options: read_options(config, parts.transform.end_token()),
             from: parts.from.at,
             passes: config.source.epochs,
             new_files,
-        })
-    } else {
-        let start = || SamplerState::start(parts.plans.len());
-        let state = parts.order.unwrap_or_else(start);
-        Reading::Mixed(MixedReading {
-            list: parts.inputs.now(),
-            plans: parts.plans,
-            sampler: Sampler::new(sampler_options(config)?, state),
-        })
+            selection: config.split.selection(),
+        }),
     };
     let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
     Ok(Pipeline {
@@ -126,6 +124,36 @@ pub(crate) fn assemble(
         progress,
         stop_waiting,
     })
+}
+
+/// Returns the reading of several sources, and the changes of the mixture that the log has for them; `None` for the one
+/// of `[source]`.
+fn mixed(
+    config: &ProducerConfig,
+    producer: &Committer,
+    parts: &Parts,
+) -> Result<Option<(MixedReading, MixtureChanges)>, RunError> {
+    if parts.plans.is_empty() {
+        return Ok(None);
+    }
+    let stored = parts.order.clone();
+    let state = stored.unwrap_or_else(|| SamplerState::start(parts.plans.len()));
+    let log = producer.mixtures();
+    let (changes, state) = MixtureChanges::resume(log.from.clone(), producer.next_seq(), state);
+    let mut options = sampler_options(config)?;
+    let sources = MixedSources {
+        producer: producer.name().clone(),
+        plans: parts.plans.clone(),
+        weights: options.weights.clone(),
+    };
+    options.mixtures = sources.needed(&log, &state)?;
+    let reading = MixedReading {
+        list: parts.inputs.now(),
+        sources,
+        sampler: Sampler::new(options, state),
+        selection: config.split.selection(),
+    };
+    Ok(Some((reading, changes)))
 }
 
 /// Returns the settings by which this producer reads its share of the input; lists of ids are divided at `end_token`.

@@ -80,6 +80,7 @@ pub(super) fn settings(
     let several = !config.sources.is_empty();
     let mixture = MixtureConfig::default();
     let of_sources = [
+        (config.split.every > 0, "split", json!(config.split)),
         (several, "sources", sources(config)),
         (
             several && config.mixture != mixture,

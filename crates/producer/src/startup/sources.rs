@@ -1,5 +1,6 @@
 //! The plan of `[[sources]]`: the blocks and the order of each source.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::order::{
@@ -80,9 +81,13 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
     let numbers: Vec<f64> = config.sources.iter().map(|source| source.weight).collect();
     Ok(SamplerOptions {
         weights: weights(&numbers)?,
+        mixtures: BTreeMap::new(),
         passes: config.sources.iter().map(|source| source.epochs).collect(),
         unit: config.mixture.unit,
         when_source_ends: config.mixture.when_source_ends,
-        limit: None,
+        limit: config
+            .producer
+            .limit
+            .of_sampler((config.producer.index, config.producer.of)),
     })
 }

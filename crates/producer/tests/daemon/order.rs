@@ -62,7 +62,7 @@ fn source(name: &str, paths: Vec<String>, weight: f64, window: Option<u64>) -> N
 }
 
 /// A file of several blocks, small files, and compressed ones that are read side by side, in two passes.
-fn three(world: &World) -> ProducerConfig {
+pub(crate) fn three(world: &World) -> ProducerConfig {
     let web = write(world, "web.jsonl", lines(1, 2500).as_bytes());
     let code: Vec<String> = (0..3)
         .map(|n| {
@@ -131,7 +131,7 @@ async fn samples_of_three_sources_are_the_same_however_they_are_cut() {
 }
 
 /// Documents by source, pass, file and unit, with their number of items, over three producers.
-async fn documents(world: &World) -> BTreeMap<(u64, u32, u64), u64> {
+pub(crate) async fn documents(world: &World) -> BTreeMap<(u64, u32, u64), u64> {
     let mut all = BTreeMap::new();
     for sources in world.sources().await {
         for piece in sources.pieces {

@@ -128,6 +128,24 @@ impl World {
         tokio::join!(run, ask).0
     }
 
+    /// Opens the producer of `config`, and stops it before or soon after its first batch.
+    pub async fn open_producer(&self, mut config: ProducerConfig) {
+        config.shutdown.deadline.0 = Duration::from_millis(50);
+        let name = config.producer.name.parse().unwrap();
+        let opened = |log: &Log| log.manifest().producer(&name).is_some();
+        for request in 1.. {
+            let _ = self.run_until_silent(config.clone(), request).await;
+            if self.log().await.as_ref().is_some_and(opened) {
+                return;
+            }
+        }
+    }
+
+    /// Returns the log of the stream.
+    pub async fn open_log(&self) -> Log {
+        self.log().await.unwrap()
+    }
+
     async fn log(&self) -> Option<Log> {
         let options = LogOptions {
             write_snapshots: false,

@@ -12,8 +12,7 @@ use bytes::Bytes;
 
 use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
-use crate::world::content::cursor;
-use crate::world::content::digest;
+use crate::world::content::{cursor, digest, mixture_of};
 use crate::world::faulty::FAULTY;
 use crate::world::shared::name;
 
@@ -199,8 +198,13 @@ impl Oracle<'_> {
         let mixed = (e.first_seq..=e.last_seq).any(|seq| mixture(seq) != e.mixture);
         state.next = state.next.max(e.last_seq + 1);
         let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
-        if mixed {
-            self.wrong("mixture", format!("{who} is of mixture {}", e.mixture));
+        let made = e.tgbs.iter().flat_map(|tgb| &tgb.parts);
+        let made: Vec<_> = made.filter_map(|part| mixture_of(&part.key)).collect();
+        if mixed || made.iter().any(|made| *made != e.mixture) {
+            self.wrong(
+                "mixture",
+                format!("{who} is of mixture {}, and made by {made:?}", e.mixture),
+            );
         }
         if e.epoch != epoch || over || self.sealed {
             let text = format!(

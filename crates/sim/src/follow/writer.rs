@@ -84,6 +84,7 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
         let item = CommitItem {
             tgbs: slices(tgbs(&name(0), &key, seq, 1), shared.plan.nodes),
             cursor: cursor(seq + 1),
+            mixture: None,
         };
         if !queue.submit(item).await {
             break;

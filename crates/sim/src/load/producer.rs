@@ -134,6 +134,7 @@ impl Process<'_> {
             let item = CommitItem {
                 tgbs: tgbs(&name(self.number), &key, seq, 1),
                 cursor: cursor(seq + 1),
+                mixture: None,
             };
             if !queue.submit(item).await {
                 break;

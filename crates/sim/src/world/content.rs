@@ -97,6 +97,21 @@ pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Ve
 }
 
 /// Returns the cursor before TGB `seq`.
+/// Bits of the random part of an object's key that are random; those above are the mixture that its TGBs were made by.
+const RANDOM_BITS: u32 = 48;
+
+/// Returns the random part of the key of an object whose TGBs are made by `mixture`.
+pub(crate) fn random_with(random: u64, mixture: u64) -> u64 {
+    random >> (u64::BITS - RANDOM_BITS) | mixture << RANDOM_BITS
+}
+
+/// Returns the mixture that the TGBs of the object at `key` were made by.
+pub(crate) fn mixture_of(key: &str) -> Option<u64> {
+    let random = key.rsplit('.').nth(2)?;
+    let random = u64::from_str_radix(random, 16).ok()?;
+    Some(random >> RANDOM_BITS)
+}
+
 pub(crate) fn cursor(seq: Seq) -> Cursor {
     match seq {
         0 => Cursor::default(),

@@ -13,7 +13,7 @@ use batchweave_log::{
 };
 use batchweave_store::Store;
 
-use super::content::{cursor, object};
+use super::content::{cursor, object, random_with};
 use super::forward::options;
 use super::shared::Shared;
 use crate::actor::Actor;
@@ -122,8 +122,14 @@ impl Process {
             let pause = self.actor.draw(Draw::exponential);
             self.actor.sleep(self.plan.every.mul_f64(pause)).await;
             let count = self.actor.draw(|d| d.range(1..self.plan.shared + 1));
-            let count = count.min(self.plan.tgbs - seq);
-            let Some(item) = self.item(epoch, nonce, seq, count).await else {
+            let known = queue.mixtures().borrow().from.clone();
+            let next = known.range(seq + 1..).next().map(|(next, _)| *next);
+            // An object holds TGBs of one mixture only.
+            let end = next.unwrap_or(Seq::MAX).min(self.plan.tgbs);
+            let count = count.min(end - seq);
+            let mixture = known.range(..=seq).next_back().map_or(0, |(_, id)| *id);
+            let made = self.item((epoch, nonce), (seq, count), mixture).await;
+            let Some(item) = made else {
                 return Ok(End::Failed("an upload failed for too long".to_owned()));
             };
             if !queue.submit(item).await {
@@ -140,6 +146,7 @@ impl Process {
         Ok(match end {
             CommitEnd::Finished { .. } | CommitEnd::Drained { .. } => End::Done("finished"),
             CommitEnd::Sealed => End::Sealed,
+            CommitEnd::Mixture => End::Failed("the mixture had changed".to_owned()),
             CommitEnd::Fenced { .. } => End::Fenced,
         })
     }
@@ -168,8 +175,13 @@ impl Process {
     }
 
     /// Uploads an object, with retries.
-    async fn item(&self, epoch: Epoch, nonce: Nonce, first: Seq, count: u64) -> Option<CommitItem> {
-        let random = self.actor.draw(|d| d.range(0..u64::MAX));
+    async fn item(
+        &self,
+        (epoch, nonce): (Epoch, Nonce),
+        (first, count): (Seq, u64),
+        mixture: u64,
+    ) -> Option<CommitItem> {
+        let random = random_with(self.actor.draw(|d| d.range(0..u64::MAX)), mixture);
         let seqs = (first, first + count - 1);
         let key = keys::data(&self.name, epoch, nonce, seqs, random, 0);
         let whose = (self.shared.stream_id(), epoch);
@@ -179,6 +191,7 @@ impl Process {
                 return Some(CommitItem {
                     tgbs,
                     cursor: cursor(first + count),
+                    mixture: Some(mixture),
                 });
             }
             self.actor.sleep(Duration::from_millis(100)).await;

@@ -54,6 +54,11 @@ impl World {
             files,
             options: SamplerOptions {
                 weights: weights(&numbers).unwrap(),
+                mixtures: self
+                    .change
+                    .iter()
+                    .map(|(_, numbers)| (1, weights(numbers).unwrap()))
+                    .collect(),
                 passes: self.sources.iter().map(|source| source.passes).collect(),
                 unit: self.unit,
                 when_source_ends: WhenSourceEnds::GoOn,
@@ -97,17 +102,13 @@ impl World {
                 Walk::new(order, files, passes, state.at[n].position)
             })
             .collect();
-        let mut options = opened.options.clone();
-        if let Some((_, numbers)) = self.change.as_ref().filter(|_| state.mix == 1) {
-            options.weights = weights(numbers).unwrap();
-        }
         let begin = state.total[0];
-        let mut sampler = Sampler::new(options, state);
+        let mut sampler = Sampler::new(opened.options.clone(), state);
         loop {
             let given = sampler.state().total[0];
             // The log names a change again and again.
-            if let Some((_, numbers)) = self.change.as_ref().filter(|(from, _)| *from <= given) {
-                sampler.change(1, weights(numbers).unwrap());
+            if self.change.as_ref().is_some_and(|(from, _)| *from <= given) {
+                sampler.change(1);
             }
             if given > begin && stops(given) {
                 return sampler.state().clone();

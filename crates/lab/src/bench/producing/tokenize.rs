@@ -102,6 +102,7 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
         from: Point::default(),
         passes: 1,
         new_files: None,
+        selection: None,
     };
     let threads = cores();
     let watch = Watch::start()?;

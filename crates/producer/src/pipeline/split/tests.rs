@@ -103,6 +103,8 @@ fn make(
         slices: (shape.slices, unit),
         encoder: encoder.clone(),
         next_seq: 0,
+        changes: None,
+        batches: None,
         inputs: LinkId {
             epoch: 1,
             nonce: Nonce([0; 8]),

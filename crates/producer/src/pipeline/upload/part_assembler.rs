@@ -42,6 +42,7 @@ impl PartAssembler {
                 provenance: last.provenance,
             }],
             cursor: last.cursor,
+            mixture: last.mixture,
         })
     }
 }

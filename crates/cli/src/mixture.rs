@@ -1,0 +1,181 @@
+//! `batchweave mixture`: shows, plans and sets the weights of a stream's sources.
+
+mod change;
+mod given;
+mod render;
+mod show;
+
+use std::collections::BTreeMap;
+
+use batchweave_core::ids::{ProducerName, RequestId, Seq, Step, Version};
+use batchweave_core::manifest::entry::Mixture;
+use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_core::order::named_weights;
+use batchweave_daemon::Exit;
+use serde::Serialize;
+
+use self::change::{Change, Wanted};
+use crate::admin;
+use crate::context::Context;
+use crate::error::CliError;
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave mixture show                                       the mixtures, and the shares really given
+  batchweave mixture plan web=0.6 code=0.3 math=0.1             what `set` would change, and from which batch on
+  batchweave mixture set web=0.6 code=0.3 math=0.1 --after 256
+
+Each producer changes with the batch that is --after batches behind its last committed one; batches
+that it made beyond that are made again. No document is lost or given twice. Weights count only
+against each other: 6 and 3 are the same as 0.6 and 0.3. A weight of 0 leaves a source out.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct MixtureArgs {
+    #[command(subcommand)]
+    verb: MixtureVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum MixtureVerb {
+    /// Show the mixtures of each producer, and the shares that were really given
+    Show(ShowArgs),
+    /// Show what `set` would change; writes nothing
+    Plan(ChangeArgs),
+    /// Set the weights of the sources from a coming batch on
+    Set(SetArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowArgs {
+    /// Count what the last steps of this number were made of
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    steps: Step,
+}
+
+#[derive(Debug, clap::Args)]
+struct ChangeArgs {
+    /// Sources and their weights; each source of the producers
+    #[arg(value_name = "SOURCE=WEIGHT", required = true, value_parser = weight)]
+    weights: Vec<(String, f64)>,
+    /// Batches of each producer that still have the old weights, counted from its last commit
+    #[arg(long, value_name = "BATCHES", default_value_t = 64)]
+    after: Seq,
+    /// Change these producers only; may be given several times
+    #[arg(long = "producer", value_name = "NAME")]
+    producers: Vec<ProducerName>,
+}
+
+#[derive(Debug, clap::Args)]
+struct SetArgs {
+    #[command(flatten)]
+    change: ChangeArgs,
+    /// An id of your own (32 hexadecimal digits): repeating the command with it does nothing
+    #[arg(long, value_name = "ID")]
+    request: Option<RequestId>,
+}
+
+fn weight(text: &str) -> Result<(String, f64), String> {
+    let (name, number) = text
+        .split_once('=')
+        .ok_or("write SOURCE=WEIGHT, as web=0.6")?;
+    let number = number
+        .parse()
+        .map_err(|_| format!("{number:?} is not a number"))?;
+    Ok((name.to_owned(), number))
+}
+
+/// A change that was planned or made.
+#[derive(Debug, Serialize)]
+struct ChangeReport {
+    root: String,
+    /// The number of the mixture.
+    id: u64,
+    /// The version that set it; `None` for a plan, or when the request was done before.
+    version: Option<Version>,
+    planned: bool,
+    #[serde(flatten)]
+    change: Change,
+}
+
+pub(crate) async fn run(args: &MixtureArgs, context: &Context) -> Result<Exit, CliError> {
+    match &args.verb {
+        MixtureVerb::Show(args) => show::run(args.steps, context).await,
+        MixtureVerb::Plan(args) => plan(args, context).await,
+        MixtureVerb::Set(args) => set(args, context).await,
+    }
+}
+
+async fn plan(args: &ChangeArgs, context: &Context) -> Result<Exit, CliError> {
+    let wanted = args.wanted()?;
+    let log = context.log().await?;
+    let m = log.manifest();
+    let report = ChangeReport {
+        root: log.store().root().to_owned(),
+        id: m.mixture().id + 1,
+        version: None,
+        planned: true,
+        change: wanted.change(m)?,
+    };
+    context.done(&report, render::change)
+}
+
+async fn set(args: &SetArgs, context: &Context) -> Result<Exit, CliError> {
+    let wanted = args.change.wanted()?;
+    let mut log = context.log().await?;
+    let request = admin::request(args.request, &mut log);
+    let mut made = None;
+    let version = admin::commit(&mut log, "mixture", |m| {
+        let change = wanted.change(m)?;
+        let entry = entry(&wanted, &change, request, m)?;
+        made = Some((entry.id, change));
+        Ok(Some(Entry::Mixture(entry)))
+    })
+    .await?;
+    let (id, change) = match made {
+        Some(made) => made,
+        None => (log.manifest().mixture().id, wanted.change(log.manifest())?),
+    };
+    let report = ChangeReport {
+        root: log.store().root().to_owned(),
+        id,
+        version,
+        planned: false,
+        change,
+    };
+    context.done(&report, render::change)
+}
+
+fn entry(
+    wanted: &Wanted,
+    change: &Change,
+    request: RequestId,
+    m: &Manifest,
+) -> Result<Mixture, CliError> {
+    let from: BTreeMap<ProducerName, Seq> = change.from().collect();
+    let id = m.mixture().id + 1;
+    let spec = wanted.spec(m, id, &from)?;
+    Ok(Mixture {
+        request,
+        id,
+        from,
+        spec: spec.to_json(),
+    })
+}
+
+impl ChangeArgs {
+    fn wanted(&self) -> Result<Wanted, CliError> {
+        let mut numbers = BTreeMap::new();
+        for (name, number) in &self.weights {
+            if numbers.insert(name.clone(), *number).is_some() {
+                return Err(CliError::Usage(format!("{name} is given twice")));
+            }
+        }
+        let weights = named_weights(&numbers).map_err(|why| CliError::Usage(why.to_string()))?;
+        Ok(Wanted {
+            weights,
+            after: self.after,
+            producers: self.producers.clone(),
+        })
+    }
+}

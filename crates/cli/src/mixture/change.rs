@@ -1,0 +1,238 @@
+//! What a change of the mixture means for each producer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::order::{MixtureSpec, NumberedMixture, SpecError, Weight};
+use batchweave_daemon::config::nearest;
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::output::joined;
+
+/// The change that a person wants.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) weights: BTreeMap<String, Weight>,
+    /// Batches that each producer still makes with the old weights.
+    pub(super) after: Seq,
+    /// The producers to change; empty for all that have sources.
+    pub(super) producers: Vec<ProducerName>,
+}
+
+/// The change of every producer.
+#[derive(Debug, Serialize)]
+pub(super) struct Change {
+    pub(super) producers: Vec<ProducerChange>,
+    /// Open producers that do not change, and the reasons.
+    pub(super) unchanged: BTreeMap<ProducerName, String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ProducerChange {
+    pub(super) producer: ProducerName,
+    /// The batches that it has committed.
+    pub(super) committed: Seq,
+    /// The first batch with the new weights.
+    pub(super) from: Seq,
+    pub(super) sources: Vec<SourceChange>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SourceChange {
+    pub(super) source: String,
+    /// Shares by the weights, from 0 to 1.
+    pub(super) before: f64,
+    pub(super) after: f64,
+}
+
+/// Returns names and configured weights of the sources of a producer, as its cursor keeps them; empty for one that has
+/// only one, or has committed nothing.
+pub(super) fn sources(state: &ProducerState) -> Vec<(String, Weight)> {
+    let named = state.cursor.0.pointer("/settings/sources");
+    let named = named.and_then(serde_json::Value::as_array);
+    let source = |source: &serde_json::Value| {
+        let name = source["name"].as_str()?.to_owned();
+        Some((name, Weight::new(source["weight"].as_f64()?).ok()?))
+    };
+    named
+        .map(|all| all.iter().filter_map(source).collect())
+        .unwrap_or_default()
+}
+
+/// Returns the weights of mixture `id` for sources with these configured ones.
+pub(super) fn weights(
+    spec: &MixtureSpec,
+    id: u64,
+    sources: &[(String, Weight)],
+) -> Result<Vec<Weight>, SpecError> {
+    let own: Vec<(&str, Weight)> = sources
+        .iter()
+        .map(|(name, w)| (name.as_str(), *w))
+        .collect();
+    match id {
+        0 => Ok(own.iter().map(|(_, weight)| *weight).collect()),
+        id => spec.weights(id, &own),
+    }
+}
+
+/// Returns each weight over their sum.
+pub(super) fn shares(weights: &[Weight]) -> Vec<f64> {
+    let sum: f64 = weights.iter().map(|weight| weight.number()).sum();
+    weights.iter().map(|weight| weight.number() / sum).collect()
+}
+
+impl Change {
+    /// Returns the first batch of each producer.
+    pub(super) fn from(&self) -> impl Iterator<Item = (ProducerName, Seq)> {
+        let all = self.producers.iter();
+        all.map(|change| (change.producer.clone(), change.from))
+    }
+}
+
+impl Wanted {
+    /// Returns the change by the state of the log, or why it is refused.
+    pub(super) fn change(&self, m: &Manifest) -> Result<Change, CliError> {
+        let spec = read_spec(m)?;
+        let mut change = Change {
+            producers: Vec::new(),
+            unchanged: BTreeMap::new(),
+        };
+        for (name, state) in m.producers() {
+            let chosen = self.producers.is_empty() || self.producers.contains(name);
+            let why = match state {
+                _ if !chosen => Some("not asked for"),
+                p if p.finished => Some("finished"),
+                p if p.cursor.0.is_null() => Some("no batch yet, so its sources are unknown"),
+                p if sources(p).is_empty() => Some("one [source] only"),
+                _ => None,
+            };
+            match why {
+                Some(why) => {
+                    change.unchanged.insert(name.clone(), why.to_owned());
+                }
+                None => change.producers.push(self.of_producer(name, state, &spec)?),
+            }
+        }
+        self.check(m, &change)?;
+        Ok(change)
+    }
+
+    fn of_producer(
+        &self,
+        name: &ProducerName,
+        state: &ProducerState,
+        spec: &MixtureSpec,
+    ) -> Result<ProducerChange, CliError> {
+        let sources = sources(state);
+        let last = state.mixtures.iter().next_back();
+        let before = last.map_or(0, |(_, id)| *id);
+        // A mixture that is forgotten is shown as the configured one.
+        let before = weights(spec, before, &sources).or_else(|_| weights(spec, 0, &sources));
+        let before = shares(&before.unwrap_or_default());
+        let of = |(name, _): &(String, Weight)| self.weights.get(name).copied();
+        let after: Vec<Weight> = sources
+            .iter()
+            .map(|s| of(s).unwrap_or(Weight::ZERO))
+            .collect();
+        if after.iter().all(|weight| *weight == Weight::ZERO) {
+            let own = joined(sources.iter().map(|(name, _)| name), "");
+            return Err(CliError::Usage(format!(
+                "producer {name} would have nothing to read: all of its sources ({own}) have weight 0"
+            )));
+        }
+        let all = sources
+            .into_iter()
+            .zip(before.into_iter().zip(shares(&after)));
+        let sources = all.map(|((source, _), (before, after))| SourceChange {
+            source,
+            before,
+            after,
+        });
+        Ok(ProducerChange {
+            producer: name.clone(),
+            committed: state.next_seq,
+            from: (state.next_seq + self.after).max(last.map_or(0, |(seq, _)| *seq)),
+            sources: sources.collect(),
+        })
+    }
+
+    /// Checks the names of producers and sources.
+    fn check(&self, m: &Manifest, change: &Change) -> Result<(), CliError> {
+        for name in &self.producers {
+            if let Some(why) = change.unchanged.get(name) {
+                return Err(CliError::Refused(format!(
+                    "producer {name} cannot change: {why}"
+                )));
+            }
+            if m.producer(name).is_none() {
+                let all = joined(m.producers().map(|(name, _)| name), "none");
+                return Err(CliError::Absent(format!(
+                    "no producer is named {name}; the stream has {all}"
+                )));
+            }
+        }
+        if change.producers.is_empty() {
+            let reasons = change.unchanged.iter();
+            let reasons = joined(reasons.map(|(name, why)| format!("{name} ({why})")), "none");
+            return Err(CliError::Refused(format!(
+                "no producer of this stream has a mixture; its producers: {reasons}"
+            )));
+        }
+        let sources = change.producers.iter().flat_map(|p| &p.sources);
+        let known: BTreeSet<&str> = sources.map(|s| s.source.as_str()).collect();
+        let names = joined(&known, "");
+        for name in self.weights.keys() {
+            if !known.contains(name.as_str()) {
+                let near = nearest(name, known.iter().copied());
+                let near = near.map_or(String::new(), |near| format!(", did you mean {near}?"));
+                return Err(CliError::Usage(format!(
+                    "no producer has a source {name}{near} (they have {names})"
+                )));
+            }
+        }
+        let left_out = known
+            .iter()
+            .filter(|name| !self.weights.contains_key(**name));
+        match joined(left_out, "").as_str() {
+            "" => Ok(()),
+            missing => Err(CliError::Usage(format!(
+                "no weight is given for {missing}: give each source one, 0 leaves it out"
+            ))),
+        }
+    }
+
+    /// Returns the entry's spec: this mixture, and those before it that a producer may still need.
+    pub(super) fn spec(
+        &self,
+        m: &Manifest,
+        id: u64,
+        from: &BTreeMap<ProducerName, Seq>,
+    ) -> Result<MixtureSpec, CliError> {
+        let in_force = m.producers().map(|(_, p)| p.mixtures.values().next());
+        // The documents that wait may still be of the mixture before that.
+        let needed = in_force
+            .flatten()
+            .min()
+            .map_or(0, |id| id.saturating_sub(1));
+        let mixture = NumberedMixture {
+            id,
+            weights: self.weights.clone(),
+            from: from.clone(),
+        };
+        Ok(read_spec(m)?.with(mixture, needed))
+    }
+}
+
+/// Reads the last mixture of the log.
+pub(super) fn read_spec(m: &Manifest) -> Result<MixtureSpec, CliError> {
+    let spec = MixtureSpec::read(&m.mixture().spec);
+    spec.map_err(|why| {
+        CliError::Unsound(format!(
+            "mixture {} of this stream cannot be used: {why}",
+            m.mixture().id
+        ))
+    })
+}

@@ -1,0 +1,80 @@
+//! The tokens that each source really gave, from the provenance of steps.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use batchweave_core::ids::{ProducerName, Seq, Step};
+use batchweave_log::{Located, Log};
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+use crate::error::CliError;
+use crate::sources::{self, Names};
+
+/// Provenance objects that are read at the same time.
+const READS: usize = 16;
+
+/// What the steps of one producer with one mixture were made of.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    /// The first and the last step that was counted.
+    pub(super) steps: Option<(Step, Step)>,
+    /// Tokens by source.
+    pub(super) tokens: BTreeMap<String, u64>,
+}
+
+/// What was given, by producer and the sequence number from which its mixture is in force.
+pub(super) type GivenByMixture = BTreeMap<(ProducerName, Seq), Given>;
+
+/// Counts the steps, whose mixtures begin at `begins` for each producer. Also returns the number of steps without
+/// provenance.
+pub(super) async fn count(
+    log: &mut Log,
+    steps: Range<Step>,
+    begins: &BTreeMap<ProducerName, Vec<Seq>>,
+) -> Result<(GivenByMixture, u64), CliError> {
+    let mut names: BTreeMap<ProducerName, Names> = BTreeMap::new();
+    for producer in begins.keys() {
+        names.insert(producer.clone(), sources::names(log, producer).await?);
+    }
+    let (mut objects, mut without) = (BTreeMap::<String, Vec<_>>::new(), 0);
+    for step in steps {
+        let Located::At(entry) = log.locate(step).await? else {
+            continue;
+        };
+        let Some(begins) = begins.get(&entry.producer) else {
+            continue;
+        };
+        let before = begins.iter().rev().find(|begin| **begin <= entry.seq);
+        let mixture = (entry.producer.clone(), before.copied().unwrap_or(0));
+        match &entry.tgb.provenance {
+            Some(key) => objects
+                .entry(key.clone())
+                .or_default()
+                .push((step, entry.seq, mixture)),
+            None => without += 1,
+        }
+    }
+    let store = log.store().clone();
+    let reads = stream::iter(objects).map(async |(key, steps)| {
+        let provenance = sources::provenance(store.as_ref(), &key).await?;
+        Ok::<_, CliError>((provenance, steps))
+    });
+    let mut reads = std::pin::pin!(reads.buffer_unordered(READS));
+    let mut given = GivenByMixture::new();
+    while let Some((provenance, steps)) = reads.try_next().await? {
+        for (step, seq, mixture) in steps {
+            let files = names.get(&mixture.0);
+            let one = given.entry(mixture).or_default();
+            one.steps = Some(match one.steps {
+                Some((first, last)) => (first.min(step), last.max(step)),
+                None => (step, step),
+            });
+            for piece in provenance.get(seq).iter().flat_map(|s| &s.pieces) {
+                let file = files.and_then(|files| files.get(piece.file as usize));
+                let source = file.and_then(|file| file.source.clone());
+                *one.tokens.entry(source.unwrap_or_default()).or_default() += piece.items;
+            }
+        }
+    }
+    Ok((given, without))
+}

@@ -1,0 +1,88 @@
+//! Mixtures as text.
+
+use std::fmt::Write as _;
+
+use super::ChangeReport;
+use super::change::ProducerChange;
+use super::show::{MixtureShown, ShowReport, SourceShown};
+use crate::admin;
+use crate::output::{Style, cells, count, joined, or_dash, range, table};
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+pub(super) fn change(report: &ChangeReport, style: Style) -> String {
+    let head = if report.planned {
+        format!("mixture {} would be set; nothing is written", report.id)
+    } else {
+        format!(
+            "mixture {} is set, {}",
+            report.id,
+            admin::by_version(report.version)
+        )
+    };
+    let row = |p: &ProducerChange| {
+        let share = |s: &super::change::SourceChange| {
+            format!("{} {} to {}", s.source, percent(s.before), percent(s.after))
+        };
+        let shares = joined(p.sources.iter().map(share), "-");
+        cells![p.producer, p.committed, p.from, shares]
+    };
+    let header = ["PRODUCER", "COMMITTED", "FROM BATCH", "SHARES"];
+    let rows = report.change.producers.iter().map(row);
+    let mut text = format!("{}\n{}", style.green(&head), table(style, &header, rows));
+    for (producer, why) in &report.change.unchanged {
+        let _ = write!(text, "\n{producer} does not change: {why}");
+    }
+    text
+}
+
+pub(super) fn show(report: &ShowReport, style: Style) -> String {
+    if report.mixtures.is_empty() {
+        return "no producer of this stream has several sources".to_owned();
+    }
+    let row = |m: &MixtureShown| {
+        let wanted = |s: &SourceShown| {
+            let share = s.wanted.map_or("?".to_owned(), percent);
+            format!("{} {share}", s.source)
+        };
+        let given = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.given?)));
+        let batches = match m.until {
+            Some(until) => range(m.from, until),
+            None => format!("{}..", m.from),
+        };
+        let batches = if m.begun {
+            batches
+        } else {
+            format!("{batches} (to come)")
+        };
+        let counted = m.counted.map(|(first, last)| range(first, last + 1));
+        cells![
+            m.producer,
+            m.id,
+            batches,
+            joined(m.sources.iter().map(wanted), "-"),
+            joined(m.sources.iter().filter_map(given), "-"),
+            or_dash(counted)
+        ]
+    };
+    let header = [
+        "PRODUCER", "MIXTURE", "BATCHES", "WANTED", "GIVEN", "IN STEPS",
+    ];
+    let (first, end) = report.steps;
+    let mut text = table(style, &header, report.mixtures.iter().map(row));
+    let _ = write!(
+        text,
+        "\nGIVEN counts the tokens of the steps {}; --steps N counts more. Mixture 0 is each producer's configuration.",
+        range(first, end)
+    );
+    if report.without_provenance > 0 {
+        let steps = count(report.without_provenance, "step");
+        let _ = write!(
+            text,
+            "\n{steps} of them have no provenance (packing.provenance)"
+        );
+    }
+    text
+}

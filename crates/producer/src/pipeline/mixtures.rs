@@ -1,0 +1,101 @@
+//! The mixtures that the log sets, with weights for the sources of this producer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::order::{MixtureSpec, SamplerState, SpecError, Weight};
+use batchweave_log::MixturesInLog;
+use tokio::sync::watch;
+
+use crate::error::RunError;
+use crate::startup::SourcePlan;
+
+/// The weights of mixtures, by number.
+pub(crate) type WeightsByMixture = BTreeMap<u64, Vec<Weight>>;
+
+/// A producer's sources, for which mixtures give weights.
+#[derive(Debug, Clone)]
+pub(crate) struct MixedSources {
+    pub(crate) producer: ProducerName,
+    pub(crate) plans: Vec<Arc<SourcePlan>>,
+    /// The weights of the configuration.
+    pub(crate) weights: Vec<Weight>,
+}
+
+impl MixedSources {
+    /// Returns the weights of all mixtures that a sampler at `state` and the batches to come need.
+    pub(crate) fn needed(
+        &self,
+        log: &MixturesInLog,
+        state: &SamplerState,
+    ) -> Result<WeightsByMixture, RunError> {
+        let next = state.next.iter().map(|(id, _)| *id);
+        let later = log.from.values().copied().filter(|id| *id > state.mix);
+        let ids = next.chain(later).chain([state.mix]);
+        self.weights(log, ids.filter(|id| *id > 0))
+    }
+
+    fn weights(
+        &self,
+        log: &MixturesInLog,
+        ids: impl Iterator<Item = u64>,
+    ) -> Result<WeightsByMixture, RunError> {
+        let sources = self.plans.iter().zip(&self.weights);
+        let sources: Vec<(&str, Weight)> = sources
+            .map(|(plan, weight)| (plan.order.name(), *weight))
+            .collect();
+        let failed = |mixture| {
+            move |why: SpecError| RunError::Mixture {
+                producer: self.producer.to_string(),
+                mixture,
+                why,
+            }
+        };
+        let weights = |id| {
+            let spec = MixtureSpec::read(&log.last.spec).map_err(failed(id))?;
+            Ok((id, spec.weights(id, &sources).map_err(failed(id))?))
+        };
+        ids.map(weights).collect()
+    }
+}
+
+/// Changes that the log has for this producer.
+#[derive(Debug)]
+pub(super) struct NewMixtures {
+    /// Mixtures by the first batch of each.
+    pub(super) from: BTreeMap<Seq, u64>,
+    pub(super) weights: WeightsByMixture,
+}
+
+/// The changes that the commit task sees in the log.
+#[derive(Debug)]
+pub(super) struct MixtureWatch {
+    sources: MixedSources,
+    log: watch::Receiver<MixturesInLog>,
+}
+
+impl MixtureWatch {
+    pub(super) fn new(sources: MixedSources, log: watch::Receiver<MixturesInLog>) -> Self {
+        Self { sources, log }
+    }
+
+    /// Returns the changes of this producer and their weights, if there are more than at the last call.
+    pub(super) fn changed(&mut self) -> Result<Option<NewMixtures>, RunError> {
+        // The commit task ends after this one, and with it the changes.
+        if !self.log.has_changed().unwrap_or(false) {
+            return Ok(None);
+        }
+        let log = self.log.borrow_and_update().clone();
+        let weights = self.sources.weights(&log, log.from.values().copied())?;
+        tracing::info!(
+            mixture = log.last.id,
+            from = log.from.keys().next_back(),
+            "the mixture of the sources changes"
+        );
+        Ok(Some(NewMixtures {
+            from: log.from,
+            weights,
+        }))
+    }
+}

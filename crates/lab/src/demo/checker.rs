@@ -1,6 +1,6 @@
 //! The proof. It shares no code with the pipeline: it reads the source documents and the ranks' own files,
-//! tokenizes with another library (bpe-openai), packs according to docs/format.md, and compares every token
-//! of every rank at every step.
+//! tokenizes with another library (bpe-openai), computes the order of documents by itself (`order`), packs according to
+//! docs/format.md, and compares every token of every rank at every step.
 //!
 //! In the order `arrival` the batches of producers interleave, so a step must equal the next batch of one
 //! of the producers; at the end every batch of every producer must have occurred exactly once.
@@ -10,6 +10,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::DemoError;
+use super::order::{self, DemoChange, DemoShuffle, DemoSource};
 
 /// The shape of a batch in the stream's configuration.
 #[derive(Debug, Clone, Copy)]
@@ -58,29 +59,44 @@ struct Share {
 
 const END_OF_TEXT: u32 = 100_257;
 
-fn shares(files: &[PathBuf], producers: usize) -> Result<Vec<Share>, DemoError> {
+/// The documents, and everything that decides their order.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    pub(crate) sources: Vec<DemoSource>,
+    pub(crate) changes: Vec<DemoChange>,
+    pub(crate) shuffle: DemoShuffle,
+}
+
+fn shares(documents: &Documents, shape: Shape) -> Result<Vec<Share>, DemoError> {
     let tokenizer = bpe_openai::cl100k_base();
-    let mut shares: Vec<_> = (0..producers)
-        .map(|_| Share {
-            tokens: Vec::new(),
-            ends: Vec::new(),
+    let tokenize = |line: &str| {
+        let document: serde_json::Value =
+            serde_json::from_str(line).map_err(|e| DemoError::Usage(format!("{line}: {e}")))?;
+        let mut tokens = tokenizer.encode(document["text"].as_str().unwrap_or_default());
+        tokens.push(END_OF_TEXT);
+        Ok(tokens)
+    };
+    let share = |index| {
+        let portion = (index, shape.producers);
+        let Documents {
+            sources,
+            changes,
+            shuffle,
+        } = documents;
+        let advance = shape.advance();
+        let all = order::documents(sources, changes, *shuffle, portion, advance, &tokenize)?;
+        let mut end = 0;
+        let ends = all.iter().map(|document| {
+            end += document.len();
+            end
+        });
+        Ok(Share {
+            ends: ends.collect(),
+            tokens: all.concat(),
             next: 0,
         })
-        .collect();
-    for (f, path) in files.iter().enumerate() {
-        let text = fs::read_to_string(path).map_err(|e| DemoError::io("read", path, &e))?;
-        for (line, json) in text.lines().enumerate() {
-            let document: serde_json::Value = serde_json::from_str(json)
-                .map_err(|e| DemoError::Usage(format!("{}: {e}", path.display())))?;
-            let share = &mut shares[(f + line) % producers];
-            share
-                .tokens
-                .extend(tokenizer.encode(document["text"].as_str().unwrap_or_default()));
-            share.tokens.push(END_OF_TEXT);
-            share.ends.push(share.tokens.len());
-        }
-    }
-    Ok(shares)
+    };
+    (0..shape.producers).map(share).collect()
 }
 
 /// Reads the records of one rank: step, slice, tokens.
@@ -114,12 +130,12 @@ fn read_rank(path: &Path) -> Result<Vec<(u64, u32, Vec<u32>)>, DemoError> {
 
 /// Compares the ranks' files with the documents, up to step `limit` if the ranks stopped there.
 pub(crate) fn check(
-    files: &[PathBuf],
+    documents: &Documents,
     ranks: &[PathBuf],
     shape: Shape,
     limit: Option<u64>,
 ) -> Result<Differences, DemoError> {
-    let mut shares = shares(files, shape.producers)?;
+    let mut shares = shares(documents, shape)?;
     let mut verdict = Differences::default();
     let mut got = Vec::new();
     for (rank, path) in ranks.iter().enumerate() {
@@ -229,7 +245,7 @@ mod tests {
     };
 
     /// Returns a corpus of one document and the correct files of two ranks.
-    fn scene(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<u32>) {
+    fn scene(folder: &Path) -> (Documents, Vec<PathBuf>, Vec<u32>) {
         let text = "The quick brown fox jumps over the lazy dog, again and again, until evening.";
         let corpus = folder.join("documents-0.jsonl");
         fs::write(
@@ -249,7 +265,16 @@ mod tests {
                 records.map(|(s, slice, at)| (s, slice, tokens[at..at + 5].to_vec())),
             );
         }
-        (vec![corpus], ranks, tokens)
+        let documents = Documents {
+            sources: vec![DemoSource {
+                name: "text",
+                files: vec![corpus],
+                weight: 1,
+            }],
+            changes: Vec::new(),
+            shuffle: DemoShuffle { seed: 1, window: 1 },
+        };
+        (documents, ranks, tokens)
     }
 
     fn write(path: &Path, records: impl Iterator<Item = (u64, u32, Vec<u32>)>) {

@@ -22,13 +22,16 @@ const EXTENSIONS: &[&str] = &[
 const DEFAULT_BYTES: u64 = 24 << 20;
 /// Longer files are split, which keeps the demo's documents readable.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
-const FILES: usize = 6;
+/// The sources of the demo, with the extensions of the first one, and their number of files.
+const SOURCES: [&str; 2] = ["code", "text"];
+const CODE: &[&str] = &["py", "h", "pm", "c", "rs", "json"];
+const FILES: usize = 3;
 
 /// The documents of a demo and their size.
 #[derive(Debug, Clone)]
 pub(crate) struct Corpus {
-    /// The JSONL files, in the order in which producers read them.
-    pub(crate) files: Vec<PathBuf>,
+    /// The sources that have documents, with their JSONL files in the order in which producers read them.
+    pub(crate) sources: Vec<(&'static str, Vec<PathBuf>)>,
     pub(crate) documents: u64,
     pub(crate) bytes: u64,
 }
@@ -104,6 +107,14 @@ fn walk(
     Ok(taken)
 }
 
+impl Corpus {
+    /// Returns the files of all sources.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let all = self.sources.iter().flat_map(|(_, files)| files);
+        all.cloned().collect()
+    }
+}
+
 struct Writer {
     files: Vec<(PathBuf, BufWriter<fs::File>)>,
     documents: u64,
@@ -113,11 +124,13 @@ struct Writer {
 impl Writer {
     fn new(folder: &Path) -> Result<Self, DemoError> {
         let open = |n: usize| {
-            let path = folder.join(format!("documents-{n}.jsonl"));
+            let path = folder.join(format!("{}-{}.jsonl", SOURCES[n / FILES], n % FILES));
             let file = fs::File::create(&path).map_err(|e| DemoError::io("create", &path, &e))?;
             Ok((path, BufWriter::new(file)))
         };
-        let files = (0..FILES).map(open).collect::<Result<_, DemoError>>()?;
+        let files = (0..SOURCES.len() * FILES)
+            .map(open)
+            .collect::<Result<_, DemoError>>()?;
         Ok(Self {
             files,
             documents: 0,
@@ -138,6 +151,7 @@ impl Writer {
             return Ok(0);
         };
         let source = path.display().to_string();
+        let of = usize::from(!CODE.contains(&extension));
         if own && extension == "jsonl" {
             for line in text.lines() {
                 let value: serde_json::Value = serde_json::from_str(line)
@@ -146,26 +160,27 @@ impl Writer {
                     .get("text")
                     .and_then(|t| t.as_str())
                     .unwrap_or_default();
-                self.add(text, &source)?;
+                self.add(of, text, &source)?;
             }
         } else {
             let mut rest = text.as_str();
             while !rest.is_empty() {
                 let cut = rest.floor_char_boundary(DOCUMENT_BYTES_MAX.min(rest.len()));
                 let (document, more) = rest.split_at(cut);
-                self.add(document, &source)?;
+                self.add(of, document, &source)?;
                 rest = more;
             }
         }
         Ok(text.len() as u64)
     }
 
-    fn add(&mut self, text: &str, source: &str) -> Result<(), DemoError> {
+    /// Adds a document of the source number `of`.
+    fn add(&mut self, of: usize, text: &str, source: &str) -> Result<(), DemoError> {
         if text.is_empty() {
             return Ok(());
         }
-        // Documents are spread over the files in turn; within a file the producers take turns.
-        let file = (self.documents % FILES as u64) as usize;
+        // Documents are spread over the files of their source in turn.
+        let file = of * FILES + (self.documents % FILES as u64) as usize;
         let line = serde_json::json!({ "text": text, "source": source });
         let (path, out) = &mut self.files[file];
         writeln!(out, "{line}").map_err(|e| DemoError::io("write", path, &e))?;
@@ -180,17 +195,19 @@ impl Writer {
                 "no text found: give a text file, a folder or a .jsonl file with --input".into(),
             ));
         }
-        let mut files = Vec::new();
-        for (path, mut out) in self.files {
+        let mut sources: Vec<(&str, Vec<PathBuf>)> =
+            SOURCES.iter().map(|name| (*name, Vec::new())).collect();
+        for (n, (path, mut out)) in self.files.into_iter().enumerate() {
             out.flush().map_err(|e| DemoError::io("write", &path, &e))?;
             if fs::metadata(&path).is_ok_and(|m| m.len() > 0) {
-                files.push(path);
+                sources[n / FILES].1.push(path);
             } else {
                 let _ = fs::remove_file(&path);
             }
         }
+        sources.retain(|(_, files)| !files.is_empty());
         Ok(Corpus {
-            files,
+            sources,
             documents: self.documents,
             bytes: self.bytes,
         })

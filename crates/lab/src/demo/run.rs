@@ -11,18 +11,22 @@ use batchweave_log::{Located, Log, LogError, LogOptions};
 
 use super::aftermath::{self, Aftermath};
 use super::corpus::{self, Corpus};
+use super::order::{DemoChange, DemoSource};
 use super::processes::{Running, free_port};
+use super::said::{say, show};
 use super::scenario::{self, Kill, Victim};
 use super::scrape::Counters;
 use super::setup::{JOB, RANKS, SHAPE, Setup};
 use super::summary::Summary;
-use super::{DemoArgs, DemoError, DemoStore, checker, kept};
+use super::{DemoArgs, DemoError, DemoStore, checker, kept, mixture};
 use batchweave_cli::CliError;
 use batchweave_cli::Context;
 
 const POLL: Duration = Duration::from_millis(15);
 /// Bytes of text per token, roughly; used only to time the kills.
 const BYTES_PER_TOKEN: u64 = 4;
+/// The mixture changes when one of this number of steps is committed: producers are far ahead of the ranks.
+const CHANGE_AFTER_PART: u64 = 20;
 
 /// Runs the demo; the summary is printed to standard output, progress to standard error.
 pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, CliError> {
@@ -86,6 +90,9 @@ struct Demo<'a> {
     producers: Vec<Running>,
     consumer: Running,
     log: Log,
+    sources: Vec<DemoSource>,
+    /// The change of the mixture, once it is made.
+    change: Option<DemoChange>,
     /// Bytes of each step's frames, recorded at the commit because the step may be reclaimed later.
     step_bytes: Vec<u64>,
     ranks: Vec<Running>,
@@ -148,6 +155,8 @@ impl<'a> Demo<'a> {
             kills: scenario::draw(seed, args.kills, SHAPE.producers, RANKS),
             counters: Counters::default(),
             log,
+            sources: mixture::sources(corpus),
+            change: None,
             step_bytes: Vec::new(),
             deadline: Instant::now() + Duration::from_secs(args.timeout),
             setup,
@@ -161,6 +170,7 @@ impl<'a> Demo<'a> {
             let trained = self.trained();
             let committed = self.committed().await;
             self.kill_due(committed, trained).await?;
+            self.change_mixture(committed).await?;
             if self.all_ranks_ended()? {
                 break;
             }
@@ -217,6 +227,19 @@ impl<'a> Demo<'a> {
             say(&format!(
                 "killed {name} at step {}; started again",
                 reached(&kill)
+            ));
+        }
+        Ok(())
+    }
+
+    async fn change_mixture(&mut self, committed: u64) -> Result<(), DemoError> {
+        if self.change.is_some() || committed * CHANGE_AFTER_PART < self.expected_steps {
+            return Ok(());
+        }
+        self.change = mixture::change(&mut self.log, &self.sources).await?;
+        if self.change.is_some() {
+            say(&format!(
+                "changed the mixture of the sources at step {committed}"
             ));
         }
         Ok(())
@@ -312,7 +335,12 @@ impl<'a> Demo<'a> {
         aftermath: Aftermath,
     ) -> Result<Summary, DemoError> {
         let outs: Vec<_> = (0..RANKS).map(|r| self.setup.rank_out(r)).collect();
-        let verdict = checker::check(&corpus.files, &outs, SHAPE, self.args.steps)?;
+        let documents = checker::Documents {
+            sources: self.sources,
+            changes: self.change.clone().into_iter().collect(),
+            shuffle: mixture::SHUFFLE,
+        };
+        let verdict = checker::check(&documents, &outs, SHAPE, self.args.steps)?;
         let mut waits = Vec::new();
         for rank in 0..RANKS {
             let text = fs::read_to_string(self.setup.rank_waits(rank)).unwrap_or_default();
@@ -335,6 +363,7 @@ impl<'a> Demo<'a> {
                 .counters
                 .get("batchweave_consumer_store_requests_total{class=\"data\",op=\"get_range\"}"),
             waits,
+            mixture: self.change.map(|change| change.from),
             corpus,
             verdict,
             aftermath,
@@ -362,23 +391,4 @@ async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoErro
             Err(e) => return Err(failed(&e)),
         }
     }
-}
-
-/// Prints a line over the previous one, on a terminal only.
-fn show(committed: u64, trained: u64) {
-    if std::io::stderr().is_terminal() {
-        let mut err = std::io::stderr().lock();
-        let line =
-            format!("{committed} steps committed, {trained} trained by all of {RANKS} ranks");
-        let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
-    }
-}
-
-fn say(text: &str) {
-    let clear = if std::io::stderr().is_terminal() {
-        "\r\x1b[K"
-    } else {
-        ""
-    };
-    eprintln!("{clear}{text}");
 }

@@ -8,6 +8,8 @@ use batchweave_store::OpenOptions;
 
 use super::checker::Shape;
 use super::corpus::Corpus;
+use super::mixture::{self, SHUFFLE};
+use super::order::DemoSource;
 use super::processes::{Program, Running};
 use super::s3_server::S3Server;
 use super::{DemoArgs, DemoError, DemoStore, RanksIn};
@@ -25,6 +27,11 @@ pub(crate) const SHAPE: Shape = Shape {
     seq_len: 512,
     producers: 2,
 };
+
+/// Returns the name of producer `index`.
+pub(crate) fn producer_name(index: usize) -> String {
+    format!("tokens-{index}")
+}
 
 /// The paths and settings of the processes.
 #[derive(Debug)]
@@ -117,13 +124,25 @@ impl Setup {
 
     /// Returns the producer daemon `index`.
     pub(crate) fn producer(&self, index: usize, corpus: &Corpus) -> Result<Program, DemoError> {
-        let paths: Vec<_> = corpus
-            .files
-            .iter()
-            .map(|f| format!("{:?}", f.display().to_string()))
-            .collect();
+        let source = |source: &DemoSource| {
+            let paths: Vec<_> = source
+                .files
+                .iter()
+                .map(|f| format!("{:?}", f.display().to_string()))
+                .collect();
+            format!(
+                "[[sources]]\nname = {:?}\npaths = [{}]\nformat = \"jsonl\"\nweight = {}\n\
+                 shuffle = {{ seed = {}, window = \"{}B\" }}\n\n",
+                source.name,
+                paths.join(", "),
+                source.weight as f64 / 1e9,
+                SHUFFLE.seed,
+                SHUFFLE.window,
+            )
+        };
+        let sources: String = mixture::sources(corpus).iter().map(source).collect();
         let names: Vec<_> = (0..SHAPE.producers)
-            .map(|n| format!("\"tokens-{n}\""))
+            .map(|n| format!("{:?}", producer_name(n)))
             .collect();
         let Shape {
             slices,
@@ -135,14 +154,14 @@ impl Setup {
             "{store}\n\
              [stream]\nslices = {slices}\nrows_per_slice = {rows_per_slice}\nseq_len = {seq_len}\n\
              producers = [{names}]\n\n\
-             [producer]\nname = \"tokens-{index}\"\nindex = {index}\nof = {producers}\n\n\
-             [source]\npaths = [{paths}]\nformat = \"jsonl\"\n\n\
+             [producer]\nname = {name:?}\nindex = {index}\nof = {producers}\n\n\
+             {sources}\
              [tokenizer]\nkind = \"embedded\"\nname = \"cl100k_base\"\nthreads = 1\n\n\
              [packing]\nlast_batch = \"drop\"\nobject_bytes = \"128KiB\"\n\n\
              [commit]\nlinger = \"5ms\"\n",
             store = self.store_section(),
+            name = producer_name(index),
             names = names.join(", "),
-            paths = paths.join(", "),
         );
         self.configured(&self.producer, &format!("producer-{index}"), &config)
     }

@@ -15,6 +15,8 @@ pub(crate) struct Summary {
     pub(crate) verdict: Differences,
     pub(crate) aftermath: Aftermath,
     pub(crate) corpus: Corpus,
+    /// The first batch of each producer after the change of the mixture.
+    pub(crate) mixture: Option<Vec<Option<u64>>>,
     pub(crate) ranks: usize,
     pub(crate) seed: u64,
     pub(crate) store: String,
@@ -60,6 +62,7 @@ impl Summary {
             "tokens": self.verdict.tokens,
             "documents": self.verdict.documents,
             "mismatches": self.verdict.mismatches,
+            "mixture_from": self.mixture,
             "examples": self.verdict.examples,
             "verify_job": if self.aftermath.contradiction.is_none() { "proved" } else { "contradiction" },
             "contradiction": self.aftermath.contradiction,
@@ -91,6 +94,22 @@ impl Summary {
             ),
             Some(why) => format!("NOT PROVED: {why}"),
         }
+    }
+
+    /// Says where the mixture of the sources changed.
+    fn mixture(&self) -> String {
+        let Some(from) = &self.mixture else {
+            return "one mixture to the end".to_owned();
+        };
+        let from = from.iter().map(|from| match from {
+            Some(batch) => batch.to_string(),
+            None => "never".to_owned(),
+        });
+        let from: Vec<String> = from.collect();
+        format!(
+            "changed from batch {} of the producers on, to the document",
+            from.join(" and ")
+        )
     }
 
     fn reclaimed(&self) -> String {
@@ -158,6 +177,7 @@ impl Summary {
                 ),
             ),
             ("documents", self.documents()),
+            ("mixture of sources", self.mixture()),
             (
                 "killed with SIGKILL",
                 format!(
@@ -194,8 +214,8 @@ impl Summary {
             .collect();
         format!(
             "\n{}\n\n\
-             The checker tokenized the documents again with another library and compared every\n\
-             token of every rank. Next: README.md, then docs/architecture.md; your own text with\n\
+             The checker tokenized the documents again with another library, in an order that it\n\
+             computed by itself, and compared every token of every rank. Next: README.md, then docs/architecture.md; your own text with\n\
              `batchweave demo --input PATH`; the stream and its status page with `batchweave demo --keep`;\n\
              the daemons by hand in docs/first-steps.md.",
             lines.join("\n")

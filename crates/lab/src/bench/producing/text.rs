@@ -54,7 +54,7 @@ impl Text {
 
     fn read(&mut self, path: &Path) -> Result<(), CliError> {
         let corpus = corpus::collect(Some(path), &self.folder.path().join("corpus"))?;
-        (self.files, self.bytes) = (corpus.files, corpus.bytes);
+        (self.files, self.bytes) = (corpus.files(), corpus.bytes);
         for file in &self.files {
             for line in fs::read_to_string(file)?.lines() {
                 let line: Value = serde_json::from_str(line).map_err(bench_error)?;

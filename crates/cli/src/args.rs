@@ -1,13 +1,11 @@
 //! The command line: its verbs and their one-line descriptions.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 
-use batchweave_daemon::Exit;
-use batchweave_daemon::config::Period;
+use batchweave_console::GlobalArgs;
+use batchweave_console::program::exit_codes_help;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
     completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
@@ -96,22 +94,6 @@ pub(crate) enum Verb {
     Generate(LabArgs),
 }
 
-/// Parses the interval between updates; a number without a unit is seconds.
-pub(crate) fn interval(text: &str) -> Result<Period, String> {
-    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let period: Period = if bare {
-        format!("{text}s").parse()?
-    } else {
-        text.parse()?
-    };
-    if period.0.is_zero() {
-        return Err(format!(
-            "invalid interval \"{text}\": expected at least 1ms, for example \"2s\""
-        ));
-    }
-    Ok(period)
-}
-
 impl Cli {
     /// Parses a command line whose first word is the program's name.
     pub(crate) fn parse_args(
@@ -134,17 +116,10 @@ impl Verb {
     }
 }
 
-/// Returns the table of exit codes that ends the help of a program.
-pub fn exit_codes_help() -> String {
-    let mut text = "Exit codes:".to_owned();
-    for exit in Exit::ALL {
-        let _ = write!(text, "\n  {:>2}  {}", exit.code(), exit.meaning());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use batchweave_daemon::Exit;
+
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {

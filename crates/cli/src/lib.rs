@@ -1,5 +1,5 @@
 //! The `batchweave` command: one verb per file, each with its arguments, its work, its report and tests.
-//! The crate `batchweave-lab` runs some verbs in a program of its own and uses the public items here.
+//! All use the crate `batchweave-console`. `batchweave-lab` runs some verbs in a program of its own.
 //!
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
@@ -11,21 +11,14 @@
 mod admin;
 mod args;
 mod completions;
-mod context;
 mod delete;
-mod describe;
 mod doctor;
-mod error;
-mod global;
 mod groups;
 mod init;
 mod job;
-mod job_status;
 mod lab;
 mod locate;
 mod log;
-pub mod output;
-pub mod programs;
 mod quarantine;
 mod reclaim;
 mod repair;
@@ -33,7 +26,6 @@ mod retire;
 mod run;
 mod seal;
 mod show;
-mod sources;
 mod status;
 mod top;
 mod ui;
@@ -41,20 +33,16 @@ mod verify;
 
 use std::ffi::OsString;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::program::{exit_of_parse_error, exit_of_result, init_log};
 use batchweave_daemon::Exit;
-use batchweave_daemon::telemetry::{self, LogConfig};
 use clap::CommandFactory;
-use clap::error::ErrorKind;
 use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Verb};
 
-pub use crate::args::exit_codes_help;
-pub use crate::context::{Context, list};
-pub use crate::error::CliError;
-pub use crate::global::GlobalArgs;
 pub use crate::lab::runs_in_lab;
-pub use crate::run::RunError;
 pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
@@ -78,37 +66,6 @@ async fn run_verb(args: Vec<OsString>) -> Exit {
 /// Returns the command line of `batchweave`. The verbs of `batchweave-lab` are in it without their arguments.
 pub fn command() -> clap::Command {
     Cli::command()
-}
-
-/// Starts the log on standard error, filtered by `level` where RUST_LOG is not set.
-pub fn init_log(level: &str) {
-    telemetry::init(&LogConfig {
-        level: level.into(),
-        ..LogConfig::default()
-    });
-}
-
-/// Prints the error of a verb, if there is one, and returns the exit code.
-pub fn exit_of_result(result: Result<Exit, CliError>) -> Exit {
-    match result {
-        Ok(exit) => exit,
-        // The reader of our output has closed the pipe, as in `batchweave log | head`.
-        Err(e) if e.is_closed_pipe() => Exit::Ok,
-        Err(e) => {
-            eprintln!("error: {e}");
-            e.exit()
-        }
-    }
-}
-
-/// Prints the help, version or error that parsing a command line ended with, and returns the exit code.
-pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
-    let printed = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if printed.is_ok() => Exit::Ok,
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Failure,
-        _ => Exit::Config,
-    }
 }
 
 async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {

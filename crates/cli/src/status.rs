@@ -20,21 +20,20 @@ pub(crate) use readers::Outlook;
 pub(crate) use view::{Fact, JobView, ProducerView, StreamView};
 pub(crate) use watch::Watched;
 
+use batchweave_console::context::{self, Context};
+use batchweave_console::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
+use batchweave_console::stream::Head;
+use batchweave_console::{CliError, interval};
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{MixtureState, QuarantineState};
-use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_log::{AsOf, Log};
 use serde::Serialize;
 
-use crate::args::interval;
-use crate::context::{self, Context};
-use crate::error::CliError;
-use crate::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
-use crate::output::{count, joined};
 use commits::Commits;
 use inputs::InputStatus;
 use rate::Rate;
@@ -102,28 +101,6 @@ struct StatusReport {
     void_entries: u64,
     void_records: u64,
     snapshots: Vec<Snapshot>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Head {
-    /// The newest version; `None` before the first commit.
-    pub(crate) version: Option<Version>,
-    /// Steps in the stream; the newest step is one less.
-    pub(crate) steps: Step,
-}
-
-impl Head {
-    pub(crate) fn from_manifest(m: &Manifest) -> Self {
-        Self {
-            version: m.next_version().checked_sub(1),
-            steps: m.next_step(),
-        }
-    }
-
-    /// Formats the newest version; `none` stands for no commit.
-    pub(crate) fn newest(&self) -> String {
-        self.version.map_or("none".to_owned(), |v| v.to_string())
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -246,30 +223,4 @@ fn producers(m: &Manifest) -> Vec<Producer> {
         opened: None,
     });
     opened.chain(absent).collect()
-}
-
-/// Returns the parameters of a stream as lines; `init` prints them too.
-pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static str, String)> {
-    let tokens =
-        u64::from(stream.slices) * u64::from(stream.rows_per_slice) * u64::from(stream.seq_len);
-    let names = joined(&stream.producers, "");
-    let order = match (stream.order, stream.producers.len()) {
-        (StreamOrder::Arrival, 0) => "arrival; any producer; ends with a seal".to_owned(),
-        (StreamOrder::Arrival, 1) => format!("arrival; ends when {names} has finished"),
-        (StreamOrder::Arrival, _) => format!("arrival; ends when {names} have finished"),
-        (StreamOrder::Lanes, _) => format!("lanes in turn: {names}"),
-    };
-    let slices = count(stream.slices.into(), "slice");
-    let rows = count(stream.rows_per_slice.into(), "row");
-    let seq_len = stream.seq_len;
-    let batch = format!("{slices} x {rows} x {seq_len} tokens = {tokens} tokens per step");
-    let TokenizerId { name, fingerprint } = &stream.tokenizer;
-    let identity = format!("{}, created {}", stream.stream_id, stream.created);
-    vec![
-        ("root", root.to_owned()),
-        ("stream", identity),
-        ("batch", batch),
-        ("tokenizer", format!("{name}, {fingerprint}")),
-        ("order", order),
-    ]
 }

@@ -4,16 +4,15 @@
 mod nodes;
 mod render;
 mod report;
-pub(crate) mod scrape;
+mod scrape;
 
+use batchweave_console::context::Context;
+use batchweave_console::{CliError, interval};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_daemon::screen::Screen;
 use futures::future::join_all;
 
-use crate::args::interval;
-use crate::context::Context;
-use crate::error::CliError;
 use report::NodeReport;
 use scrape::Scrape;
 

@@ -15,6 +15,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_console::context::Context;
+use batchweave_console::{CliError, interval};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_daemon::screen::Screen;
@@ -22,9 +24,6 @@ use batchweave_daemon::web::{self, Server};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::interval;
-use crate::context::Context;
-use crate::error::CliError;
 use crate::status::Watched;
 use watched::Page;
 

@@ -18,14 +18,14 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context::{self, Context};
+use batchweave_console::job::JobSelector;
 use batchweave_core::ids::{JobName, Step};
 use batchweave_daemon::Exit;
 use batchweave_store::Store;
 use serde::{Deserialize, Serialize};
 
-use crate::context::{self, Context};
-use crate::error::CliError;
-use crate::job::JobSelector;
 use bar::Bar;
 use fold::Folding;
 

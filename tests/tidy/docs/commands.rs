@@ -58,7 +58,7 @@ impl Programs {
         assert!(verbs.len() > 5, "the verbs were not found");
         let daemon = |name: &'static str| (name, options(&source("crates/daemon/src/program.rs")));
         Self {
-            global: options(&source("crates/cli/src/global.rs")),
+            global: options(&source("crates/console/src/global.rs")),
             verbs,
             daemons: ["batchweave-producer", "batchweave-consumer"]
                 .map(daemon)

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use batchweave_console::output::{bytes, count};
 use batchweave_core::ids::{ProducerName, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
@@ -10,8 +11,6 @@ use batchweave_store::{Store, StoreError};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
-
-use crate::output::{bytes, count};
 
 /// Number of newest records that are read.
 const NEWEST: u64 = 256;

@@ -1,8 +1,12 @@
 //! The text output of `batchweave status --verbose`, below the summary: the folded state.
 
-use super::{StatusReport, stream_rows};
-use crate::job_status::{self, ReclaimStatus};
-use crate::output::{Style, bytes, cells, count, fields, joined, or_dash, range, table};
+use batchweave_console::job_status::{self, ReclaimStatus};
+use batchweave_console::output::{
+    Style, bytes, cells, count, fields, joined, or_dash, range, table,
+};
+use batchweave_console::stream;
+
+use super::StatusReport;
 
 /// Formats the state of the log, producers and jobs.
 pub(super) fn render(report: &StatusReport, style: Style) -> String {
@@ -14,7 +18,7 @@ pub(super) fn render(report: &StatusReport, style: Style) -> String {
 }
 
 fn rows(report: &StatusReport) -> Vec<(&'static str, String)> {
-    let mut rows = stream_rows(&report.root, &report.stream);
+    let mut rows = stream::rows(&report.root, &report.stream);
     // The summary has these.
     rows.retain(|(name, _)| !["root", "batch"].contains(name));
     let version = report.head.version;

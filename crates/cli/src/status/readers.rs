@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use batchweave_console::context;
+use batchweave_console::job_status::JobStatus;
+use batchweave_console::output::{Style, cells, count_grouped, or_dash, table};
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::state::JobState;
 use batchweave_daemon::figures::{grouped, period, short};
 use batchweave_store::{ObjectMeta, Store};
 use serde::Serialize;
-
-use crate::context;
-use crate::job_status::JobStatus;
-use crate::output::{Style, cells, count_grouped, or_dash, table};
 
 /// A job without progress for this time does not read now; connected ranks report more often.
 const IDLE: Duration = Duration::from_mins(3);

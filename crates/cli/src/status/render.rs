@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use batchweave_console::describe;
+use batchweave_console::job_status::JobStatus;
+use batchweave_console::output::{Style, cells, count, fields_from, or_dash, table};
+use batchweave_console::stream;
 use batchweave_core::manifest::state::QuarantineState;
 
-use super::{StatusReport, internals, readers, stream_rows};
-use crate::describe;
-use crate::job_status::JobStatus;
-use crate::output::{Style, cells, count, fields_from, or_dash, table};
+use super::{StatusReport, internals, readers};
 
 /// Columns of the names, so that the values stay where they are.
 const NAMES: usize = 9;
@@ -30,7 +31,7 @@ pub(super) fn render(report: &StatusReport, verbose: bool, style: Style) -> Stri
 
 /// Returns the lines of the summary by name.
 pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
-    let mut rows = stream_rows(&report.root, &report.stream);
+    let mut rows = stream::rows(&report.root, &report.stream);
     rows.retain(|(name, _)| ["root", "batch"].contains(name));
     rows.insert(1, ("data", report.totals.text(report.head.steps)));
     if let Some(rate) = report.rate.text() {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use batchweave_console::output::{bytes, count_grouped};
+use batchweave_console::sources;
 use batchweave_core::ids::Step;
 use batchweave_core::provenance::Provenance;
 use batchweave_daemon::figures::grouped;
@@ -11,8 +13,6 @@ use futures::{StreamExt, stream};
 use serde::Serialize;
 
 use super::commits::{Commits, NewestRecords};
-use crate::output::{bytes, count_grouped};
-use crate::sources;
 
 /// Most provenance objects that are read; of more, this many are selected evenly.
 const SAMPLES: usize = 16;

@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
+use batchweave_console::job_status::JobStatus;
+use batchweave_console::output::{bytes, count_grouped, grouped_range};
 use batchweave_core::ids::{AttemptNo, Epoch, Seq, Step};
 use serde::{Deserialize, Serialize};
 
 use super::readers::{Outlook, ReaderStatus};
 use super::recent::Recent;
 use super::{Producer, StatusReport, render};
-use crate::job_status::JobStatus;
-use crate::output::{bytes, count_grouped, grouped_range};
 
 /// A stream at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -86,7 +86,7 @@ pub(crate) struct JobView {
 
 impl StreamView {
     pub(super) fn new(report: &StatusReport, recent: &Recent, now: SystemTime) -> Self {
-        let rows = render::rows(report, crate::output::Style::default()).into_iter();
+        let rows = render::rows(report, batchweave_console::output::Style::default()).into_iter();
         // The heading names the root.
         let rows = rows.filter(|(name, _)| *name != "root");
         let kept = ("retained", retained(report, recent, report.watermark));

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use batchweave_console::CliError;
+use batchweave_console::context::{self, Context};
+use batchweave_console::output::{Style, count};
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
 use batchweave_daemon::figures::period;
@@ -14,9 +17,6 @@ use tokio::time::Instant;
 use super::recent::Recent;
 use super::view::StreamView;
 use super::{StatusArgs, StatusReport, gather, render};
-use crate::context::{self, Context};
-use crate::error::CliError;
-use crate::output::{Style, count};
 
 /// Prints updates until the stream has ended or Ctrl-C, on a terminal each over the one before. A failed update is
 /// reported and retried at the next interval.

@@ -1,10 +1,10 @@
 //! The text output of `batchweave top` for several daemons: a table by node, then one by rank.
 
+use batchweave_console::output::{Style, bytes, cells, count, or_dash, table};
 use batchweave_daemon::figures::period;
 
 use super::render::{self, DATA_BOUND};
 use super::report::{NodeReport, RankReport};
-use crate::output::{Style, bytes, cells, count, or_dash, table};
 
 /// Most columns of a daemon's own words.
 const DOING_COLUMNS: usize = 60;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use batchweave_console::output::{Style, bytes, cells, fields, or_dash, table};
 use batchweave_daemon::figures::period;
 
 use super::report::{NodeReport, RankReport};
-use crate::output::{Style, bytes, cells, fields, or_dash, table};
 
 /// The share of time above which a rank's waits count as limited by the data.
 pub(super) const DATA_BOUND: f64 = 0.05;

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
+use batchweave_console::output::Style;
 use tokio::time::Instant;
 
 use super::*;
-use crate::output::Style;
 
 const BEFORE: &str = "\
 # HELP batchweave_consumer_sessions Connected ranks.

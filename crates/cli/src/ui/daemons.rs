@@ -1,10 +1,10 @@
 //! The status of the named daemons, from `/status.json` of their admin endpoints.
 
+use batchweave_console::admin_endpoint;
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::status::Fact;
-use crate::top::scrape;
 
 /// A status has some ten kilobytes.
 const ANSWER_BYTES_MAX: u64 = 512 << 10;
@@ -73,7 +73,7 @@ async fn read(address: &str) -> DaemonView {
 }
 
 async fn status(address: &str) -> Result<DaemonStatus, String> {
-    let answer = scrape::get(address, "/status.json", ANSWER_BYTES_MAX).await;
+    let answer = admin_endpoint::get(address, "/status.json", ANSWER_BYTES_MAX).await;
     let (good, body) = answer.map_err(|why| format!("does not answer: {why}"))?;
     let status = if good {
         serde_json::from_str(&body).map_err(|why| why.to_string())

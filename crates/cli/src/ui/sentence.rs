@@ -1,10 +1,10 @@
 //! The state of a stream in one sentence: whether training is fed, and the reason if it is not.
 
+use batchweave_console::output::count_grouped;
 use batchweave_daemon::figures::{grouped, period};
 use serde::Serialize;
 
 use super::daemons::{DaemonStatus, DaemonView};
-use crate::output::count_grouped;
 use crate::status::{JobView, Outlook, StreamView};
 
 /// A job that runs dry in less time is worth a warning.

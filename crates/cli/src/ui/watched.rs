@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use batchweave_console::CliError;
 use batchweave_daemon::figures::period;
 use batchweave_daemon::web::{self, Answer};
 use serde::Serialize;
@@ -13,7 +14,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::daemons::{self, DaemonStatus, DaemonView};
 use super::sentence::{self, State};
-use crate::error::CliError;
 use crate::status::{JobView, ProducerView, StreamView, Watched};
 
 /// Reading pauses this long after the last request; hidden tabs of browsers ask once a minute.

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::output::bytes;
+use batchweave_console::output::bytes;
 
 const PERIOD: Duration = Duration::from_millis(200);
 const WIDTH: usize = 30;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context;
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::limits::SEGMENT_STEPS;
@@ -14,8 +16,6 @@ use serde::Serialize;
 
 use super::Problem;
 use super::fold::Folding;
-use crate::context;
-use crate::error::CliError;
 
 /// Segments read at a time.
 const READS: usize = 16;

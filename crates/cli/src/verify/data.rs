@@ -5,6 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use batchweave_console::CliError;
+use batchweave_console::context;
+use batchweave_console::output::{bytes, count, range};
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::tgb::{Digest, ObjectPart};
@@ -15,9 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use super::bar::Bar;
 use super::{Problem, VerifyArgs};
-use crate::context;
-use crate::error::CliError;
-use crate::output::{bytes, count, range};
 
 /// Number of steps located together.
 const CHUNK: u64 = 256;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context;
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
@@ -12,8 +14,6 @@ use futures::future::try_join_all;
 use serde::Serialize;
 
 use super::objects::Objects;
-use crate::context;
-use crate::error::CliError;
 
 /// Number of void entries and records that are listed; all are counted.
 const VOIDS_LISTED: usize = 100;

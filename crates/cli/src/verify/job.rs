@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::job::{JobSelector, incarnation};
+use batchweave_console::output::joined;
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::proof::{
     AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LoggedTgb,
@@ -15,10 +18,6 @@ use super::fold::Folding;
 use super::listing::JobListing;
 use super::mend::Mender;
 use super::report::{LegReport, RunReport};
-use crate::admin::incarnation;
-use crate::error::CliError;
-use crate::job::JobSelector;
-use crate::output::joined;
 
 /// Ledgers read at a time.
 const READS: usize = 16;

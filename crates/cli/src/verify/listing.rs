@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context;
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::keys;
 use batchweave_core::proof::{AttemptRecord, JobRecord};
 use batchweave_core::retention::JobObjects;
 use batchweave_store::Store;
-
-use crate::context;
-use crate::error::CliError;
 
 #[derive(Default)]
 pub(super) struct JobListing {

@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context;
+use batchweave_console::output::{count, range};
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::keys;
 use batchweave_core::mesh;
@@ -20,9 +23,6 @@ use batchweave_store::Store;
 use serde::Serialize;
 
 use super::listing::JobListing;
-use crate::context;
-use crate::error::CliError;
-use crate::output::{count, range};
 
 /// A data coordinate, and the global rank where it is known.
 type Reader = (u32, Option<u32>);

@@ -1,5 +1,6 @@
 //! The report of a proof: as text, as JSON, and for the picture.
 
+use batchweave_console::output::{Style, cells, count, fields, joined, or_dash, range, table};
 use batchweave_core::ids::{AttemptNo, Step, Version};
 use batchweave_core::manifest::entry::Parent;
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg, ProvenLeg};
@@ -8,7 +9,6 @@ use serde::Serialize;
 use super::left_behind::LeftBehind;
 use super::listing::JobListing;
 use super::mend::Mended;
-use crate::output::{Style, cells, count, fields, joined, or_dash, range, table};
 
 /// The result of proving a run.
 #[derive(Debug, Default, Serialize)]

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context;
+use batchweave_console::describe;
+use batchweave_console::output::{Style, bytes, count, fields, range};
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_store::Store;
@@ -13,10 +17,6 @@ use super::copies::{self, Copies};
 use super::data::{self, DataReport};
 use super::fold::{Folding, VoidAt};
 use super::{Problem, VerifyArgs};
-use crate::context;
-use crate::describe;
-use crate::error::CliError;
-use crate::output::{Style, bytes, count, fields, range};
 
 /// Problems that are listed; all are counted.
 const LISTED: usize = 1000;

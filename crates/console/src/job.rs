@@ -1,20 +1,23 @@
-//! The argument that names a job, as `llm` or `llm@4`.
+//! Jobs in the words of the command line: the argument that names one, as `llm` or `llm@4`, the parameters of one, and
+//! the open ones for the message that one is not open.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
+use std::time::Duration;
 
 use batchweave_core::ids::{IdError, JobName, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::JobState;
+use batchweave_daemon::config::Period;
 
-use crate::admin;
 use crate::error::CliError;
+use crate::output::{count, joined};
 
 /// `llm`, or `llm@4` for the incarnation that version 4 opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JobSelector {
-    pub(crate) name: JobName,
-    pub(crate) opened: Option<Version>,
+pub struct JobSelector {
+    pub name: JobName,
+    pub opened: Option<Version>,
 }
 
 impl FromStr for JobSelector {
@@ -42,16 +45,50 @@ impl Display for JobSelector {
 
 impl JobSelector {
     /// Returns the open incarnation that is meant.
-    pub(super) fn find<'m>(&self, m: &'m Manifest) -> Result<&'m JobState, CliError> {
+    pub fn find<'m>(&self, m: &'m Manifest) -> Result<&'m JobState, CliError> {
         let state = m.jobs().get(&self.name);
         let meant = state.filter(|job| self.opened.is_none_or(|v| v == job.opened));
         meant.ok_or_else(|| {
-            let why = admin::not_open(m, &self.name);
+            let why = not_open(m, &self.name);
             CliError::Absent(format!(
                 "job {self} is not open: {why} (`batchweave log` shows earlier ones)"
             ))
         })
     }
+}
+
+/// Explains why `job` is not found by listing the jobs that are open.
+pub fn not_open(m: &Manifest, job: &JobName) -> String {
+    if let Some(state) = m.jobs().get(job) {
+        let (held, by) = (incarnation(job, state.opened), parameters(state));
+        return format!("the open one is {held}, {by}");
+    }
+    let open = m.jobs().iter();
+    let open = open.map(|(name, state)| incarnation(name, state.opened));
+    match joined(open, "").as_str() {
+        "" => "no job is open".into(),
+        open => format!("open are {open}"),
+    }
+}
+
+/// Formats a job's name and the version that opened it, as `llm@4`.
+pub fn incarnation(job: &JobName, opened: Version) -> String {
+    format!("{job}@{opened}")
+}
+
+/// Describes the parameters that a job was opened with.
+pub fn parameters(job: &JobState) -> String {
+    let no = |does: bool| if does { "" } else { "no " };
+    let lease = job.lease_seconds.map_or("no lease".to_owned(), |seconds| {
+        format!("a lease of {}", Period(Duration::from_secs(seconds)))
+    });
+    format!(
+        "from step {} on, keeps {}, holds {}data, paces {}producers, {lease}",
+        job.start,
+        count(job.keep.into(), "restart point"),
+        no(job.holds),
+        no(job.paces),
+    )
 }
 
 #[cfg(test)]

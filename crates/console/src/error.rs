@@ -6,8 +6,6 @@ use batchweave_daemon::Exit;
 use batchweave_log::{FramesError, LogError};
 use batchweave_store::{ErrorKind, Op, StoreError};
 
-use crate::run::RunError;
-
 /// The error of a verb: its message, and the reason that determines the exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -38,8 +36,6 @@ pub enum CliError {
     /// Any other failure of a verb's work.
     #[error("{0}")]
     Failed(String),
-    #[error(transparent)]
-    Run(#[from] RunError),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -61,12 +57,11 @@ impl CliError {
             Self::Log(e) => Exit::for_log(e),
             Self::Frames(FramesError::Index(_)) | Self::Unsound(_) => Exit::Protocol,
             Self::NotProved(_) => Exit::NotProved,
-            Self::Run(e) => e.exit(),
         }
     }
 
     /// Whether the reader of standard output has closed the pipe.
-    pub fn is_closed_pipe(&self) -> bool {
+    pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 }

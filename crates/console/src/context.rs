@@ -10,6 +10,7 @@ use batchweave_log::{Log, LogOptions};
 use batchweave_store::{
     Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all,
 };
+use futures::future::BoxFuture;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -36,7 +37,7 @@ impl Context {
     }
 
     /// Returns the context of a verb that takes the root as an argument, too.
-    pub(crate) fn at(&self, root: Option<&str>) -> Result<Self, CliError> {
+    pub fn at(&self, root: Option<&str>) -> Result<Self, CliError> {
         let mut global = self.global.clone();
         if let Some(root) = root {
             let other = global.store.replace(root.to_owned());
@@ -50,7 +51,7 @@ impl Context {
     }
 
     /// Returns the global options of the command line.
-    pub(crate) fn global(&self) -> &GlobalArgs {
+    pub fn global(&self) -> &GlobalArgs {
         &self.global
     }
 
@@ -87,26 +88,28 @@ impl Context {
     }
 
     /// Opens the store; `create` also creates the folder of a `file://` root.
-    pub async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
-        let options = OpenOptions {
-            create,
-            encryption: encryption()?,
-            ..self.store_options()
-        };
-        let url = self.url()?;
-        if url.starts_with("s3://") {
-            check_answer(&url, &options).await?;
-        }
-        Ok(batchweave_store::open(&url, &options).await?)
+    pub fn store(&self, create: bool) -> BoxFuture<'_, Result<Arc<dyn Store>, CliError>> {
+        Box::pin(async move {
+            let options = OpenOptions {
+                create,
+                encryption: encryption()?,
+                ..self.store_options()
+            };
+            let url = self.url()?;
+            if url.starts_with("s3://") {
+                check_answer(&url, &options).await?;
+            }
+            Ok(batchweave_store::open(&url, &options).await?)
+        })
     }
 
     /// Opens the store, and its log as [`open_log`] does.
-    pub(crate) async fn log(&self) -> Result<Log, CliError> {
+    pub async fn log(&self) -> Result<Log, CliError> {
         open_log(self.store(false).await?).await
     }
 
     /// Prints the report of a successful verb.
-    pub(crate) fn done<R: Serialize>(
+    pub fn done<R: Serialize>(
         &self,
         report: &R,
         text: impl FnOnce(&R, Style) -> String,
@@ -149,12 +152,12 @@ fn encryption() -> Result<Encryption, CliError> {
 }
 
 /// Folds the stream at the store's root to its head, without writing anything.
-pub(crate) async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
+pub async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
     Ok(Log::open(store, &read_only()).await?)
 }
 
 /// Returns the options of a log that writes no snapshots.
-pub(crate) fn read_only() -> LogOptions {
+pub fn read_only() -> LogOptions {
     LogOptions {
         write_snapshots: false,
         ..LogOptions::new(rand::random())
@@ -162,15 +165,20 @@ pub(crate) fn read_only() -> LogOptions {
 }
 
 /// Returns the version after the newest, from the newest snapshot and a short fold.
-pub(crate) async fn next_version(store: &Arc<dyn Store>) -> Result<Version, CliError> {
+pub async fn next_version(store: &Arc<dyn Store>) -> Result<Version, CliError> {
     let head = open_log(Arc::clone(store)).await?;
     Ok(head.manifest().next_version())
 }
 
 /// Returns all objects below `prefix`, sorted by key.
-pub async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
-    let mut objects = Vec::new();
-    list_all(store, prefix, |object| objects.push(object)).await?;
-    objects.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(objects)
+pub fn list<'a>(
+    store: &'a dyn Store,
+    prefix: &'a str,
+) -> BoxFuture<'a, Result<Vec<ObjectMeta>, StoreError>> {
+    Box::pin(async move {
+        let mut objects = Vec::new();
+        list_all(store, prefix, |object| objects.push(object)).await?;
+        objects.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(objects)
+    })
 }

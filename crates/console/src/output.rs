@@ -19,7 +19,7 @@ pub struct Output {
 
 impl Output {
     /// Returns standard output, coloured on a terminal unless NO_COLOR is set and not empty (no-color.org).
-    pub fn to_stdout(json: bool) -> Self {
+    pub(crate) fn to_stdout(json: bool) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let style = Style {
             color: std::io::stdout().is_terminal() && !refused,
@@ -104,7 +104,7 @@ pub fn fields(rows: &[(&str, String)]) -> String {
 }
 
 /// Formats `name  value` lines with the values aligned, in the third column after at least `width`.
-pub(crate) fn fields_from(width: usize, rows: &[(&str, String)]) -> String {
+pub fn fields_from(width: usize, rows: &[(&str, String)]) -> String {
     let names = rows.iter().map(|(name, _)| name.len());
     let width = names.max().unwrap_or(0).max(width);
     let mut text = String::new();
@@ -143,18 +143,19 @@ pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<S
 }
 
 /// Returns the cells of a table's line, each as `Display` prints it.
+#[macro_export]
 macro_rules! cells {
     ($($cell:expr),+ $(,)?) => { vec![$($cell.to_string()),+] };
 }
-pub(crate) use cells;
+pub use cells;
 
 /// Formats a value; `-` for none.
-pub(crate) fn or_dash(value: Option<impl Display>) -> String {
+pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// Joins items by commas; `none` stands for no items.
-pub(crate) fn joined(items: impl IntoIterator<Item = impl Display>, none: &str) -> String {
+pub fn joined(items: impl IntoIterator<Item = impl Display>, none: &str) -> String {
     let items: Vec<_> = items.into_iter().map(|item| item.to_string()).collect();
     if items.is_empty() {
         return none.to_owned();
@@ -187,7 +188,7 @@ pub fn count(number: u64, noun: &str) -> String {
 }
 
 /// Formats a number with separators and its noun: `1,234 steps`.
-pub(crate) fn count_grouped(number: u64, noun: &str) -> String {
+pub fn count_grouped(number: u64, noun: &str) -> String {
     let words = count(number, noun);
     let noun = words.trim_start_matches(|c: char| c.is_ascii_digit());
     format!("{}{noun}", grouped(number))
@@ -203,7 +204,7 @@ pub fn range(first: u64, end: u64) -> String {
 }
 
 /// Formats a range as [`range`] does, with separators: `1,200..3,399`.
-pub(crate) fn grouped_range(first: u64, end: u64) -> String {
+pub fn grouped_range(first: u64, end: u64) -> String {
     match end.checked_sub(first) {
         None | Some(0 | 1) => range(first, end),
         Some(_) => format!("{}..{}", grouped(first), grouped(end - 1)),

@@ -1,33 +1,47 @@
-//! One-line descriptions of log entries.
+//! One-line descriptions of log entries, and ranges of steps.
+
+use std::str::FromStr;
 
 use batchweave_core::ids::{Epoch, ProducerName, Step};
 use batchweave_core::manifest::Entry;
-
 use serde::Serialize;
 
 use crate::output::{count, joined, range};
 
 /// A range of steps, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct StepRange {
-    pub(crate) first: Step,
-    pub(crate) last: Step,
+pub struct StepRange {
+    pub first: Step,
+    pub last: Step,
 }
 
 impl StepRange {
     /// Formats the range without a noun: `3..5`, or `3`.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         range(self.first, self.last.saturating_add(1))
     }
 }
 
+impl FromStr for StepRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Self { first, last }),
+            (Ok(_), Ok(_)) => Err("the first step is above the last".to_owned()),
+            _ => Err("write FIRST..LAST, both included, as 1200..1260, or one step".to_owned()),
+        }
+    }
+}
+
 /// Describes an entry on one line that needs no context.
-pub(crate) fn entry(entry: &Entry) -> String {
+pub fn entry(entry: &Entry) -> String {
     beside(entry, "")
 }
 
 /// Describes an entry next to the name of its `writer` (`p0` or `p0/1`), without repeating that name.
-pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
+pub fn beside(entry: &Entry, writer: &str) -> String {
     let of = |producer: &ProducerName, epoch: Epoch| {
         let name = format!("{producer}/{epoch}");
         if name == writer {
@@ -99,7 +113,23 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
 }
 
 /// Formats the steps `first` to `last`, both included: `steps 3..5` or `step 3`.
-pub(crate) fn steps(first: Step, last: Step) -> String {
+pub fn steps(first: Step, last: Step) -> String {
     let noun = if first == last { "step" } else { "steps" };
     format!("{noun} {}", StepRange { first, last }.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_include_both_ends() {
+        let steps = |first, last| Ok(StepRange { first, last });
+        assert_eq!("1200..1260".parse(), steps(1200, 1260));
+        assert_eq!("7".parse(), steps(7, 7));
+        assert_eq!("7..7".parse(), steps(7, 7));
+        for bad in ["8..7", "", "..", "1..", "..2", "1...3", "1-3", "-1", "a"] {
+            assert!(bad.parse::<StepRange>().is_err(), "{bad:?}");
+        }
+    }
 }

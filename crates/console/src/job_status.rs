@@ -9,34 +9,36 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{AttemptState, JobState, QuarantineState};
 use batchweave_core::retention::{self, Due, JobObjects};
 use batchweave_log::Log;
+use futures::future::BoxFuture;
 use serde::Serialize;
 
-use crate::admin::incarnation;
 use crate::context;
 use crate::error::CliError;
+use crate::job::incarnation;
 use crate::output::{Style, cells, or_dash, table};
 
 /// The marks and progress of all jobs.
-pub(crate) type ObjectsByJob = BTreeMap<JobName, JobObjects>;
+pub type ObjectsByJob = BTreeMap<JobName, JobObjects>;
 
+/// The status of an open job.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct JobStatus {
-    pub(crate) name: JobName,
+pub struct JobStatus {
+    pub name: JobName,
     #[serde(flatten)]
-    pub(crate) state: JobState,
+    pub state: JobState,
     /// The next step of its slowest data coordinate; `None` before the first attempt, and for past states
     /// of the stream.
-    pub(crate) position: Option<Step>,
+    pub position: Option<Step>,
     /// The steps that it can restart from; `None` for past states.
-    pub(crate) restart_points: Option<BTreeSet<Step>>,
+    pub restart_points: Option<BTreeSet<Step>>,
     /// The oldest step that it still needs; `None` while that is not decided.
-    pub(crate) floor: Option<Step>,
+    pub floor: Option<Step>,
 }
 
 /// The reason why the watermark stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub(crate) enum ReclaimStatus {
+pub enum ReclaimStatus {
     /// Reclamation may publish this watermark.
     May { watermark: Step },
     /// This job still needs the steps from `floor` on; `None`: it has too few restart points.
@@ -49,17 +51,17 @@ pub(crate) enum ReclaimStatus {
 
 /// The newest attempt of a job as a reader of certain steps: a quarantined range, or one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Reader {
+pub struct Reader {
     /// The job and the version that opened it, as `llm@4`.
-    pub(crate) job: String,
-    pub(crate) attempt: u64,
-    pub(crate) position: Option<Step>,
+    pub job: String,
+    pub attempt: u64,
+    pub position: Option<Step>,
     /// One of `reads`, `passes over` and `has passed`.
-    pub(crate) does: &'static str,
+    pub does: &'static str,
 }
 
 /// Returns the status of all open jobs by name; `objects` is `None` for past states.
-pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<JobStatus> {
+pub fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<JobStatus> {
     let none = JobObjects::new();
     let one = |(name, state): (&JobName, &JobState)| {
         let mine = objects.map(|all| all.get(name).unwrap_or(&none));
@@ -69,23 +71,25 @@ pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<
 }
 
 /// Reads all marks and progress of one job, also those that no longer matter.
-pub(crate) async fn read_all_objects(
-    log: &Log,
-    name: &JobName,
-    job: &JobState,
-) -> Result<JobObjects, CliError> {
-    let head = log.manifest().next_step();
-    let mut all = JobObjects::new();
-    for attempt in &job.attempts {
-        let objects = all.entry(attempt.number).or_default();
-        let folders = [keys::marks, keys::progress_of];
-        for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
-            for object in context::list(log.store().as_ref(), &folder).await? {
-                objects.note(&object.key, attempt.dp_size, head);
+pub fn read_all_objects<'a>(
+    log: &'a Log,
+    name: &'a JobName,
+    job: &'a JobState,
+) -> BoxFuture<'a, Result<JobObjects, CliError>> {
+    Box::pin(async move {
+        let head = log.manifest().next_step();
+        let mut all = JobObjects::new();
+        for attempt in &job.attempts {
+            let objects = all.entry(attempt.number).or_default();
+            let folders = [keys::marks, keys::progress_of];
+            for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
+                for object in context::list(log.store().as_ref(), &folder).await? {
+                    objects.note(&object.key, attempt.dp_size, head);
+                }
             }
         }
-    }
-    Ok(all)
+        Ok(all)
+    })
 }
 
 fn position(state: &JobState, objects: &JobObjects) -> Option<Step> {
@@ -96,7 +100,7 @@ fn position(state: &JobState, objects: &JobObjects) -> Option<Step> {
 
 impl JobStatus {
     /// Returns the status of a job; `objects` is `None` for past states.
-    pub(crate) fn new(name: &JobName, state: &JobState, objects: Option<&JobObjects>) -> Self {
+    pub fn new(name: &JobName, state: &JobState, objects: Option<&JobObjects>) -> Self {
         Self {
             name: name.clone(),
             position: objects.and_then(|objects| position(state, objects)),
@@ -106,20 +110,20 @@ impl JobStatus {
         }
     }
 
-    /// The job and the version that opened it, as `llm@4`.
-    pub(crate) fn id(&self) -> String {
+    /// Returns the job and the version that opened it, as `llm@4`.
+    pub fn id(&self) -> String {
         incarnation(&self.name, self.state.opened)
     }
 
     /// Returns whether the newest attempt reads the steps of `quarantine`; `None` before the first attempt.
-    pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
+    pub fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
         let over = quarantine.in_force_at(newest.opened);
         Some(self.reads(newest, quarantine.last, over))
     }
 
     /// Returns whether the newest attempt reads one step.
-    pub(crate) fn reader_of(&self, step: Step, all: &[QuarantineState]) -> Option<Reader> {
+    pub fn reader_of(&self, step: Step, all: &[QuarantineState]) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
         let mut around = all.iter().filter(|q| (q.first..=q.last).contains(&step));
         let over = around.any(|q| q.in_force_at(newest.opened));
@@ -146,21 +150,22 @@ impl JobStatus {
 
 impl Reader {
     /// Formats the attempt and its position: `llm@4 attempt 2 (at step 800)`.
-    pub(crate) fn attempt_text(&self) -> String {
+    pub fn attempt_text(&self) -> String {
         let at = self.position;
         let at = at.map_or(String::new(), |at| format!(" (at step {at})"));
         format!("{} attempt {}{at}", self.job, self.attempt)
     }
 
     /// Formats the attempt and whether it reads one step.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let does = self.does.replace("reads", "is still to read");
         format!("{} {does} it", self.attempt_text())
     }
 }
 
 impl ReclaimStatus {
-    pub(crate) fn new(m: &Manifest, objects: &ObjectsByJob) -> Self {
+    /// Returns the reason for the present watermark.
+    pub fn new(m: &Manifest, objects: &ObjectsByJob) -> Self {
         match retention::watermark(m, objects) {
             Due::Publish(due) => Self::May {
                 watermark: due.step,
@@ -176,7 +181,7 @@ impl ReclaimStatus {
     }
 
     /// Describes the reason in a few words that follow the watermark.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Self::May { watermark } => {
                 format!("may move to {watermark}: `batchweave reclaim` shows what goes")
@@ -195,7 +200,7 @@ impl ReclaimStatus {
 }
 
 /// Formats a table with one line per job.
-pub(crate) fn job_table(jobs: &[JobStatus], style: Style) -> String {
+pub fn job_table(jobs: &[JobStatus], style: Style) -> String {
     let row = |job: &JobStatus| {
         let (state, newest) = (&job.state, job.state.attempts.last());
         let from = newest.map_or(state.start, |attempt| attempt.start);

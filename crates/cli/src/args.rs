@@ -4,12 +4,13 @@ use std::ffi::OsString;
 
 use batchweave_console::GlobalArgs;
 use batchweave_console::program::exit_codes_help;
+use batchweave_verify::VerifyArgs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
 use crate::{
     completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
-    seal, show, status, top, ui, verify,
+    seal, show, status, top, ui,
 };
 
 const EXAMPLES: &str = "\
@@ -74,7 +75,7 @@ pub(crate) enum Verb {
     /// Check that a store and a stream are fit for use, with remedies
     Doctor(doctor::DoctorArgs),
     /// Check that a stream is intact, or prove what a run received
-    Verify(verify::VerifyArgs),
+    Verify(VerifyArgs),
     /// Estimate latency, requests and cost of a stream before it is built
     Plan(LabArgs),
     /// Show nodes live: what their ranks wait for, what is read ahead, how long each stage takes

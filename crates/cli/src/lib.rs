@@ -1,5 +1,6 @@
-//! The `batchweave` command: one verb per file, each with its arguments, its work, its report and tests.
-//! All use the crate `batchweave-console`. `batchweave-lab` runs some verbs in a program of its own.
+//! The `batchweave` command: the list of its verbs, and most of them, one per file, each with its arguments, its work, its
+//! report and tests. `verify` is in the crate `batchweave-verify`; all use `batchweave-console`. `batchweave-lab` runs
+//! some verbs in a program of its own.
 //!
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
@@ -29,7 +30,6 @@ mod show;
 mod status;
 mod top;
 mod ui;
-mod verify;
 
 use std::ffi::OsString;
 
@@ -43,7 +43,6 @@ use futures::future::LocalBoxFuture;
 use crate::args::{Cli, Verb};
 
 pub use crate::lab::runs_in_lab;
-pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
 /// crate compiles it, once for all programs that call it.
@@ -86,7 +85,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Delete(args) => delete::run(&args, &context).await,
         Verb::Completions(args) => completions::run(&args, command()),
         Verb::Doctor(args) => doctor::run(&args, &context).await,
-        Verb::Verify(args) => verify::run(&args, &context).await,
+        Verb::Verify(args) => batchweave_verify::run(&args, &context).await,
         Verb::Top(args) => top::run(&args, &context).await,
         Verb::Ui(args) => Box::pin(ui::run(&args, &context)).await,
         Verb::Plan(_) | Verb::Bench(_) | Verb::DevS3(_) | Verb::Demo(_) | Verb::Generate(_) => {

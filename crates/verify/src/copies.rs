@@ -14,25 +14,25 @@ use batchweave_store::{Store, found};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 
-use super::Problem;
-use super::fold::Folding;
+use crate::Problem;
+use crate::fold::Folding;
 
 /// Segments read at a time.
 const READS: usize = 16;
 
 /// The result of the comparison.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Copies {
+pub(crate) struct Copies {
     /// Snapshots that equal the fold.
-    pub(super) snapshots: Vec<Version>,
+    pub(crate) snapshots: Vec<Version>,
     /// Segments that equal the fold.
-    pub(super) segments: u64,
+    pub(crate) segments: u64,
     /// Segments of readable steps that are not stored: readers compute them from the log.
-    pub(super) segments_not_stored: Vec<u64>,
+    pub(crate) segments_not_stored: Vec<u64>,
 }
 
 /// Folds to the head and compares each copy on the way.
-pub(super) async fn check(
+pub(crate) async fn check(
     store: &Arc<dyn Store>,
     folding: &mut Folding,
     problems: &mut Vec<Problem>,

@@ -13,11 +13,11 @@ use batchweave_core::proof::{
 use batchweave_store::Store;
 use futures::{StreamExt, TryStreamExt};
 
-use super::bar::Bar;
-use super::fold::Folding;
-use super::listing::JobListing;
-use super::mend::Mender;
-use super::report::{LegReport, RunReport};
+use crate::bar::Bar;
+use crate::fold::Folding;
+use crate::listing::JobListing;
+use crate::mend::Mender;
+use crate::report::{LegReport, RunReport};
 
 /// Ledgers read at a time.
 const READS: usize = 16;
@@ -30,7 +30,7 @@ pub(crate) async fn prove(
     mend: bool,
 ) -> Result<RunReport, CliError> {
     let mut folding = Folding::begin(Arc::clone(store)).await?;
-    let mut bar = super::log_bar(store).await?;
+    let mut bar = crate::log_bar(store).await?;
     folding.follow(|next| bar.reach(next)).await?;
     bar.end();
     let root = store.root();

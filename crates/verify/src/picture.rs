@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use batchweave_core::ids::Step;
 
-use super::report::{AttemptReport, RunReport};
+use crate::report::{AttemptReport, RunReport};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
@@ -47,7 +47,7 @@ impl Scale {
 }
 
 /// Draws a report as SVG.
-pub(super) fn svg(report: &RunReport) -> String {
+pub(crate) fn svg(report: &RunReport) -> String {
     let last = report.attempts.iter().map(|a| a.reached).max();
     let scale = Scale {
         first: report.from,

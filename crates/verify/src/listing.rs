@@ -12,16 +12,16 @@ use batchweave_core::retention::JobObjects;
 use batchweave_store::Store;
 
 #[derive(Default)]
-pub(super) struct JobListing {
+pub(crate) struct JobListing {
     /// First step and key of each ledger, by attempt.
-    pub(super) ledgers: BTreeMap<AttemptNo, Vec<(Step, String)>>,
+    pub(crate) ledgers: BTreeMap<AttemptNo, Vec<(Step, String)>>,
     /// Marks and progress, by attempt.
     objects: JobObjects,
 }
 
 impl JobListing {
     /// Lists the folder of `record`, in a log of `head` steps.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         store: &Arc<dyn Store>,
         record: &JobRecord,
         head: Step,
@@ -46,7 +46,7 @@ impl JobListing {
     }
 
     /// Returns the highest steps of an attempt's progress and marks.
-    pub(super) fn shown(&self, attempt: AttemptNo) -> (Option<Step>, Option<Step>) {
+    pub(crate) fn shown(&self, attempt: AttemptNo) -> (Option<Step>, Option<Step>) {
         let Some(objects) = self.objects.get(&attempt) else {
             return (None, None);
         };
@@ -56,14 +56,14 @@ impl JobListing {
     }
 
     /// Returns the highest step in the names of an attempt's objects.
-    pub(super) fn reached(&self, attempt: AttemptNo) -> Option<Step> {
+    pub(crate) fn reached(&self, attempt: AttemptNo) -> Option<Step> {
         let (progress, mark) = self.shown(attempt);
         let ledgers = self.ledgers.get(&attempt).and_then(|all| all.last());
         progress.max(mark).max(ledgers.map(|(first, _)| *first))
     }
 
     /// Returns the position of a coordinate by its marks and progress; 0 without any.
-    pub(super) fn shown_of(&self, attempt: AttemptNo, dp_rank: u32) -> Step {
+    pub(crate) fn shown_of(&self, attempt: AttemptNo, dp_rank: u32) -> Step {
         let Some(objects) = self.objects.get(&attempt) else {
             return 0;
         };
@@ -73,7 +73,7 @@ impl JobListing {
         all.max().copied().unwrap_or_default()
     }
 
-    pub(super) fn complete_marks(&self, attempt: &AttemptRecord) -> Vec<Step> {
+    pub(crate) fn complete_marks(&self, attempt: &AttemptRecord) -> Vec<Step> {
         let objects = self.objects.get(&attempt.state.number);
         let marks = objects.map(|objects| objects.complete_marks(attempt.state.dp_size));
         Vec::from_iter(marks.unwrap_or_default())

@@ -11,20 +11,20 @@ use batchweave_core::tgb::{ENTRY_BYTES, TRAILER_BYTES};
 
 /// One object, as assembled from the parts in the log.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Named {
+pub(crate) struct Named {
     frames: u64,
     frames_end: u64,
     /// TGBs in it without a step yet.
     waiting: u32,
     /// The first and last step with slices in it.
-    pub(super) first: Option<Step>,
-    pub(super) last: Option<Step>,
+    pub(crate) first: Option<Step>,
+    pub(crate) last: Option<Step>,
 }
 
 impl Named {
     /// The object's length: all its TGBs are in one entry. The length of a provenance object is not in the
     /// log.
-    pub(super) fn bytes(&self) -> Option<u64> {
+    pub(crate) fn bytes(&self) -> Option<u64> {
         (self.frames > 0).then(|| self.frames_end + self.frames * ENTRY_BYTES + TRAILER_BYTES)
     }
 
@@ -34,7 +34,7 @@ impl Named {
 }
 
 #[derive(Debug, Default, Clone)]
-pub(super) struct Objects {
+pub(crate) struct Objects {
     by_key: HashMap<Arc<str>, Named>,
     waiting: BTreeMap<(ProducerName, Seq), Vec<Arc<str>>>,
     pruned_at: Step,
@@ -42,7 +42,7 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Adds the effects of a record.
-    pub(super) fn note(&mut self, folded: &Folded) {
+    pub(crate) fn note(&mut self, folded: &Folded) {
         let Some(record) = &folded.record else { return };
         for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
             if let (Entry::Batch(batch), Ok(Validity::Applies)) = (entry, verdict) {
@@ -84,7 +84,7 @@ impl Objects {
     }
 
     /// Forgets objects below the watermark; cheap when it has not moved.
-    pub(super) fn prune(&mut self, watermark: Step) {
+    pub(crate) fn prune(&mut self, watermark: Step) {
         if watermark > self.pruned_at {
             self.pruned_at = watermark;
             self.by_key.retain(|_, object| object.needed(watermark));
@@ -92,7 +92,7 @@ impl Objects {
     }
 
     /// Returns every object that is needed from `watermark` on, by key.
-    pub(super) fn needed(&self, watermark: Step) -> BTreeMap<&str, &Named> {
+    pub(crate) fn needed(&self, watermark: Step) -> BTreeMap<&str, &Named> {
         let all = self.by_key.iter();
         let needed = all.filter(|(_, object)| object.needed(watermark));
         needed.map(|(key, object)| (&**key, object)).collect()

@@ -16,8 +16,8 @@ use batchweave_store::Store;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::bar::Bar;
-use super::{Problem, VerifyArgs};
+use crate::bar::Bar;
+use crate::{Problem, VerifyArgs};
 
 /// Number of steps located together.
 const CHUNK: u64 = 256;
@@ -26,16 +26,16 @@ const SAVE_PERIOD: Duration = Duration::from_secs(2);
 
 /// The data that this run read.
 #[derive(Debug, Serialize)]
-pub(super) struct DataReport {
+pub(crate) struct DataReport {
     /// The first step read by this run.
-    pub(super) from: Step,
+    pub(crate) from: Step,
     /// The step after the last one.
-    pub(super) to: Step,
+    pub(crate) to: Step,
     /// The first step that an earlier run read, according to the file.
-    pub(super) earlier: Option<Step>,
-    pub(super) frames: u64,
-    pub(super) bytes: u64,
-    pub(super) seconds: f64,
+    pub(crate) earlier: Option<Step>,
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ struct StepCheck {
 }
 
 /// Reads every step from the watermark on, or from where the file ends.
-pub(super) async fn check(
+pub(crate) async fn check(
     store: &Arc<dyn Store>,
     args: &VerifyArgs,
     stream: StreamId,
@@ -220,7 +220,7 @@ impl ResumeState {
 }
 
 impl DataReport {
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let speed = self.bytes as f64 / self.seconds.max(1e-3);
         let earlier = self.earlier.filter(|first| *first < self.from);
         let earlier = earlier.map_or(String::new(), |first| {

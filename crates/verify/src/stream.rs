@@ -13,18 +13,18 @@ use batchweave_core::keys;
 use batchweave_store::Store;
 use serde::Serialize;
 
-use super::copies::{self, Copies};
-use super::data::{self, DataReport};
-use super::fold::{Folding, VoidAt};
-use super::{Problem, VerifyArgs};
+use crate::copies::{self, Copies};
+use crate::data::{self, DataReport};
+use crate::fold::{Folding, VoidAt};
+use crate::{Problem, VerifyArgs};
 
 /// Problems that are listed; all are counted.
 const LISTED: usize = 1000;
 
 /// The result of checking a stream.
 #[derive(Debug, Serialize)]
-pub(super) struct StreamReport {
-    pub(super) root: String,
+pub(crate) struct StreamReport {
+    pub(crate) root: String,
     stream: String,
     /// Number of records in the log.
     records: Version,
@@ -38,9 +38,9 @@ pub(super) struct StreamReport {
     objects: Objects,
     /// With --data: the data that was read.
     data: Option<DataReport>,
-    pub(super) problem_count: usize,
+    pub(crate) problem_count: usize,
     /// The first ones, at most `LISTED`.
-    pub(super) problems: Vec<Problem>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -56,13 +56,13 @@ struct Objects {
 }
 
 /// Checks everything and collects problems; only an unreadable log is an error.
-pub(super) async fn check(
+pub(crate) async fn check(
     store: &Arc<dyn Store>,
     args: &VerifyArgs,
     folding: &mut Folding,
 ) -> Result<StreamReport, CliError> {
     let mut problems = Vec::new();
-    let mut bar = super::log_bar(store).await?;
+    let mut bar = crate::log_bar(store).await?;
     let copies = copies::check(store, folding, &mut problems, |next| bar.reach(next)).await?;
     bar.end();
     folding.nothing_behind().await?;
@@ -155,7 +155,7 @@ async fn objects(
 }
 
 impl StreamReport {
-    pub(super) fn text(&self, style: Style) -> String {
+    pub(crate) fn text(&self, style: Style) -> String {
         let o = &self.objects;
         let records = count(self.records, "record");
         let steps = count(self.steps.saturating_sub(self.watermark), "step");

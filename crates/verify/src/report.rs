@@ -6,9 +6,9 @@ use batchweave_core::manifest::entry::Parent;
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg, ProvenLeg};
 use serde::Serialize;
 
-use super::left_behind::LeftBehind;
-use super::listing::JobListing;
-use super::mend::Mended;
+use crate::left_behind::LeftBehind;
+use crate::listing::JobListing;
+use crate::mend::Mended;
 
 /// The result of proving a run.
 #[derive(Debug, Default, Serialize)]
@@ -82,7 +82,7 @@ pub(crate) struct AttemptReport {
     pub(crate) marks: Vec<Step>,
 }
 impl LegReport {
-    pub(super) fn new(leg: &Leg, attempt: &AttemptRecord) -> Self {
+    pub(crate) fn new(leg: &Leg, attempt: &AttemptRecord) -> Self {
         let state = &attempt.state;
         Self {
             attempt: leg.attempt,
@@ -98,7 +98,7 @@ impl LegReport {
 }
 
 impl RunReport {
-    pub(super) fn new(
+    pub(crate) fn new(
         root: &str,
         record: &JobRecord,
         listed: &JobListing,
@@ -136,7 +136,7 @@ impl RunReport {
         format!("{}@{}", self.job, self.opened)
     }
 
-    pub(super) fn note(&mut self, n: usize, proven: ProvenLeg) {
+    pub(crate) fn note(&mut self, n: usize, proven: ProvenLeg) {
         self.steps += proven.steps;
         self.to = proven.end;
         if let Some(attempt) = self.attempts.get_mut(proven.leg.attempt as usize) {
@@ -160,7 +160,7 @@ impl RunReport {
     }
 
     /// Sets the verdict once no leg contradicts the log.
-    pub(super) fn conclude(&mut self, listed: &JobListing) {
+    pub(crate) fn conclude(&mut self, listed: &JobListing) {
         let Some(last) = self.lineage.last_mut() else {
             return;
         };

@@ -7,7 +7,7 @@ use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::proof::{AttemptRecord, JobRecord};
 use serde::Serialize;
 
-use super::listing::JobListing;
+use crate::listing::JobListing;
 
 /// An attempt that left checkpoints behind, and the newest of them.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ pub(crate) struct LeftBehind {
 
 impl LeftBehind {
     /// Returns all such attempts of a job, by the marks that are still stored.
-    pub(super) fn all(record: &JobRecord, listed: &JobListing) -> Vec<Self> {
+    pub(crate) fn all(record: &JobRecord, listed: &JobListing) -> Vec<Self> {
         let marks = |attempt: &AttemptRecord| listed.complete_marks(attempt);
         Self::of_attempts(&record.attempts, marks)
     }
@@ -55,7 +55,7 @@ impl LeftBehind {
         left
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Self {
             attempt,
             start,

@@ -1,5 +1,11 @@
 //! `batchweave verify`: checks a stream, and with --job proves that every rank of a run received every step
 //! once, in order, with the bytes that the log names.
+//!
+//! - `fold`: the log from its beginning, with the `objects` that it names; both checks begin with it; `bar`: its progress.
+//! - `stream`: the check of a stream: `copies` of the log's information, and with --data all `data`.
+//! - `job`: the proof of a run from the ledgers in its `listing`; `mend` stores missing ones, `left_behind` names
+//!   attempts behind a newer checkpoint; `report` and `picture` show the result.
+#![forbid(unsafe_code)]
 
 mod bar;
 mod copies;
@@ -24,10 +30,11 @@ use batchweave_console::job::JobSelector;
 use batchweave_core::ids::{JobName, Step};
 use batchweave_daemon::Exit;
 use batchweave_store::Store;
+use futures::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 
-use bar::Bar;
-use fold::Folding;
+use crate::bar::Bar;
+use crate::fold::Folding;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,9 +49,10 @@ what ranks received, and names the steps that the job's checkpoints state as tra
 the first contradiction as the error, and 66 when nothing is wrong but the ledgers end before progress and marks
 do: then the run is not proved to its end.";
 
+/// The arguments of `batchweave verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct VerifyArgs {
+pub struct VerifyArgs {
     /// Read all data that the log names and check every checksum
     #[arg(long, conflicts_with = "job")]
     data: bool,
@@ -107,7 +115,15 @@ impl Problem {
     }
 }
 
-pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
+/// Runs the check or the proof that the arguments ask for, and prints its report.
+pub fn run<'a>(
+    args: &'a VerifyArgs,
+    context: &'a Context,
+) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
+    Box::pin(check(args, context))
+}
+
+async fn check(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
     let store = context.store(false).await?;
     if let Some(job) = &args.job {
         return prove(&store, job, args, context).await;
@@ -159,16 +175,21 @@ pub struct JobProof {
 }
 
 /// Proves the run of the newest incarnation of `job`, as `batchweave verify --job` does.
-pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof, CliError> {
-    let newest = JobSelector {
-        name: job,
-        opened: None,
-    };
-    let report = job::prove(store, &newest, None, false).await?;
-    Ok(JobProof {
-        to: report.to,
-        steps: report.steps,
-        fault: report.contradiction.or(report.not_proved),
+pub fn prove_job(
+    store: &Arc<dyn Store>,
+    job: JobName,
+) -> LocalBoxFuture<'_, Result<JobProof, CliError>> {
+    Box::pin(async move {
+        let newest = JobSelector {
+            name: job,
+            opened: None,
+        };
+        let report = job::prove(store, &newest, None, false).await?;
+        Ok(JobProof {
+            to: report.to,
+            steps: report.steps,
+            fault: report.contradiction.or(report.not_proved),
+        })
     })
 }
 

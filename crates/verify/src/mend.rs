@@ -22,7 +22,7 @@ use batchweave_log::{Checksums, get_intact, slice_crcs};
 use batchweave_store::Store;
 use serde::Serialize;
 
-use super::listing::JobListing;
+use crate::listing::JobListing;
 
 /// A data coordinate, and the global rank where it is known.
 type Reader = (u32, Option<u32>);
@@ -51,7 +51,7 @@ pub(crate) struct Mended {
 
 impl Mended {
     /// Formats one line, and one for each range of steps that remains without a ledger.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let (steps, ledgers) = (self.steps, count(self.ledgers, "ledger"));
         let mut text =
             format!("mended: {steps} steps by rank from the objects' indexes, in {ledgers}\n");
@@ -67,13 +67,13 @@ impl Mended {
     }
 }
 
-pub(super) struct Mender<'m> {
-    pub(super) store: &'m Arc<dyn Store>,
-    pub(super) stream: &'m StreamConfig,
-    pub(super) record: &'m JobRecord,
-    pub(super) listed: &'m JobListing,
+pub(crate) struct Mender<'m> {
+    pub(crate) store: &'m Arc<dyn Store>,
+    pub(crate) stream: &'m StreamConfig,
+    pub(crate) record: &'m JobRecord,
+    pub(crate) listed: &'m JobListing,
     /// The node's name in the keys of this run's ledgers.
-    pub(super) node: String,
+    pub(crate) node: String,
 }
 
 /// The steps that ledgers cover, by reader.
@@ -81,7 +81,7 @@ type Covered = BTreeMap<Reader, Vec<Range<Step>>>;
 
 impl Mender<'_> {
     /// Mends the legs of the lineage.
-    pub(super) async fn mend(&self, legs: &[Leg]) -> Result<Mended, CliError> {
+    pub(crate) async fn mend(&self, legs: &[Leg]) -> Result<Mended, CliError> {
         let mut mended = Mended::default();
         let mut sums = Checksums::new(context::open_log(Arc::clone(self.store)).await?);
         for leg in legs {

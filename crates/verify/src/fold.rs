@@ -13,7 +13,7 @@ use batchweave_store::{Store, found};
 use futures::future::try_join_all;
 use serde::Serialize;
 
-use super::objects::Objects;
+use crate::objects::Objects;
 
 /// Number of void entries and records that are listed; all are counted.
 const VOIDS_LISTED: usize = 100;
@@ -22,45 +22,45 @@ const BEHIND_HEAD: u64 = 256;
 
 /// A void entry or record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct VoidAt {
-    pub(super) version: Version,
+pub(crate) struct VoidAt {
+    pub(crate) version: Version,
     /// The entry's number; `None` for a whole record.
-    pub(super) entry: Option<usize>,
-    pub(super) reason: String,
+    pub(crate) entry: Option<usize>,
+    pub(crate) reason: String,
 }
 
 /// The facts collected from all records.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
-    pub(super) history: History,
+pub(crate) struct Facts {
+    pub(crate) history: History,
     /// Digests and producers by step.
-    pub(super) named: Vec<LoggedTgb>,
-    pub(super) objects: Objects,
-    pub(super) voids: Vec<VoidAt>,
-    pub(super) void_count: u64,
+    pub(crate) named: Vec<LoggedTgb>,
+    pub(crate) objects: Objects,
+    pub(crate) voids: Vec<VoidAt>,
+    pub(crate) void_count: u64,
     /// The current run of records with void entries, and the first such run of two or more.
     row: VoidRun,
-    pub(super) void_row: Option<VoidRun>,
+    pub(crate) void_row: Option<VoidRun>,
 }
 
 /// Consecutive records with void entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct VoidRun {
-    pub(super) first: Version,
-    pub(super) records: u64,
+pub(crate) struct VoidRun {
+    pub(crate) first: Version,
+    pub(crate) records: u64,
 }
 
 /// A fold from the beginning of the log.
-pub(super) struct Folding {
+pub(crate) struct Folding {
     store: Arc<dyn Store>,
     view: Arc<AsOf>,
     log: Log,
-    pub(super) facts: Facts,
+    pub(crate) facts: Facts,
 }
 
 impl Folding {
     /// Starts with the state before version 0.
-    pub(super) async fn begin(store: Arc<dyn Store>) -> Result<Self, CliError> {
+    pub(crate) async fn begin(store: Arc<dyn Store>) -> Result<Self, CliError> {
         let view = AsOf::new(Arc::clone(&store), 0);
         let log = context::open_log(Arc::clone(&view) as _).await?;
         Ok(Self {
@@ -71,13 +71,13 @@ impl Folding {
         })
     }
 
-    pub(super) fn manifest(&self) -> &Manifest {
+    pub(crate) fn manifest(&self) -> &Manifest {
         self.log.manifest()
     }
 
     /// Folds one window of the records below version `end`. Returns the segments that became full, and
     /// whether the window was the last.
-    pub(super) async fn window(&mut self, end: Version) -> Result<(Vec<Segment>, bool), CliError> {
+    pub(crate) async fn window(&mut self, end: Version) -> Result<(Vec<Segment>, bool), CliError> {
         self.view.show_until(end);
         let mut version = self.manifest().next_version();
         let (folded, at_end) = self.log.catch_up_window().await?;
@@ -92,7 +92,7 @@ impl Folding {
     }
 
     /// Folds all records to the head; calls `show` with the version after each window.
-    pub(super) async fn follow(&mut self, mut show: impl FnMut(Version)) -> Result<(), CliError> {
+    pub(crate) async fn follow(&mut self, mut show: impl FnMut(Version)) -> Result<(), CliError> {
         while !self.window(Version::MAX).await?.1 {
             show(self.manifest().next_version());
         }
@@ -100,7 +100,7 @@ impl Folding {
     }
 
     /// Checks that no record exists after the head, where it would be unreachable.
-    pub(super) async fn nothing_behind(&self) -> Result<(), CliError> {
+    pub(crate) async fn nothing_behind(&self) -> Result<(), CliError> {
         let next = self.manifest().next_version();
         let probe = |version| async move {
             let record = found(self.store.head(&keys::log(version)).await)?;
@@ -163,7 +163,7 @@ impl Facts {
     }
 
     /// Returns the producer and digest of a step.
-    pub(super) fn named(&self, step: Step) -> Option<LoggedTgb> {
+    pub(crate) fn named(&self, step: Step) -> Option<LoggedTgb> {
         self.named.get(usize::try_from(step).ok()?).copied()
     }
 }

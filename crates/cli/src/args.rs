@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use batchweave_console::GlobalArgs;
 use batchweave_console::program::exit_codes_help;
 use batchweave_verify::VerifyArgs;
+use batchweave_views::{status, top, ui};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
 use crate::{
     completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, run,
-    seal, show, status, top, ui,
+    seal, show,
 };
 
 const EXAMPLES: &str = "\

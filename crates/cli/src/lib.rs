@@ -1,6 +1,6 @@
 //! The `batchweave` command: the list of its verbs, and most of them, one per file, each with its arguments, its work, its
-//! report and tests. `verify` is in the crate `batchweave-verify`; all use `batchweave-console`. `batchweave-lab` runs
-//! some verbs in a program of its own.
+//! report and tests. `verify` is in the crate `batchweave-verify`; `status`, `top` and `ui` are in `batchweave-views`;
+//! all use `batchweave-console`. `batchweave-lab` runs some verbs in a program of its own.
 //!
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
@@ -27,9 +27,6 @@ mod retire;
 mod run;
 mod seal;
 mod show;
-mod status;
-mod top;
-mod ui;
 
 use std::ffi::OsString;
 
@@ -37,6 +34,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::program::{exit_of_parse_error, exit_of_result, init_log};
 use batchweave_daemon::Exit;
+use batchweave_views::{status, top, ui};
 use clap::CommandFactory;
 use futures::future::LocalBoxFuture;
 
@@ -87,7 +85,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => batchweave_verify::run(&args, &context).await,
         Verb::Top(args) => top::run(&args, &context).await,
-        Verb::Ui(args) => Box::pin(ui::run(&args, &context)).await,
+        Verb::Ui(args) => ui::run(&args, &context).await,
         Verb::Plan(_) | Verb::Bench(_) | Verb::DevS3(_) | Verb::Demo(_) | Verb::Generate(_) => {
             Err(lab::exec(args))
         }

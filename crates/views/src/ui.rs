@@ -21,6 +21,7 @@ use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_daemon::screen::Screen;
 use batchweave_daemon::web::{self, Server};
+use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -42,9 +43,10 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 /// Most daemons on a page.
 const DAEMONS_MAX: usize = 256;
 
+/// The arguments of `batchweave ui`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct UiArgs {
+pub struct UiArgs {
     /// Address of the page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9466", value_parser = listen)]
     listen: SocketAddr,
@@ -86,12 +88,18 @@ struct Started {
     root: String,
 }
 
-pub(crate) async fn run(args: &UiArgs, context: &Context) -> Result<Exit, CliError> {
-    tokio::select! {
-        biased;
-        () = Screen::interrupted() => Ok(Exit::Ok),
-        ended = Box::pin(serve(args, context)) => ended.map(|never| match never {}),
-    }
+/// Serves the page until Ctrl-C.
+pub fn run<'a>(
+    args: &'a UiArgs,
+    context: &'a Context,
+) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            () = Screen::interrupted() => Ok(Exit::Ok),
+            ended = Box::pin(serve(args, context)) => ended.map(|never| match never {}),
+        }
+    })
 }
 
 async fn serve(args: &UiArgs, context: &Context) -> Result<Infallible, CliError> {

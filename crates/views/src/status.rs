@@ -32,6 +32,7 @@ use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_log::{AsOf, Log};
+use futures::future::LocalBoxFuture;
 use serde::Serialize;
 
 use commits::Commits;
@@ -51,9 +52,10 @@ Examples:
 
 Figures marked \"about\" are the newest records' averages times the steps.";
 
+/// The arguments of `batchweave status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct StatusArgs {
+pub struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
@@ -119,33 +121,39 @@ struct Snapshot {
     bytes: u64,
 }
 
-pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, CliError> {
-    let store = context.store(false).await?;
-    if args.watch {
-        return watch::run(store, args, context).await;
-    }
-    let mut log = match args.at {
-        None => context::open_log(store).await?,
-        Some(at) => context::open_log(AsOf::new(store, at.saturating_add(1))).await?,
-    };
-    let next = log.manifest().next_version();
-    if let Some(at) = args.at.filter(|&at| next <= at) {
-        let newest = Head::from_manifest(log.manifest()).newest();
-        let root = log.store().root();
-        return Err(CliError::Absent(format!(
-            "version {at} of {root} is not written yet: the newest is {newest}"
-        )));
-    }
-    // Marks and progress describe the present only.
-    let objects = match args.at {
-        None => Some(log.job_objects().await?),
-        Some(_) => None,
-    };
-    let recent = Recent::read(&mut log).await?;
-    let report = gather(&log, objects.as_ref(), &recent).await?;
-    let verbose = args.verbose;
-    context.done(&report, |report, style| {
-        render::render(report, verbose, style)
+/// Shows the state of a stream.
+pub fn run<'a>(
+    args: &'a StatusArgs,
+    context: &'a Context,
+) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
+    Box::pin(async move {
+        let store = context.store(false).await?;
+        if args.watch {
+            return watch::run(store, args, context).await;
+        }
+        let mut log = match args.at {
+            None => context::open_log(store).await?,
+            Some(at) => context::open_log(AsOf::new(store, at.saturating_add(1))).await?,
+        };
+        let next = log.manifest().next_version();
+        if let Some(at) = args.at.filter(|&at| next <= at) {
+            let newest = Head::from_manifest(log.manifest()).newest();
+            let root = log.store().root();
+            return Err(CliError::Absent(format!(
+                "version {at} of {root} is not written yet: the newest is {newest}"
+            )));
+        }
+        // Marks and progress describe the present only.
+        let objects = match args.at {
+            None => Some(log.job_objects().await?),
+            Some(_) => None,
+        };
+        let recent = Recent::read(&mut log).await?;
+        let report = gather(&log, objects.as_ref(), &recent).await?;
+        let verbose = args.verbose;
+        context.done(&report, |report, style| {
+            render::render(report, verbose, style)
+        })
     })
 }
 

@@ -11,7 +11,7 @@ use batchweave_console::{CliError, interval};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_daemon::screen::Screen;
-use futures::future::join_all;
+use futures::future::{LocalBoxFuture, join_all};
 
 use report::NodeReport;
 use scrape::Scrape;
@@ -29,9 +29,10 @@ object per daemon and update.";
 /// Most daemons at a time.
 const DAEMONS_MAX: usize = 256;
 
+/// The arguments of `batchweave top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct TopArgs {
+pub struct TopArgs {
     /// Addresses of consumer daemons' admin endpoints (admin.listen), one or several
     #[arg(
         long,
@@ -54,13 +55,19 @@ struct Watched<'a> {
     last: Result<Scrape, CliError>,
 }
 
-pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<Exit, CliError> {
-    tokio::select! {
-        biased;
-        // Ctrl-C ends the display without an error.
-        () = Screen::interrupted() => Ok(Exit::Ok),
-        ended = Box::pin(updates(args, context)) => ended,
-    }
+/// Shows the nodes until Ctrl-C, or once.
+pub fn run<'a>(
+    args: &'a TopArgs,
+    context: &'a Context,
+) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            // Ctrl-C ends the display without an error.
+            () = Screen::interrupted() => Ok(Exit::Ok),
+            ended = Box::pin(updates(args, context)) => ended,
+        }
+    })
 }
 
 async fn updates(args: &TopArgs, context: &Context) -> Result<Exit, CliError> {

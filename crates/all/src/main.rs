@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use batchweave_cli::programs::{self, Name};
+use batchweave_console::programs::{self, Name};
 use batchweave_daemon::Exit;
 
 fn main() -> ExitCode {

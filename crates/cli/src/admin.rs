@@ -1,17 +1,13 @@
 //! Shared by the verbs that commit a record: the request id, the commit, and the advice that follows a
 //! refusal.
 
-use std::time::Duration;
-
-use batchweave_core::ids::{JobName, RequestId, Version};
-use batchweave_core::manifest::state::JobState;
+use batchweave_console::CliError;
+use batchweave_console::job::{incarnation, not_open, parameters};
+use batchweave_console::output::{count, joined};
+use batchweave_core::ids::{RequestId, Version};
 use batchweave_core::manifest::{Entry, Manifest, Void};
-use batchweave_daemon::config::Period;
 use batchweave_log::{Log, LogError};
 use batchweave_store::{ErrorKind, Op};
-
-use crate::error::CliError;
-use crate::output::{count, joined};
 
 /// Returns the request id of the command line, or a new one.
 pub(crate) fn request(given: Option<RequestId>, log: &mut Log) -> RequestId {
@@ -91,50 +87,18 @@ fn producers(m: &Manifest) -> String {
     }
 }
 
-/// Explains why `job` is not found by listing the jobs that are open.
-pub(crate) fn not_open(m: &Manifest, job: &JobName) -> String {
-    if let Some(state) = m.jobs().get(job) {
-        let (held, by) = (incarnation(job, state.opened), parameters(state));
-        return format!("the open one is {held}, {by}");
-    }
-    let open = m.jobs().iter();
-    let open = open.map(|(name, state)| incarnation(name, state.opened));
-    match joined(open, "").as_str() {
-        "" => "no job is open".into(),
-        open => format!("open are {open}"),
-    }
-}
-
-/// Formats a job's name and the version that opened it, as `llm@4`.
-pub(crate) fn incarnation(job: &JobName, opened: Version) -> String {
-    format!("{job}@{opened}")
-}
-
 /// Formats the version of a change, or that there was nothing to change.
 pub(crate) fn by_version(version: Option<Version>) -> String {
     version.map_or("as before".to_owned(), |v| format!("by version {v}"))
-}
-
-/// Describes the parameters that a job was opened with.
-pub(crate) fn parameters(job: &JobState) -> String {
-    let no = |does: bool| if does { "" } else { "no " };
-    let lease = job.lease_seconds.map_or("no lease".to_owned(), |seconds| {
-        format!("a lease of {}", Period(Duration::from_secs(seconds)))
-    });
-    format!(
-        "from step {} on, keeps {}, holds {}data, paces {}producers, {lease}",
-        job.start,
-        count(job.keep.into(), "restart point"),
-        no(job.holds),
-        no(job.paces),
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use batchweave_console::context;
     use batchweave_core::fixtures;
+    use batchweave_core::ids::JobName;
     use batchweave_core::manifest::entry::Sealed;
     use batchweave_core::stream::StreamOrder;
     use batchweave_daemon::Exit;
@@ -143,7 +107,6 @@ mod tests {
     use batchweave_store::memory::MemoryStore;
 
     use super::*;
-    use crate::context;
 
     /// An empty stream behind credentials that may only read.
     async fn read_only() -> Log {

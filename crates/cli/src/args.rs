@@ -1,17 +1,17 @@
 //! The command line: its verbs and their one-line descriptions.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 
-use batchweave_daemon::Exit;
-use batchweave_daemon::config::Period;
+use batchweave_console::GlobalArgs;
+use batchweave_console::program::exit_codes_help;
+use batchweave_verify::VerifyArgs;
+use batchweave_views::{status, top, ui};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
     completions, delete, doctor, init, job, locate, log, mixture, quarantine, reclaim, repair,
-    retire, run, seal, show, status, top, ui, verify,
+    retire, run, seal, show,
 };
 
 const EXAMPLES: &str = "\
@@ -78,7 +78,7 @@ pub(crate) enum Verb {
     /// Check that a store and a stream are fit for use, with remedies
     Doctor(doctor::DoctorArgs),
     /// Check that a stream is intact, or prove what a run received
-    Verify(verify::VerifyArgs),
+    Verify(VerifyArgs),
     /// Estimate latency, requests and cost of a stream before it is built
     Plan(LabArgs),
     /// Show nodes live: what their ranks wait for, what is read ahead, how long each stage takes
@@ -96,22 +96,6 @@ pub(crate) enum Verb {
     /// Manual pages and completions, for make install
     #[command(hide = true)]
     Generate(LabArgs),
-}
-
-/// Parses the interval between updates; a number without a unit is seconds.
-pub(crate) fn interval(text: &str) -> Result<Period, String> {
-    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let period: Period = if bare {
-        format!("{text}s").parse()?
-    } else {
-        text.parse()?
-    };
-    if period.0.is_zero() {
-        return Err(format!(
-            "invalid interval \"{text}\": expected at least 1ms, for example \"2s\""
-        ));
-    }
-    Ok(period)
 }
 
 impl Cli {
@@ -136,17 +120,10 @@ impl Verb {
     }
 }
 
-/// Returns the table of exit codes that ends the help of a program.
-pub fn exit_codes_help() -> String {
-    let mut text = "Exit codes:".to_owned();
-    for exit in Exit::ALL {
-        let _ = write!(text, "\n  {:>2}  {}", exit.code(), exit.meaning());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use batchweave_daemon::Exit;
+
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {

@@ -2,9 +2,8 @@
 
 use std::io::Write as _;
 
+use batchweave_console::CliError;
 use batchweave_daemon::{Exit, man_pages};
-
-use crate::error::CliError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,6 +12,8 @@ mod sweep;
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context::{self, Context};
 use batchweave_core::ids::StreamId;
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -21,8 +23,6 @@ use batchweave_log::LogError;
 use batchweave_store::{Store, found};
 use serde::Serialize;
 
-use crate::context::{self, Context};
-use crate::error::CliError;
 use listing::Listing;
 
 const EXAMPLES: &str = "\

@@ -17,12 +17,12 @@ mod stream;
 
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context::{self, Context};
 use batchweave_daemon::Exit;
 use batchweave_store::{Bucket, Store, StoreError, Versioning};
 use serde::Serialize;
 
-use crate::context::{self, Context};
-use crate::error::CliError;
 use finding::{Check, Finding, Group, Level};
 use latency::Latency;
 
@@ -211,7 +211,7 @@ async fn clean(target: &Target<'_>) -> Option<Finding> {
         tracing::debug!(%error, "tidying up after the examination");
     }
     left.last().map(|error| {
-        let objects = crate::output::count(left.len() as u64, "object");
+        let objects = batchweave_console::output::count(left.len() as u64, "object");
         let detail = format!("{objects} below {folder}: {}", error.detail);
         let remedy = format!("delete {folder}; with s3:DeleteObject on probe/* nothing stays");
         Finding::warn("left behind", detail, &remedy)

@@ -3,17 +3,16 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::{Style, fields};
+use batchweave_console::stream;
 use batchweave_core::ids::{Hash, ProducerName, StreamId};
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_daemon::{Exit, timestamp};
 use batchweave_log::Creation;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
-
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::{Style, fields};
-use crate::status;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -149,6 +148,6 @@ fn render(report: &InitReport, style: Style) -> String {
     } else {
         "stream was there, with the same parameters"
     };
-    let rows = fields(&status::stream_rows(&report.root, &report.stream));
+    let rows = fields(&stream::rows(&report.root, &report.stream));
     format!("{}\n{rows}", style.green(head))
 }

@@ -3,17 +3,14 @@
 mod close;
 mod list;
 mod open;
-mod selector;
 mod show;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::job::JobSelector;
 use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
-
-use crate::context::Context;
-use crate::error::CliError;
-
-pub(crate) use selector::JobSelector;
 
 const EXAMPLES: &str = "\
 Examples:

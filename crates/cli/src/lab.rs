@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 
-use crate::error::CliError;
-use crate::programs::{self, Name};
+use batchweave_console::CliError;
+use batchweave_console::programs::{self, Name};
 
 /// The arguments of a verb that `batchweave-lab` runs and parses.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
-//! The `batchweave` command: one verb per file, each with its arguments, its work, its report and tests.
-//! The crate `batchweave-lab` runs some verbs in a program of its own and uses the public items here.
+//! The `batchweave` command: the list of its verbs, and most of them, one per file, each with its arguments, its work, its
+//! report and tests. `verify` is in the crate `batchweave-verify`; `status`, `top` and `ui` are in `batchweave-views`;
+//! all use `batchweave-console`. `batchweave-lab` runs some verbs in a program of its own.
 //!
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
@@ -11,22 +12,15 @@
 mod admin;
 mod args;
 mod completions;
-mod context;
 mod delete;
-mod describe;
 mod doctor;
-mod error;
-mod global;
 mod groups;
 mod init;
 mod job;
-mod job_status;
 mod lab;
 mod locate;
 mod log;
 mod mixture;
-pub mod output;
-pub mod programs;
 mod quarantine;
 mod reclaim;
 mod repair;
@@ -34,29 +28,20 @@ mod retire;
 mod run;
 mod seal;
 mod show;
-mod sources;
-mod status;
-mod top;
-mod ui;
-mod verify;
 
 use std::ffi::OsString;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::program::{exit_of_parse_error, exit_of_result, init_log};
 use batchweave_daemon::Exit;
-use batchweave_daemon::telemetry::{self, LogConfig};
+use batchweave_views::{status, top, ui};
 use clap::CommandFactory;
-use clap::error::ErrorKind;
 use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Verb};
 
-pub use crate::args::exit_codes_help;
-pub use crate::context::{Context, list};
-pub use crate::error::CliError;
-pub use crate::global::GlobalArgs;
 pub use crate::lab::runs_in_lab;
-pub use crate::run::RunError;
-pub use crate::verify::{JobProof, prove_job};
 
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code. Boxed, so that this
 /// crate compiles it, once for all programs that call it.
@@ -81,37 +66,6 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Starts the log on standard error, filtered by `level` where RUST_LOG is not set.
-pub fn init_log(level: &str) {
-    telemetry::init(&LogConfig {
-        level: level.into(),
-        ..LogConfig::default()
-    });
-}
-
-/// Prints the error of a verb, if there is one, and returns the exit code.
-pub fn exit_of_result(result: Result<Exit, CliError>) -> Exit {
-    match result {
-        Ok(exit) => exit,
-        // The reader of our output has closed the pipe, as in `batchweave log | head`.
-        Err(e) if e.is_closed_pipe() => Exit::Ok,
-        Err(e) => {
-            eprintln!("error: {e}");
-            e.exit()
-        }
-    }
-}
-
-/// Prints the help, version or error that parsing a command line ended with, and returns the exit code.
-pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
-    let printed = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if printed.is_ok() => Exit::Ok,
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Failure,
-        _ => Exit::Config,
-    }
-}
-
 async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
     let context = Context::new(cli.global);
     match cli.verb {
@@ -131,9 +85,9 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Delete(args) => delete::run(&args, &context).await,
         Verb::Completions(args) => completions::run(&args, command()),
         Verb::Doctor(args) => doctor::run(&args, &context).await,
-        Verb::Verify(args) => verify::run(&args, &context).await,
+        Verb::Verify(args) => batchweave_verify::run(&args, &context).await,
         Verb::Top(args) => top::run(&args, &context).await,
-        Verb::Ui(args) => Box::pin(ui::run(&args, &context)).await,
+        Verb::Ui(args) => ui::run(&args, &context).await,
         Verb::Plan(_) | Verb::Bench(_) | Verb::DevS3(_) | Verb::Demo(_) | Verb::Generate(_) => {
             Err(lab::exec(args))
         }

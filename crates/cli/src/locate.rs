@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::{Style, cells, count, joined, range, table};
+use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::inputs::PinnedFile;
 use batchweave_core::provenance::{Piece, Provenance};
@@ -10,11 +14,6 @@ use batchweave_log::{Located, Log};
 use batchweave_store::Store;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::{Style, cells, count, joined, range, table};
-use crate::sources;
 
 const EXAMPLES: &str = "\
 Examples:

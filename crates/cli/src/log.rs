@@ -4,17 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_console::CliError;
+use batchweave_console::context::{self, Context};
+use batchweave_console::describe::{self, StepRange};
+use batchweave_console::output::{Style, or_dash};
 use batchweave_core::ids::{CommitId, Version};
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded, Writer};
 use batchweave_daemon::Exit;
 use batchweave_log::{AsOf, Log};
 use serde::Serialize;
-
-use crate::context::{self, Context};
-use crate::describe::{self, StepRange};
-use crate::error::CliError;
-use crate::output::{Style, or_dash};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use self::change::{Change, Wanted};
 use crate::admin;
-use crate::context::Context;
-use crate::error::CliError;
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
 
 const EXAMPLES: &str = "\
 Examples:

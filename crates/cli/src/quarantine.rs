@@ -2,8 +2,12 @@
 //! them.
 
 use std::fmt::Write as _;
-use std::str::FromStr;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::describe::{self, StepRange};
+use batchweave_console::job_status::{self, Reader};
+use batchweave_console::output::{Style, cells, joined, or_dash, range, table};
 use batchweave_core::ids::{RequestId, Step, Version};
 use batchweave_core::manifest::entry::{QuarantineLifted, Quarantined};
 use batchweave_core::manifest::state::QuarantineState;
@@ -12,12 +16,7 @@ use batchweave_daemon::Exit;
 use batchweave_log::Log;
 use serde::Serialize;
 
-use crate::context::Context;
-use crate::describe::StepRange;
-use crate::error::CliError;
-use crate::job_status::{self, Reader};
-use crate::output::{Style, cells, joined, or_dash, range, table};
-use crate::{admin, describe};
+use crate::admin;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,19 +43,6 @@ pub(crate) struct QuarantineArgs {
     /// An id of your own (32 hexadecimal digits): repeating the command with it does nothing
     #[arg(long, value_name = "ID")]
     request: Option<RequestId>,
-}
-
-impl FromStr for StepRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (first, last) = text.split_once("..").unwrap_or((text, text));
-        match (first.parse(), last.parse()) {
-            (Ok(first), Ok(last)) if first <= last => Ok(Self { first, last }),
-            (Ok(_), Ok(_)) => Err("the first step is above the last".to_owned()),
-            _ => Err("write FIRST..LAST, both included, as 1200..1260, or one step".to_owned()),
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -239,20 +225,4 @@ fn listing(report: &QuarantineReport, style: Style) -> String {
     };
     let header = ["ID", "STEPS", "ADDED", "LIFTED", "READERS", "REASON"];
     table(style, &header, report.quarantines.iter().map(row))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_include_both_ends() {
-        let steps = |first, last| Ok(StepRange { first, last });
-        assert_eq!("1200..1260".parse(), steps(1200, 1260));
-        assert_eq!("7".parse(), steps(7, 7));
-        assert_eq!("7..7".parse(), steps(7, 7));
-        for bad in ["8..7", "", "..", "1..", "..2", "1...3", "1-3", "-1", "a"] {
-            assert!(bad.parse::<StepRange>().is_err(), "{bad:?}");
-        }
-    }
 }

@@ -4,14 +4,14 @@
 mod render;
 mod report;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::count;
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
 use batchweave_log::reclaim::{Limits, ReclaimError, Reclaimer};
 use batchweave_store::{ErrorKind, StoreError};
 
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::count;
 use report::{Applied, ReclaimReport};
 
 const EXAMPLES: &str = "\
@@ -42,14 +42,15 @@ pub(crate) struct ReclaimArgs {
 pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context.log().await?;
     let mut reclaimer = Reclaimer::new();
-    let plan = reclaimer.plan(&mut log, args.to).await?;
+    let plan = reclaimer.plan(&mut log, args.to).await.map_err(failed)?;
     if !args.apply {
         return context.done(&ReclaimReport::new(&log, &plan, None), render::text);
     }
     let max_delete = args.max_delete;
     let applied = reclaimer
         .apply(&mut log, &plan, Limits { max_delete })
-        .await?;
+        .await
+        .map_err(failed)?;
     let report = ReclaimReport::new(&log, &plan, Some(&applied));
     context.out.report(&report, render::text)?;
     // The report is printed in any case; a pass that ended early or left objects undeleted fails after it.
@@ -60,12 +61,11 @@ pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, C
     }
 }
 
-impl From<ReclaimError> for CliError {
-    fn from(error: ReclaimError) -> Self {
-        match error {
-            ReclaimError::Log(e) => e.into(),
-            ReclaimError::Asked(asked) => Self::Refused(asked.to_string()),
-        }
+/// Returns the error of a pass that failed as a whole.
+fn failed(error: ReclaimError) -> CliError {
+    match error {
+        ReclaimError::Log(e) => e.into(),
+        ReclaimError::Asked(asked) => CliError::Refused(asked.to_string()),
     }
 }
 

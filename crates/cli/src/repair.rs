@@ -1,5 +1,9 @@
 //! `batchweave repair`: shows what can be done about an unreadable record, and does it.
 
+use batchweave_console::CliError;
+use batchweave_console::context::{self, Context};
+use batchweave_console::output::{Style, bytes, count, fields};
+use batchweave_console::stream::Head;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::REASON_BYTES_MAX;
@@ -7,11 +11,6 @@ use batchweave_core::manifest::FoldError;
 use batchweave_daemon::Exit;
 use batchweave_log::repair::{self, Damage, Remedy, Repaired};
 use serde::Serialize;
-
-use crate::context::{self, Context};
-use crate::error::CliError;
-use crate::output::{Style, bytes, count, fields};
-use crate::status::Head;
 
 const EXAMPLES: &str = "\
 Examples:

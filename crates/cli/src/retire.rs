@@ -1,5 +1,8 @@
 //! `batchweave retire`: ends the epoch of a producer that no longer runs.
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::{Style, count};
 use batchweave_core::ids::{Epoch, ProducerName, RequestId, Seq, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Retired;
@@ -7,9 +10,6 @@ use batchweave_daemon::Exit;
 use serde::Serialize;
 
 use crate::admin;
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::{Style, count};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,5 +1,8 @@
 //! `batchweave seal`: ends a stream, or reopens it.
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::{Style, count};
 use batchweave_core::ids::{RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{Sealed, Unsealed};
@@ -7,9 +10,6 @@ use batchweave_daemon::Exit;
 use serde::Serialize;
 
 use crate::admin;
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::{Style, count};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,12 @@ mod vocabulary;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::job_status::{self, JobStatus, ObjectsByJob, Reader};
+use batchweave_console::output::{
+    Style, bytes, cells, count, fields, joined, or_dash, range, table,
+};
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::state::QuarantineState;
 use batchweave_core::manifest::{Manifest, StepEntry};
@@ -17,11 +23,6 @@ use batchweave_daemon::Exit;
 use batchweave_log::{Frame, Located, Log};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::context::Context;
-use crate::error::CliError;
-use crate::job_status::{self, JobStatus, ObjectsByJob, Reader};
-use crate::output::{Style, bytes, cells, count, fields, joined, or_dash, range, table};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use batchweave_cli::GlobalArgs;
+use batchweave_console::GlobalArgs;
 use batchweave_dev_s3::DevS3Args;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -51,7 +51,7 @@ impl Cli {
     pub(crate) fn parse_args(
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
-        let command = Self::command().after_help(batchweave_cli::exit_codes_help());
+        let command = Self::command().after_help(batchweave_console::program::exit_codes_help());
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
 }

@@ -3,8 +3,8 @@
 use batchweave_daemon::Exit;
 use batchweave_dev_s3::DevS3Args;
 
-use batchweave_cli::CliError;
-use batchweave_cli::Context;
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
 
 pub(crate) async fn run(mut args: DevS3Args, context: &Context) -> Result<Exit, CliError> {
     // The server has its own --json; the global one before the verb means the same.

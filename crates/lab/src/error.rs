@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 use crate::demo::DemoError;
 

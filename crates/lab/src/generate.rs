@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 use batchweave_daemon::{Exit, man_pages};
 use clap::Command;
 

@@ -20,7 +20,8 @@ mod plan;
 
 use std::ffi::OsString;
 
-use batchweave_cli::{CliError, Context};
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
 use batchweave_daemon::Exit;
 use clap::CommandFactory;
 use futures::future::LocalBoxFuture;
@@ -36,11 +37,11 @@ pub fn run(args: Vec<OsString>) -> LocalBoxFuture<'static, Exit> {
 async fn run_verb(args: Vec<OsString>) -> Exit {
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
-        Err(e) => return batchweave_cli::exit_of_parse_error(&e),
+        Err(e) => return batchweave_console::program::exit_of_parse_error(&e),
     };
-    batchweave_cli::init_log(cli.verb.log_level());
+    batchweave_console::program::init_log(cli.verb.log_level());
     let result = dispatch(cli).await;
-    batchweave_cli::exit_of_result(result)
+    batchweave_console::program::exit_of_result(result)
 }
 
 async fn dispatch(cli: Cli) -> Result<Exit, CliError> {

@@ -35,6 +35,8 @@ impl Programs {
                 "where" => "crates/cli/src/locate.rs".to_owned(),
                 "plan" => "crates/lab/src/plan/mod.rs".to_owned(),
                 "generate" => "crates/lab/src/generate.rs".to_owned(),
+                "status" | "top" | "ui" => format!("crates/views/src/{verb}.rs"),
+                "verify" => "crates/verify/src/lib.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };
             let mut options = options(&source(&file));
@@ -58,7 +60,7 @@ impl Programs {
         assert!(verbs.len() > 5, "the verbs were not found");
         let daemon = |name: &'static str| (name, options(&source("crates/daemon/src/program.rs")));
         Self {
-            global: options(&source("crates/cli/src/global.rs")),
+            global: options(&source("crates/console/src/global.rs")),
             verbs,
             daemons: ["batchweave-producer", "batchweave-consumer"]
                 .map(daemon)

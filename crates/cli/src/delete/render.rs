@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use batchweave_console::output::{Style, bytes, cells, count, table};
+
 use super::DeleteReport;
-use crate::output::{Style, bytes, cells, count, table};
 
 /// Keys of others that the text names.
 const FOREIGN_SHOWN: usize = 3;

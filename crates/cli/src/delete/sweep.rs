@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_console::CliError;
+use batchweave_console::output::count;
 use batchweave_core::ids::StreamId;
 use batchweave_core::keys::{self, class_of};
 use batchweave_daemon::timestamp;
@@ -10,9 +12,6 @@ use batchweave_store::{ErrorKind, Pages, Store, StoreError};
 use bytes::Bytes;
 use futures::future::join_all;
 use serde_json::json;
-
-use crate::error::CliError;
-use crate::output::count;
 
 /// Most requests at the same time.
 const REQUESTS: usize = 4;

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use batchweave_console::context;
+use batchweave_console::output::count;
 use batchweave_core::keys;
 use batchweave_store::{Access, Bucket, Create, ErrorKind, ProbeReport, Store, StoreError, found};
 use bytes::Bytes;
@@ -10,8 +12,6 @@ use futures::TryStreamExt;
 
 use super::Target;
 use super::finding::Finding;
-use crate::context;
-use crate::output::count;
 
 const VISIBILITY_ROUNDS: usize = 8;
 const RANGED_BYTES: usize = 256 * 1024;

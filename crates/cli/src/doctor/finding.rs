@@ -1,10 +1,9 @@
 //! The result of one check, with its remedy.
 
+use batchweave_console::CliError;
 use batchweave_daemon::Exit;
 use batchweave_store::{ErrorKind, StoreError};
 use serde::Serialize;
-
-use crate::error::CliError;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use batchweave_console::output::count;
 use batchweave_core::keys;
 use batchweave_store::{Op, Store, StoreError, found};
 use bytes::Bytes;
@@ -11,7 +12,6 @@ use serde::Serialize;
 
 use super::Target;
 use super::finding::Finding;
-use crate::output::count;
 
 /// Requests in flight: enough to be fast, too few to queue.
 const AT_ONCE: usize = 4;

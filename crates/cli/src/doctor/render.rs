@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use batchweave_console::output::{Style, cells, count, table};
+
 use super::finding::{Check, Finding, Group, Level};
 use super::latency::Latency;
-use crate::output::{Style, cells, count, table};
 
 /// Formats one group with its title.
 pub(super) fn group(group: Group, findings: &[Finding], style: Style) -> String {

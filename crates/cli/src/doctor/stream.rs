@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use batchweave_console::CliError;
+use batchweave_console::context;
+use batchweave_console::output::count;
 use batchweave_core::keys;
 use batchweave_core::limits::SNAPSHOT_VERSIONS_MAX;
 use batchweave_daemon::Exit;
@@ -9,9 +12,6 @@ use batchweave_log::{Log, LogError};
 use batchweave_store::{Store, StoreError};
 
 use super::finding::Finding;
-use crate::context;
-use crate::error::CliError;
-use crate::output::count;
 
 pub(super) async fn check(store: &Arc<dyn Store>) -> Vec<Finding> {
     let log = match context::open_log(Arc::clone(store)).await {

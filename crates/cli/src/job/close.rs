@@ -3,6 +3,11 @@
 //!
 //! The store has no clock: only a person can decide that a run without progress is dead.
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::job::incarnation;
+use batchweave_console::job_status::{self, JobStatus, ReclaimStatus};
+use batchweave_console::output::Style;
 use batchweave_core::ids::{JobName, RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::JobClosed;
@@ -13,10 +18,6 @@ use serde::Serialize;
 
 use super::CloseArgs;
 use crate::admin;
-use crate::context::Context;
-use crate::error::CliError;
-use crate::job_status::{self, JobStatus, ReclaimStatus};
-use crate::output::Style;
 
 #[derive(Debug, Serialize)]
 struct JobCloseReport {
@@ -78,7 +79,7 @@ async fn close(
         match now.filter(|job| job.opened == opened) {
             None => Ok(None),
             Some(now) if now.attempts_opened() != attempts && !args.force => {
-                let id = admin::incarnation(&args.job.name, opened);
+                let id = incarnation(&args.job.name, opened);
                 Err(CliError::Refused(format!(
                     "job {id} is running: an attempt of it was opened while this command ran"
                 )))
@@ -110,7 +111,7 @@ fn may_run(job: &JobStatus, end: Option<Step>) -> Result<(), CliError> {
 fn render(report: &JobCloseReport, style: Style) -> String {
     let by = admin::by_version(report.version);
     let id = report.opened.map_or(report.job.to_string(), |opened| {
-        admin::incarnation(&report.job, opened)
+        incarnation(&report.job, opened)
     });
     let head = style.green(&format!("job {id} is closed, {by}"));
     format!("{head}\nwatermark: {}", report.reclaim.text())

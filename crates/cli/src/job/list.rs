@@ -1,13 +1,12 @@
 //! `batchweave job list`.
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::job_status::{self, JobStatus, ReclaimStatus};
+use batchweave_console::output::{Style, count};
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
 use serde::Serialize;
-
-use crate::context::Context;
-use crate::error::CliError;
-use crate::job_status::{self, JobStatus, ReclaimStatus};
-use crate::output::{Style, count};
 
 #[derive(Debug, Serialize)]
 struct JobListReport {

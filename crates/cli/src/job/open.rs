@@ -1,5 +1,9 @@
 //! `batchweave job open`.
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::job::{incarnation, parameters};
+use batchweave_console::output::Style;
 use batchweave_core::ids::{JobName, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::JobOpened;
@@ -9,9 +13,6 @@ use serde::Serialize;
 
 use super::OpenArgs;
 use crate::admin;
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::Style;
 
 #[derive(Debug, Serialize)]
 struct JobOpenReport {
@@ -67,9 +68,9 @@ fn render(report: &JobOpenReport, style: Style) -> String {
     let by = admin::by_version(report.version);
     match &report.state {
         Some(state) => {
-            let id = admin::incarnation(&report.job, state.opened);
+            let id = incarnation(&report.job, state.opened);
             let head = style.green(&format!("job {id} is open, {by}"));
-            format!("{head}\n{}", admin::parameters(state))
+            format!("{head}\n{}", parameters(state))
         }
         None => format!(
             "this request opened job {} before, and it was closed since",

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::job::parameters;
+use batchweave_console::job_status::{self, JobStatus};
+use batchweave_console::output::{Style, cells, count, fields, joined, or_dash, range, table};
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::manifest::state::AttemptState;
 use batchweave_core::retention::{AttemptObjects, JobObjects};
@@ -9,11 +14,6 @@ use batchweave_daemon::Exit;
 use serde::Serialize;
 
 use super::JobShowArgs;
-use crate::admin;
-use crate::context::Context;
-use crate::error::CliError;
-use crate::job_status::{self, JobStatus};
-use crate::output::{Style, cells, count, fields, joined, or_dash, range, table};
 
 #[derive(Debug, Serialize)]
 struct JobShowReport {
@@ -166,7 +166,7 @@ fn rows(report: &JobShowReport) -> Vec<(&'static str, String)> {
     vec![
         ("job", job.id()),
         ("opened", format!("by version {}", state.opened)),
-        ("as", admin::parameters(state)),
+        ("as", parameters(state)),
         ("position", position),
         ("restart points", points),
         ("floor", floor),

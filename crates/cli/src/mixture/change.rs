@@ -9,8 +9,8 @@ use batchweave_core::order::{MixtureSpec, NumberedMixture, SpecError, Weight};
 use batchweave_daemon::config::nearest;
 use serde::Serialize;
 
-use crate::error::CliError;
-use crate::output::joined;
+use batchweave_console::CliError;
+use batchweave_console::output::joined;
 
 /// The change that a person wants.
 #[derive(Debug)]

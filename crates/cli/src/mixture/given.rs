@@ -7,8 +7,8 @@ use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_log::{Located, Log};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use crate::error::CliError;
-use crate::sources::{self, Names};
+use batchweave_console::CliError;
+use batchweave_console::sources::{self, Names};
 
 /// Provenance objects that are read at the same time.
 const READS: usize = 16;

@@ -6,7 +6,7 @@ use super::ChangeReport;
 use super::change::ProducerChange;
 use super::show::{MixtureShown, ShowReport, SourceShown};
 use crate::admin;
-use crate::output::{Style, cells, count, joined, or_dash, range, table};
+use batchweave_console::output::{Style, cells, count, joined, or_dash, range, table};
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::change::{read_spec, shares, sources, weights};
 use super::given::{self, GivenByMixture};
 use super::render;
-use crate::context::Context;
-use crate::error::CliError;
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
 
 #[derive(Debug, Serialize)]
 pub(super) struct ShowReport {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use batchweave_console::output::{Style, bytes, cells, count, joined, table};
 use batchweave_log::reclaim::{JobRetention, Tally};
 
 use super::report::{ReclaimReport, Row};
-use crate::output::{Style, bytes, cells, count, joined, table};
 
 pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
     let mut text = head(report, style);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use batchweave_console::programs::{self, Start};
 use batchweave_daemon::Exit;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -17,7 +18,6 @@ use super::error::RunError;
 use super::file::{Role, assignment};
 use super::log_file::LogFile;
 use super::rules::{Reaction, react};
-use crate::programs::{self, Start};
 
 /// A daemon of this run.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 use std::io::Write;
 use std::time::Duration;
 
+use batchweave_console::CliError;
+use batchweave_console::output::{Output, fields};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::progress::Progress;
-use crate::error::CliError;
-use crate::output::{Output, fields};
 
 /// Interval between lines where standard output is not a terminal.
 const EVERY: Duration = Duration::from_secs(10);

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use batchweave_daemon::Exit;
+use batchweave_console::CliError;
 
 /// A run that can't start, or that lost a file of its own.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub(crate) enum RunError {
     /// A folder of another user, or one that others may write.
     #[error(
         "no folder for the socket: {folder} belongs to another user or is open to others; set socket.path to a path \
@@ -42,12 +42,11 @@ pub enum RunError {
     Signals(io::Error),
 }
 
-impl RunError {
-    /// Returns the exit code.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::SocketFolder { .. } => Exit::Config,
-            _ => Exit::Failure,
+impl From<RunError> for CliError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::SocketFolder { .. } => Self::Usage(error.to_string()),
+            other => Self::Failed(other.to_string()),
         }
     }
 }

@@ -4,12 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use batchweave_console::GlobalArgs;
+use batchweave_console::programs::Name;
 use batchweave_daemon::config::{Config, Period, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::global::GlobalArgs;
-use crate::programs::Name;
 
 /// A table whose keys only its daemon knows.
 type Table = Map<String, Value>;

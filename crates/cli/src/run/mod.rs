@@ -19,6 +19,9 @@ mod training;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::Output;
 use batchweave_daemon::config;
 use batchweave_daemon::{Exit, shutdown};
 use clap::ValueEnum;
@@ -27,16 +30,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::child::{Daemon, Event};
 use self::display::Display;
-pub use self::error::RunError;
+use self::error::RunError;
 use self::file::{Role, RunFile};
 use self::log_file::LogFile;
 use self::numbers::Numbers;
 use self::place::{Logs, Socket};
 use self::progress::{Known, Progress, Seen};
 use self::training::Training;
-use crate::context::Context;
-use crate::error::CliError;
-use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use batchweave_console::admin_endpoint::{ANSWER_BYTES_MAX, get};
 use tokio::time::{Instant, timeout};
-
-use crate::top::scrape::{ANSWER_BYTES_MAX, get};
 
 /// Longest wait for an answer; both daemons answer from memory.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use batchweave_console::output::count;
 use batchweave_core::ids::Step;
 use serde::Serialize;
 
 use super::numbers::Numbers;
-use crate::output::count;
 
 /// Share of the time above which a wait of the ranks is shown.
 const WAIT_SHOWN: f64 = 0.05;

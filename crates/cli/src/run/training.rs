@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use batchweave_console::context::Context;
+use batchweave_console::job_status;
 use batchweave_log::Log;
 use tokio::time::{Instant, timeout};
-
-use crate::context::Context;
-use crate::job_status;
 
 /// The job's progress is read every quarter of the time since its ranks have gone, within these bounds.
 const READ_EVERY: Duration = Duration::from_secs(1);

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use batchweave_console::CliError;
+use batchweave_console::output::count;
+use batchweave_console::sources::{self, Names};
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::provenance::Piece;
 use batchweave_core::tgb::{Dtype, Layout};
@@ -11,9 +14,6 @@ use serde::Serialize;
 
 use super::runs::{self, Run};
 use super::vocabulary::Vocabulary;
-use crate::error::CliError;
-use crate::output::count;
-use crate::sources::{self, Names};
 
 /// One row of a slice.
 #[derive(Debug, Serialize)]

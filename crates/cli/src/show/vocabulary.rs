@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use batchweave_console::CliError;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::keys;
 use batchweave_core::stream::TokenizerId;
@@ -11,8 +12,6 @@ use batchweave_log::read_tokenizer;
 use batchweave_store::Store;
 use tiktoken_rs::CoreBPE;
 use tokenizers::Tokenizer;
-
-use crate::error::CliError;
 
 pub(super) struct Vocabulary {
     words: Words,

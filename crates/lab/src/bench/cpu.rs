@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 use crate::error::bench_error;
 

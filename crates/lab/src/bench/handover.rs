@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 const MODULE: &str = "batchweave.bench.handover";
 

@@ -14,9 +14,9 @@ use batchweave_daemon::Exit;
 use clap::{Args, Subcommand};
 
 use crate::error::bench_error;
-use batchweave_cli::CliError;
-use batchweave_cli::Context;
-use batchweave_cli::output::Output;
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {

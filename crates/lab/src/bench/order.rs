@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// The weights of the measured mixture.
 const WEIGHTS: [f64; 3] = [0.6, 0.3, 0.1];

@@ -1,6 +1,6 @@
 //! A producer of a benchmark: it commits one record per call, without a commit task and its policy.
 
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::manifest::entry::BatchEntry;

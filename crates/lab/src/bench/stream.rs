@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::bench::single_commits::SingleCommits;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// Slices per TGB; each is a part of its own, so that a batch has that many objects.
 pub(super) const SLICES: u32 = 4;

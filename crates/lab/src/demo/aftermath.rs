@@ -7,7 +7,7 @@ use batchweave_log::reclaim::{Class, Limits, Reclaimer};
 
 use super::DemoError;
 use super::setup::JOB;
-use batchweave_cli::prove_job;
+use batchweave_verify::prove_job;
 
 /// The state of the store after the run.
 #[derive(Debug)]

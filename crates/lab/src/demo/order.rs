@@ -197,7 +197,7 @@ fn draw(key: Key, n: u64) -> u64 {
 }
 
 fn below(draw: u64, bound: u64) -> u64 {
-    (u128::from(draw) * u128::from(bound) >> 64) as u64
+    ((u128::from(draw) * u128::from(bound)) >> 64) as u64
 }
 
 /// Returns the block at `position` of a pass of `count` blocks.

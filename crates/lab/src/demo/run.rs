@@ -19,8 +19,8 @@ use super::scrape::Counters;
 use super::setup::{JOB, RANKS, SHAPE, Setup};
 use super::summary::Summary;
 use super::{DemoArgs, DemoError, DemoStore, checker, kept, mixture};
-use batchweave_cli::CliError;
-use batchweave_cli::Context;
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
 
 const POLL: Duration = Duration::from_millis(15);
 /// Bytes of text per token, roughly; used only to time the kills.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use batchweave_cli::programs::{self, Name, Start};
+use batchweave_console::programs::{self, Name, Start};
 use batchweave_store::OpenOptions;
 
 use super::checker::Shape;

@@ -6,7 +6,7 @@ use super::aftermath::Aftermath;
 use super::checker::Differences;
 use super::corpus::Corpus;
 use super::setup::{JOB, KEEP};
-use batchweave_cli::output::bytes;
+use batchweave_console::output::bytes;
 use batchweave_daemon::figures::grouped as group;
 
 /// The figures of a run.

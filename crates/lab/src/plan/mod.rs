@@ -16,8 +16,8 @@ use batchweave_daemon::Exit;
 use batchweave_daemon::config::ByteSize;
 use serde::Serialize;
 
-use batchweave_cli::CliError;
-use batchweave_cli::Context;
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
 use estimate::Load;
 use prices::Prices;
 use profile::Profile;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::simulated::Requests;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 const SHIPPED: &str = include_str!("../../../../config/prices.toml");
 

@@ -6,7 +6,7 @@ use super::PlanReport;
 use super::estimate::{LINGER_S, OBJECT_BYTES, READ_BYTES, READS_PER_RECORD, STEPS_PER_PROGRESS};
 use super::limits::{READS_AT_ONCE, REQUEST_BYTES_PER_SECOND, UPLOADS_AT_ONCE};
 use super::simulated::Requests;
-use batchweave_cli::output::{Style, bytes, count, fields, table};
+use batchweave_console::output::{Style, bytes, count, fields, table};
 
 pub(super) fn text(plan: &PlanReport, style: Style) -> String {
     let (load, e) = (&plan.load, &plan.estimate);

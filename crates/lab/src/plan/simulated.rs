@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 const SHIPPED: &str = include_str!("simulated.json");
 

@@ -130,8 +130,8 @@ fn a_plan_without_end_can_be_printed() {
         "--producers 100000 --rate 1000000 --tgb-bytes 1TiB --nodes 1000000 --keep-days 365",
     ] {
         let p = planned(line, Profile::S3Standard);
-        let text = render::text(&p, batchweave_cli::output::Style::default());
-        let all = text + &render::explanation(&p, batchweave_cli::output::Style::default());
+        let text = render::text(&p, batchweave_console::output::Style::default());
+        let all = text + &render::explanation(&p, batchweave_console::output::Style::default());
         assert!(!all.contains("NaN") && !all.contains("inf"), "{all}");
         assert!(serde_json::to_string(&p).unwrap().contains("\"limits\""));
     }

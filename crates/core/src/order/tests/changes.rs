@@ -216,7 +216,9 @@ impl Instance {
             let cursor = (serde_json::to_string(&stored).unwrap(), skip);
             self.complete.push_back((batch, mixture, cursor));
         }
-        begins.into_iter().for_each(|id| self.sampler.change(id));
+        for id in begins {
+            self.sampler.change(id);
+        }
     }
 
     fn learn(&mut self, log: &Log) {

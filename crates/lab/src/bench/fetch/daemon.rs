@@ -11,7 +11,7 @@ use super::written::Shape;
 use crate::demo::processes::{Running, free_port};
 use crate::demo::scrape::Counters;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const STOP: Duration = Duration::from_secs(15);

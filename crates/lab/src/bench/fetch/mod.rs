@@ -20,9 +20,9 @@ use self::place::Place;
 use self::raw::Raw;
 use self::written::Shape;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
-use batchweave_cli::Context;
-use batchweave_cli::output::{Style, table};
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::output::{Style, table};
 
 /// Largest step in the table: four must fit in the arena.
 const STEP_BYTES_MAX: u64 = 256 << 20;
@@ -238,7 +238,7 @@ fn sum(so_far: Option<f64>, now: Option<f64>, before: Option<f64>) -> Option<f64
 
 /// Deletes a case's objects.
 async fn clean(store: &Arc<dyn Store>) -> Result<(), CliError> {
-    let objects = batchweave_cli::list(store.as_ref(), "").await?;
+    let objects = batchweave_console::context::list(store.as_ref(), "").await?;
     let keys: Vec<String> = objects.into_iter().map(|object| object.key).collect();
     let refused = store.delete_many(&keys).await?;
     match refused.into_iter().next() {

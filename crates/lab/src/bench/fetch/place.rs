@@ -9,8 +9,9 @@ use batchweave_store::s3::S3Store;
 use crate::bench::cpu::threads_seconds;
 use crate::demo::processes::{Program, Running};
 use crate::demo::s3_server::S3Server;
-use batchweave_cli::programs::{self, Name};
-use batchweave_cli::{CliError, Context};
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::programs::{self, Name};
 
 const BUCKET: &str = "batchweave-bench";
 

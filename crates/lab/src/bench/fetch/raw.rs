@@ -15,7 +15,7 @@ use batchweave_store::s3::S3Store;
 
 use super::super::cpu::thread_time;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// Size of a request: the daemon's largest.
 const PIECE_BYTES: u64 = 16 << 20;
@@ -48,7 +48,7 @@ impl Raw {
     /// `None` where the endpoint speaks TLS, which raw sockets do not.
     pub(super) async fn new(store: &S3Store, connections: usize) -> Result<Option<Self>, CliError> {
         let (mut host, mut pieces, mut bytes) = (String::new(), Vec::new(), 0);
-        for object in batchweave_cli::list(store, keys::DATA).await? {
+        for object in batchweave_console::context::list(store, keys::DATA).await? {
             let url = store.presigned_get(&object.key, SIGNED_FOR).await?;
             let Some(rest) = url.strip_prefix("http://") else {
                 return Ok(None);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::bench::single_commits::SingleCommits;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// Size of an object: the producers' default, or one batch if that is larger.
 const OBJECT_BYTES: u64 = 64 << 20;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::cpu::thread_time;
 use super::stream::Growing;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 use below::Below;
 use latent::{Delay, Latent};
 use turns::{EARLY, PERIOD, in_turns};
@@ -117,7 +117,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         let memory = Arc::clone(&memory);
         async move { memory.head(&key).await.map(|meta| meta.size) }
     };
-    let snapshots = batchweave_cli::list(memory.as_ref(), keys::SNAPSHOTS).await?;
+    let snapshots = batchweave_console::context::list(memory.as_ref(), keys::SNAPSHOTS).await?;
     Ok(GrowthReport {
         versions: args.versions,
         steps: Growing::step(args.versions),

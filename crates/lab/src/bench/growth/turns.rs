@@ -11,7 +11,7 @@ use super::below::Below;
 use super::latent::{Delay, Latent};
 use crate::bench::cpu::{median, thread_time};
 use crate::bench::stream::Growing;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// The version at which the early window begins: the first snapshot and segment that the hundredth
 /// commit has a share in are written within the window, as in every later window.

@@ -20,7 +20,7 @@ use clap::Args;
 use self::text::Text;
 use super::cpu::process_seconds;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TextArgs {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::super::cpu::median;
 use super::{Text, TextArgs, config, tokenizer, transform};
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// Documents per measured batch; copies are made between measurements.
 const AT_ONCE: usize = 256;

@@ -18,7 +18,7 @@ use super::super::cpu::{median, process_seconds};
 use super::server::Server;
 use super::{Measured, Text, TextArgs, alone, config, cores, mb};
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProduceArgs {

@@ -8,7 +8,7 @@ use batchweave_store::Store;
 
 use crate::demo::s3_server::S3Server;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 const BUCKET: &str = "batchweave-bench";
 const STOP: Duration = Duration::from_secs(15);

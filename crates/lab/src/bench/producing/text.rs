@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::TextArgs;
 use crate::demo::corpus;
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 const FILES: usize = 8;
 const SEED: u64 = 20_261_121;

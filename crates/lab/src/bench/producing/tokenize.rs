@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::cpu::median;
 use super::{Measured, Text, TextArgs, Watch, alone, config, cores, mb, transform};
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct TokenizeReport {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::super::cpu::median;
 use super::{mb, sink};
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UploadArgs {

@@ -19,8 +19,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::error::bench_error;
-use batchweave_cli::CliError;
-use batchweave_cli::output::bytes;
+use batchweave_console::CliError;
+use batchweave_console::output::bytes;
 use plot::Sample;
 use run::{OBJECT_TGBS, STEP_BYTES, SimulatedRun};
 

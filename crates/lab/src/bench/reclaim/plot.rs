@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use batchweave_cli::output::bytes;
+use batchweave_console::output::bytes;
 use batchweave_core::ids::Step;
 use serde::Serialize;
 

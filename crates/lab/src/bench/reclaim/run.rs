@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::bench::single_commits::SingleCommits;
 use crate::bench::stream::{SLICES, config};
 use crate::error::bench_error;
-use batchweave_cli::CliError;
+use batchweave_console::CliError;
 
 /// TGBs per object and per commit.
 pub(super) const OBJECT_TGBS: u64 = 4;

@@ -1,0 +1,81 @@
+//! The source documents of steps: provenance objects, and file names from the producers' input lists.
+
+use batchweave_core::ids::ProducerName;
+use batchweave_core::inputs::{PinnedFile, head_of};
+use batchweave_core::keys;
+use batchweave_core::provenance::{Piece, Provenance};
+use batchweave_log::{Log, LogError, read_inputs};
+use batchweave_store::{Store, found};
+use futures::future::BoxFuture;
+
+use crate::error::CliError;
+
+/// Files of an input list; their indexes are the file numbers in provenance.
+pub type Names = Vec<PinnedFile>;
+
+/// Reads the provenance object under `key`.
+pub fn provenance<'a>(
+    store: &'a dyn Store,
+    key: &'a str,
+) -> BoxFuture<'a, Result<Provenance, CliError>> {
+    Box::pin(async move {
+        let bytes = found(store.get(key, keys::bytes_max(key)).await)?.ok_or_else(|| {
+            CliError::Unsound(format!(
+                "{}/{key} is missing: the source documents of its steps are unknown; \
+                 restore it from a bucket version or backup",
+                store.root()
+            ))
+        })?;
+        Provenance::decode(&bytes)
+            .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
+    })
+}
+
+/// Returns the files of `producer` in the input list that its cursor refers to now; earlier lists, which
+/// older steps refer to, are prefixes of it. Empty when the list is not there.
+pub fn names<'a>(
+    log: &'a mut Log,
+    producer: &'a ProducerName,
+) -> BoxFuture<'a, Result<Names, CliError>> {
+    Box::pin(async move {
+        // Retries after the first read.
+        let mut tries = 0..2;
+        loop {
+            let state = log.manifest().producer(producer);
+            let head = state.and_then(|p| head_of(&p.cursor).ok()).flatten();
+            match read_inputs(log.store().as_ref(), producer, head).await {
+                Ok((_, pins)) => return Ok(pins),
+                Err(LogError::Store(why)) if why.is_not_found() => {}
+                Err(why) => return Err(why.into()),
+            }
+            if tries.next().is_none() {
+                return Ok(Names::new());
+            }
+            // The list has grown since, and its earlier version was reclaimed.
+            log.catch_up().await?;
+        }
+    })
+}
+
+/// Formats the place of a document: `corpus/a.jsonl:17`, lines and rows counted from 1; `corpus/a.jsonl@9216` in a file
+/// whose lines are numbered by the byte at which they begin; and the source, where the producer has several.
+pub fn place(piece: &Piece, names: &Names) -> String {
+    let (file, line) = (piece.file, piece.unit.saturating_add(1));
+    let Some(pin) = usize::try_from(file).ok().and_then(|n| names.get(n)) else {
+        return format!("input file {}:{line}", file.saturating_add(1));
+    };
+    let place = document(pin, piece.unit);
+    match &pin.source {
+        Some(source) => format!("{place} ({source})"),
+        None => place,
+    }
+}
+
+/// Formats the place of document `unit` of a file.
+pub fn document(pin: &PinnedFile, unit: u64) -> String {
+    if pin.by_byte {
+        format!("{}@{unit}", pin.name)
+    } else {
+        format!("{}:{}", pin.name, unit.saturating_add(1))
+    }
+}

@@ -1,0 +1,137 @@
+//! Comparison of snapshots and index segments with the fold: both are copies of information in the log.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use batchweave_console::CliError;
+use batchweave_console::context;
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_core::limits::SEGMENT_STEPS;
+use batchweave_core::manifest::{Manifest, Segment};
+use batchweave_log::get_intact;
+use batchweave_store::{Store, found};
+use futures::{StreamExt, TryStreamExt};
+use serde::Serialize;
+
+use crate::Problem;
+use crate::fold::Folding;
+
+/// Segments read at a time.
+const READS: usize = 16;
+
+/// The result of the comparison.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Copies {
+    /// Snapshots that equal the fold.
+    pub(crate) snapshots: Vec<Version>,
+    /// Segments that equal the fold.
+    pub(crate) segments: u64,
+    /// Segments of readable steps that are not stored: readers compute them from the log.
+    pub(crate) segments_not_stored: Vec<u64>,
+}
+
+/// Folds to the head and compares each copy on the way.
+pub(crate) async fn check(
+    store: &Arc<dyn Store>,
+    folding: &mut Folding,
+    problems: &mut Vec<Problem>,
+    mut show: impl FnMut(Version),
+) -> Result<Copies, CliError> {
+    let listed = context::list(store.as_ref(), keys::SNAPSHOTS).await?;
+    let versions = listed.iter().filter_map(|o| keys::snapshot_version(&o.key));
+    let versions: BTreeSet<Version> = versions.collect();
+    let mut copies = Copies::default();
+    let mut missing = Vec::new();
+    for version in versions.into_iter().map(Some).chain([None]) {
+        let end = version.map_or(Version::MAX, |v| v.saturating_add(1));
+        loop {
+            let (segments, at_end) = folding.window(end).await?;
+            copies.segments += compare(store, folding, segments, &mut missing, problems).await?;
+            show(folding.manifest().next_version());
+            if at_end {
+                break;
+            }
+        }
+        if let Some(version) = version {
+            snapshot(store, folding.manifest(), version, &mut copies, problems).await?;
+        }
+    }
+    let watermark = folding.manifest().watermark();
+    missing.retain(|segment| (segment + 1) * SEGMENT_STEPS > watermark);
+    copies.segments_not_stored = missing;
+    Ok(copies)
+}
+
+async fn snapshot(
+    store: &Arc<dyn Store>,
+    folded: &Manifest,
+    version: Version,
+    copies: &mut Copies,
+    problems: &mut Vec<Problem>,
+) -> Result<(), CliError> {
+    let key = keys::snapshot(version);
+    let Some(bytes) = found(get_intact(store.as_ref(), &key).await)? else {
+        // Removed since the listing: there are newer ones.
+        return Ok(());
+    };
+    let stream = Arc::new(folded.stream().clone());
+    let why = if folded.next_version() == version.saturating_add(1) {
+        match Manifest::from_snapshot(stream, &bytes, version) {
+            Ok(stored) if stored == *folded => {
+                copies.snapshots.push(version);
+                return Ok(());
+            }
+            Ok(_) => "differs from what the log folds to".to_owned(),
+            Err(e) => e.to_string(),
+        }
+    } else {
+        "the log has no such version".to_owned()
+    };
+    let why = format!("{why}; delete it: the next reader of the log writes a new one");
+    problems.push(Problem::at("snapshot", key, why));
+    Ok(())
+}
+
+/// Returns how many of these segments are stored and equal the fold; appends the others to `missing` or
+/// `problems`.
+async fn compare(
+    store: &Arc<dyn Store>,
+    folding: &Folding,
+    segments: Vec<Segment>,
+    missing: &mut Vec<u64>,
+    problems: &mut Vec<Problem>,
+) -> Result<u64, CliError> {
+    let stream = folding.manifest().stream_id();
+    let reads = segments.into_iter().map(|folded| async move {
+        let key = keys::segment(folded.segment);
+        let bytes = found(get_intact(store.as_ref(), &key).await)?;
+        Ok::<_, CliError>((folded, bytes))
+    });
+    let mut reads = futures::stream::iter(reads).buffered(READS);
+    let mut right = 0;
+    while let Some((folded, bytes)) = reads.try_next().await? {
+        let Some(bytes) = bytes else {
+            missing.push(folded.segment);
+            continue;
+        };
+        let key = keys::segment(folded.segment);
+        let why = match Segment::from_json(&bytes, stream, folded.segment) {
+            Ok(stored) if same(&stored, &folded) => {
+                right += 1;
+                continue;
+            }
+            Ok(_) => "differs from what the log folds to".to_owned(),
+            Err(e) => e.to_string(),
+        };
+        let why = format!("{why}; delete it: readers compute it from the log");
+        problems.push(Problem::at("index", key, why));
+    }
+    Ok(right)
+}
+
+/// Compares two segments; those of older builds lack the record that filled them.
+fn same(stored: &Segment, folded: &Segment) -> bool {
+    let filled = stored.filled.is_none() || stored.filled == folded.filled;
+    filled && stored.steps == folded.steps
+}

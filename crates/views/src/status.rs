@@ -1,0 +1,234 @@
+//! `batchweave status`: the state of a stream, from the folded log, the newest records and the jobs' objects. No
+//! data object is read.
+//!
+//! - `recent`: the newest records (`commits`), what is in the stream (`totals`) and how fast it grows (`rate`);
+//! - `inputs`: producers in their input; `readers`: jobs, and when they run out of steps;
+//! - `render`: the summary; `internals`: what `--verbose` adds; `watch`: `--watch`; `view`: the stream for a page.
+
+mod commits;
+mod inputs;
+mod internals;
+mod rate;
+mod readers;
+mod recent;
+mod render;
+mod totals;
+mod view;
+mod watch;
+
+pub(crate) use readers::Outlook;
+pub(crate) use view::{Fact, JobView, ProducerView, StreamView};
+pub(crate) use watch::Watched;
+
+use batchweave_console::context::{self, Context};
+use batchweave_console::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
+use batchweave_console::stream::Head;
+use batchweave_console::{CliError, interval};
+use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::{MixtureState, QuarantineState};
+use batchweave_core::stream::StreamConfig;
+use batchweave_daemon::Exit;
+use batchweave_daemon::config::Period;
+use batchweave_log::{AsOf, Log};
+use futures::future::LocalBoxFuture;
+use serde::Serialize;
+
+use commits::Commits;
+use inputs::InputStatus;
+use rate::Rate;
+use readers::{ReaderStatus, Supply};
+use recent::Recent;
+use totals::Totals;
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave status --store s3://bucket/stream
+  batchweave status --store file:///data/stream --at 120
+  batchweave status --json | jq .head.steps
+  batchweave status --watch --every 10s
+  batchweave status --verbose                 # the log, epochs, snapshots, restart points too
+
+Figures marked \"about\" are the newest records' averages times the steps.";
+
+/// The arguments of `batchweave status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusArgs {
+    /// Show the state after this version instead of the newest
+    #[arg(long, value_name = "VERSION")]
+    at: Option<Version>,
+    /// Also show the state of the log, producers' epochs, and what jobs retain
+    #[arg(long, short)]
+    verbose: bool,
+    /// Repeat until the stream has ended; with --json one object per line
+    #[arg(long, conflicts_with = "at")]
+    watch: bool,
+    /// With --watch: interval between updates; a number without a unit is seconds
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval, requires = "watch")]
+    every: Period,
+}
+
+/// The folded state, with the field names of the log.
+#[derive(Debug, Serialize)]
+struct StatusReport {
+    root: String,
+    stream: StreamConfig,
+    head: Head,
+    totals: Totals,
+    rate: Rate,
+    /// The producers in their input.
+    inputs: Vec<InputStatus>,
+    /// The open jobs as readers of the stream; empty for past states.
+    readers: Vec<ReaderStatus>,
+    #[serde(skip)]
+    tokens_per_step: f64,
+    commits: Commits,
+    watermark: Step,
+    /// The step that ends the stream, once that is decided.
+    end: Option<Step>,
+    sealed: bool,
+    producers: Vec<Producer>,
+    awaited_lane: Option<ProducerName>,
+    /// The version since which that lane is awaited.
+    awaited_since: Option<Version>,
+    /// Committed TGBs that wait for their lane's turn.
+    waiting: usize,
+    jobs: Vec<JobStatus>,
+    /// The reason why the watermark stays where it is; `None` for past states.
+    reclaim: Option<ReclaimStatus>,
+    quarantines: Vec<QuarantineState>,
+    mixture: MixtureState,
+    void_entries: u64,
+    void_records: u64,
+    snapshots: Vec<Snapshot>,
+}
+
+#[derive(Debug, Serialize)]
+struct Producer {
+    name: ProducerName,
+    state: &'static str,
+    epoch: Epoch,
+    next_seq: Seq,
+    instance: Option<String>,
+    opened: Option<Version>,
+}
+
+#[derive(Debug, Serialize)]
+struct Snapshot {
+    version: Version,
+    bytes: u64,
+}
+
+/// Shows the state of a stream.
+pub fn run<'a>(
+    args: &'a StatusArgs,
+    context: &'a Context,
+) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
+    Box::pin(async move {
+        let store = context.store(false).await?;
+        if args.watch {
+            return watch::run(store, args, context).await;
+        }
+        let mut log = match args.at {
+            None => context::open_log(store).await?,
+            Some(at) => context::open_log(AsOf::new(store, at.saturating_add(1))).await?,
+        };
+        let next = log.manifest().next_version();
+        if let Some(at) = args.at.filter(|&at| next <= at) {
+            let newest = Head::from_manifest(log.manifest()).newest();
+            let root = log.store().root();
+            return Err(CliError::Absent(format!(
+                "version {at} of {root} is not written yet: the newest is {newest}"
+            )));
+        }
+        // Marks and progress describe the present only.
+        let objects = match args.at {
+            None => Some(log.job_objects().await?),
+            Some(_) => None,
+        };
+        let recent = Recent::read(&mut log).await?;
+        let report = gather(&log, objects.as_ref(), &recent).await?;
+        let verbose = args.verbose;
+        context.done(&report, |report, style| {
+            render::render(report, verbose, style)
+        })
+    })
+}
+
+async fn gather(
+    log: &Log,
+    objects: Option<&ObjectsByJob>,
+    recent: &Recent,
+) -> Result<StatusReport, CliError> {
+    let (store, m) = (log.store().as_ref(), log.manifest());
+    let listed = context::list(store, keys::SNAPSHOTS).await?.into_iter();
+    let snapshots = listed.filter_map(|object| {
+        let version = keys::snapshot_version(&object.key)?;
+        let bytes = object.size;
+        Some(Snapshot { version, bytes })
+    });
+    let (jobs, rate) = (job_status::of_open_jobs(m, objects), recent.rate());
+    let supply = Supply {
+        steps: m.next_step(),
+        end: m.end(),
+        rate: rate.now(),
+    };
+    let readers = match objects {
+        Some(_) => readers::all(store, &jobs, supply).await,
+        None => Vec::new(),
+    };
+    Ok(StatusReport {
+        root: store.root().to_owned(),
+        stream: m.stream().clone(),
+        head: Head::from_manifest(m),
+        totals: recent.per_step.times(m.next_step()),
+        rate,
+        inputs: inputs::places(store, m).await,
+        readers,
+        tokens_per_step: recent.per_step.tokens(),
+        commits: recent.records.sums,
+        watermark: m.watermark(),
+        end: m.end(),
+        sealed: m.sealed(),
+        producers: producers(m),
+        awaited_lane: m.awaited_lane().cloned(),
+        awaited_since: m.awaited().map(|awaited| awaited.since),
+        waiting: m.waiting(),
+        jobs,
+        reclaim: objects.map(|objects| ReclaimStatus::new(m, objects)),
+        quarantines: m.quarantines().to_vec(),
+        mixture: m.mixture().clone(),
+        void_entries: m.void_entries(),
+        void_records: m.void_records(),
+        snapshots: snapshots.collect(),
+    })
+}
+
+/// Returns the producers that were opened, then those that stream.json names and no instance opened yet.
+fn producers(m: &Manifest) -> Vec<Producer> {
+    let opened = m.producers().map(|(name, state)| Producer {
+        name: name.clone(),
+        state: match (state.finished, state.retired) {
+            (true, _) => "finished",
+            (_, true) => "retired",
+            _ => "open",
+        },
+        epoch: state.epoch,
+        next_seq: state.next_seq,
+        instance: Some(state.instance.clone()),
+        opened: Some(state.opened),
+    });
+    let mut absent = m.stream().producers.clone();
+    absent.retain(|name| m.producer(name).is_none());
+    let absent = absent.into_iter().map(|name| Producer {
+        name,
+        state: "not opened",
+        epoch: 0,
+        next_seq: 0,
+        instance: None,
+        opened: None,
+    });
+    opened.chain(absent).collect()
+}

@@ -1,0 +1,94 @@
+//! The text output of `batchweave top` for several daemons: a table by node, then one by rank.
+
+use batchweave_console::output::{Style, bytes, cells, count, or_dash, table};
+use batchweave_daemon::figures::period;
+
+use super::render::{self, DATA_BOUND};
+use super::report::{NodeReport, RankReport};
+
+/// Most columns of a daemon's own words.
+const DOING_COLUMNS: usize = 60;
+
+/// Formats the reports; one alone in full.
+pub(super) fn render(reports: &[NodeReport], style: Style) -> String {
+    if let [only] = reports {
+        return render::render(only, style);
+    }
+    let ready = reports.iter().filter(|node| node.ready).count() as u64;
+    let nodes = count(reports.len() as u64, "node");
+    let head = format!("{nodes}, {ready} ready; {}", verdict(reports, style));
+    let rows = reports.iter().map(|node| row(node, style));
+    let header = [
+        "NODE",
+        "RANKS",
+        "STEP",
+        "STEPS/S",
+        "WAITS %",
+        "AHEAD TIME",
+        "FETCHED/S",
+        "STATE",
+    ];
+    let mut text = format!("{head}\n\n{}", table(style, &header, rows));
+    let ranks: Vec<(&str, &RankReport)> = reports
+        .iter()
+        .flat_map(|node| node.ranks.iter().map(|rank| (node.admin.as_str(), rank)))
+        .collect();
+    if !ranks.is_empty() {
+        text = text + "\n" + &render::rank_table(&ranks, true, style);
+    }
+    text
+}
+
+/// Names the rank that waits most.
+fn verdict(reports: &[NodeReport], style: Style) -> String {
+    let ranks = reports
+        .iter()
+        .flat_map(|node| node.ranks.iter().map(move |rank| (node, rank)));
+    let most = ranks.max_by(|a, b| a.1.waiting.total_cmp(&b.1.waiting));
+    let Some((node, rank)) = most else {
+        return "no rank is connected".to_owned();
+    };
+    let time = format!("{:.1} % of its time", rank.waiting * 100.0);
+    if rank.waiting > DATA_BOUND {
+        let (name, admin) = (&rank.dp_rank, &node.admin);
+        style.yellow(&format!("the data: rank {name} of {admin} waits {time}"))
+    } else {
+        format!("not the data: no rank waits more than {time}")
+    }
+}
+
+fn row(node: &NodeReport, style: Style) -> Vec<String> {
+    let ranks = &node.ranks;
+    let (first, last) = (
+        ranks.iter().map(|rank| rank.step).min(),
+        ranks.iter().map(|rank| rank.step).max(),
+    );
+    let step = first.zip(last).map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first}..{last}"),
+    });
+    let slowest = ranks.iter().map(|rank| rank.steps_per_second);
+    let slowest = slowest.min_by(f64::total_cmp);
+    let waiting = ranks.iter().map(|rank| rank.waiting).max_by(f64::total_cmp);
+    let ahead = ranks.iter().filter_map(|rank| rank.ahead_seconds);
+    let ahead = ahead.min_by(f64::total_cmp);
+    let state = if node.ready { "ready" } else { "not ready" };
+    let short: String = node.doing.chars().take(DOING_COLUMNS).collect();
+    let dots = if short.len() < node.doing.len() {
+        " ..."
+    } else {
+        ""
+    };
+    let state = format!("{state}: {short}{dots}");
+    let state = if node.ready { state } else { style.red(&state) };
+    cells![
+        node.admin,
+        ranks.len(),
+        or_dash(step),
+        or_dash(slowest.map(|rate| format!("{rate:.1}"))),
+        or_dash(waiting.map(|share| format!("{:.1}", share * 100.0))),
+        or_dash(ahead.map(period)),
+        bytes(node.fetched_bytes_per_second as u64),
+        state,
+    ]
+}

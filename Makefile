@@ -34,9 +34,9 @@ help:
 
 # Compiles one program, which contains all that the demo starts.
 demo: system-build system-python $(VENV)/numpy
-	$(call step,release build of the demo's program)
-	cargo build $(CARGO_FLAGS) --bin batchweave-all
-	PYTHONPATH=$(CURDIR)/python/src target/release/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
+	$(call step,build of the demo's program)
+	cargo build --locked --profile demo -p batchweave-all
+	PYTHONPATH=$(CURDIR)/python/src target/demo/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
 test: system-all

@@ -10,6 +10,7 @@ mod fetch;
 mod full_disk;
 mod large;
 mod memory;
+mod mixture;
 mod modes;
 mod reclaim;
 mod refusals;

@@ -70,16 +70,25 @@ impl Left {
     }
 }
 
-/// Returns the text of a line of a JSONL file.
-fn text_of(files: &mut BTreeMap<String, Vec<String>>, source: &str) -> String {
-    let (file, line) = source.rsplit_once(':').unwrap();
-    let lines = files.entry(file.to_owned()).or_insert_with(|| {
-        let text = std::fs::read_to_string(file).unwrap();
-        text.lines().map(str::to_owned).collect()
-    });
-    let line: usize = line.parse().unwrap();
-    let document: Value = serde_json::from_str(&lines[line - 1]).unwrap();
+/// Returns the text of the line of a JSONL file that begins at a byte: `FILE@BYTE`.
+fn text_of(files: &mut BTreeMap<String, String>, source: &str) -> String {
+    let (file, byte) = source.rsplit_once('@').unwrap();
+    let text = files
+        .entry(file.to_owned())
+        .or_insert_with(|| std::fs::read_to_string(file).unwrap());
+    let byte: usize = byte.parse().unwrap();
+    assert!(byte == 0 || text.as_bytes()[byte - 1] == b'\n', "{source}");
+    let line = text[byte..].lines().next().unwrap();
+    let document: Value = serde_json::from_str(line).unwrap();
     document["text"].as_str().unwrap().to_owned()
+}
+
+/// Returns the place of a document without the name of its source: `FILE@BYTE (SOURCE)`.
+fn place(document: &Value) -> &str {
+    let place = document["source"].as_str().unwrap();
+    let (place, source) = place.split_once(" (").unwrap();
+    assert!(["code)", "text)"].contains(&source), "{source}");
+    place
 }
 
 #[test]
@@ -91,7 +100,7 @@ fn what_the_demo_leaves_is_the_text_of_the_documents_that_show_and_where_name() 
         let shown = left.output(&["show", &number, "--decode"]);
         for row in shown["rows"].as_array().unwrap() {
             for part in row["documents"].as_array().unwrap() {
-                let source = part["source"].as_str().unwrap();
+                let source = place(part);
                 let whole = text_of(&mut files, source) + "<|endoftext|>";
                 let text = part["text"].as_str().unwrap();
                 // A row may begin or end in the middle of a character.
@@ -105,11 +114,11 @@ fn what_the_demo_leaves_is_the_text_of_the_documents_that_show_and_where_name() 
             }
         }
         let first = &shown["rows"][0]["documents"][0];
-        let (source, pass) = (first["source"].as_str().unwrap(), &first["pass"]);
-        let place = left.output(&["where", source]);
+        let (source, pass) = (place(first), &first["pass"]);
+        let found_at = left.output(&["where", source]);
         let here = |one: &&Value| one["step"] == step && one["pass"] == *pass;
-        let steps = place["found"].as_array().unwrap();
-        assert_eq!(steps.iter().filter(here).count(), 1, "{source}: {place}");
+        let steps = found_at["found"].as_array().unwrap();
+        assert_eq!(steps.iter().filter(here).count(), 1, "{source}: {found_at}");
         found += 1;
     }
     eprintln!("{pieces} pieces of documents in {LOOKED_AT} steps, {begins} from their beginnings");

@@ -26,9 +26,9 @@ use crate::{URL, alone, open_store, start_server};
 const PRODUCERS: [&str; 2] = ["p0", "p1"];
 const SOURCES: [(&str, f64); 3] = [("web", 0.6), ("code", 0.3), ("math", 0.1)];
 /// Requests of both producers between two kills.
-const KILL_EVERY: u64 = 150;
+const KILL_EVERY: u64 = 300;
 /// Steps after which a change is made.
-const CHANGE_AT: [u64; 2] = [40, 120];
+const CHANGE_AT: [u64; 2] = [16, 60];
 const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
 /// Much longer than a healthy run takes on a busy machine.
 const WITHIN: Duration = Duration::from_mins(15);
@@ -55,7 +55,7 @@ fn write_sources(folder: &Path, seed: u64) {
         std::fs::create_dir_all(folder.join(name)).unwrap();
         for file in 0..[2, 6, 3][n] {
             let mut text = String::new();
-            for line in 0..[4000, 700, 300][n] {
+            for line in 0..[1200, 200, 100][n] {
                 let words: Vec<String> = (0..rng.random_range(1..40))
                     .map(|_| format!("w{}", rng.random_range(0..5000)))
                     .collect();

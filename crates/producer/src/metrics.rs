@@ -4,7 +4,9 @@ use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
-use prometheus::{CounterVec, Histogram, IntCounter, IntGauge, Registry};
+use prometheus::{
+    CounterVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
 
 const PREFIX: &str = "batchweave_producer";
 
@@ -37,6 +39,53 @@ pub struct Metrics {
     version: IntGauge,
     latency: Histogram,
     pub flow_control: FlowControlMetrics,
+    pub sources: SourceMetrics,
+}
+
+/// The metrics of several sources; their labels are the names in the configuration.
+#[derive(Debug)]
+pub struct SourceMetrics {
+    /// Number of documents by source.
+    pub documents: IntCounterVec,
+    /// Number of tokens by source, end tokens included.
+    pub tokens: IntCounterVec,
+    /// Number of complete passes by source.
+    pub passes: IntGaugeVec,
+    /// Number of the mixture of the last document.
+    pub mixture: IntGauge,
+}
+
+impl SourceMetrics {
+    fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
+        let labels = &["source"];
+        Ok(Self {
+            documents: m.counters(
+                "source_documents_total",
+                "Documents by source; only with [[sources]].",
+                labels,
+            )?,
+            tokens: m.counters(
+                "source_tokens_total",
+                "Tokens of documents by source, end tokens included; only with [[sources]].",
+                labels,
+            )?,
+            passes: m.gauges(
+                "source_passes",
+                "Complete passes by source; only with [[sources]].",
+                labels,
+            )?,
+            mixture: m.gauge(
+                "mixture",
+                "Number of the mixture of the last document; 0 is the configuration.",
+            )?,
+        })
+    }
+
+    /// Counts a document of `source`.
+    pub(crate) fn count(&self, source: &str, tokens: u64) {
+        self.documents.with_label_values(&[source]).inc();
+        self.tokens.with_label_values(&[source]).inc_by(tokens);
+    }
 }
 
 /// The metrics of flow control: the lead over the jobs, and holds.
@@ -142,6 +191,7 @@ impl Metrics {
                 "Time from durable and allowed to visible; of several commits at once the last.",
             )?,
             flow_control: FlowControlMetrics::new(m)?,
+            sources: SourceMetrics::new(m)?,
         })
     }
 

@@ -1,4 +1,4 @@
-//! What a change of the mixture means for each producer.
+//! The effect of a change of the mixture on each producer.
 
 use std::collections::{BTreeMap, BTreeSet};
 

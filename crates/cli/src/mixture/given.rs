@@ -13,7 +13,7 @@ use batchweave_console::sources::{self, Names};
 /// Provenance objects that are read at the same time.
 const READS: usize = 16;
 
-/// What the steps of one producer with one mixture were made of.
+/// The content of the steps of one producer with one mixture.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     /// The first and the last step that was counted.
@@ -22,7 +22,7 @@ pub(super) struct Given {
     pub(super) tokens: BTreeMap<String, u64>,
 }
 
-/// What was given, by producer and the sequence number from which its mixture is in force.
+/// The content, by producer and the sequence number from which its mixture is in force.
 pub(super) type GivenByMixture = BTreeMap<(ProducerName, Seq), Given>;
 
 /// Counts the steps, whose mixtures begin at `begins` for each producer. Also returns the number of steps without

@@ -1,15 +1,17 @@
 //! `bench order`: how well the order of documents shuffles, how exact the shares of a mixture are, and the size of the
 //! sampler's state, over synthetic documents.
 
-use std::collections::BTreeMap;
+mod plot;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::order::synthetic::{Neighbours, SyntheticFiles, SyntheticForm};
 use batchweave_core::order::{
     Portion, Position, Sampler, SamplerOptions, SamplerState, ShareUnit, Shuffle, SourceOrder,
-    Walk, WhenSourceEnds, weights,
+    Walk, Weight, WhenSourceEnds, weights,
 };
 use batchweave_daemon::config::ByteSize;
 use clap::Args;
@@ -50,6 +52,9 @@ pub(crate) struct OrderArgs {
     /// Seed of the orders
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Draw the shares of a run whose mixture changes in the middle, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,6 +103,9 @@ pub(crate) fn measure(args: &OrderArgs) -> Result<OrderReport, CliError> {
         forms.push(quality(args, name, form));
     }
     let (share_error_max, cursor_bytes) = shares(args)?;
+    if let Some(path) = &args.plot {
+        std::fs::write(path, plot::svg(args)?)?;
+    }
     let (lines, tail) = (&forms[0].neighbours_same_file_ratio, &forms[0].tail_quality);
     Ok(OrderReport {
         files: args.files,
@@ -168,6 +176,28 @@ fn quality(args: &OrderArgs, name: &'static str, form: SyntheticForm) -> FormRep
 
 /// Draws from three sources, and returns the largest error of a share and the largest stored state.
 fn shares(args: &OrderArgs) -> Result<(f64, usize), CliError> {
+    let (mut error, mut bytes) = (0.0_f64, 0);
+    draw(args, BTreeMap::new(), |state, _, _| {
+        if state.total[1] >= args.tokens {
+            let of = |given: u64| given as f64 / state.total[1] as f64;
+            let shares = state.at.iter().map(|source| of(source.given));
+            let errors = shares.zip(WEIGHTS).map(|(is, wanted)| (is - wanted).abs());
+            error = errors.fold(error, f64::max);
+        }
+        if state.total[0].is_multiple_of(64) {
+            bytes = bytes.max(Cursor(state.to_json()).bytes().len());
+        }
+    })?;
+    Ok((error, bytes))
+}
+
+/// Draws twice `args.tokens` tokens from three sources. With a mixture it changes to it in the middle. `each` gets the
+/// state after a document, its source and its tokens.
+fn draw(
+    args: &OrderArgs,
+    mixtures: BTreeMap<u64, Vec<Weight>>,
+    mut each: impl FnMut(&SamplerState, usize, u64),
+) -> Result<(), CliError> {
     let mean = args.document_bytes.bytes();
     // Documents of very different sizes: code is long, mathematics is short.
     let sources: Vec<(SyntheticFiles, &str)> = FORMS
@@ -184,37 +214,30 @@ fn shares(args: &OrderArgs) -> Result<(f64, usize), CliError> {
         .zip(&sources)
         .map(|(order, (files, _))| Walk::new(order, files, 0, Position::default()))
         .collect();
+    let change = mixtures.keys().next_back().copied();
     let options = SamplerOptions {
         weights: weights(&WEIGHTS).map_err(bench_error)?,
-        mixtures: BTreeMap::new(),
+        mixtures,
         passes: vec![0; WEIGHTS.len()],
         unit: ShareUnit::Tokens,
         when_source_ends: WhenSourceEnds::GoOn,
         limit: None,
     };
     let mut sampler = Sampler::new(options, SamplerState::start(WEIGHTS.len()));
-    let (mut error, mut bytes) = (0.0_f64, 0);
     while sampler.state().total[1] < 2 * args.tokens {
         let Some(source) = sampler.next() else { break };
-        match walks[source]
-            .next_document()
-            .unwrap_or_else(|never| match never {})
-        {
-            Some((at, document)) => sampler.give(source, at, Some(document.tokens())),
-            None => sampler.end(source),
-        }
-        let state = sampler.state();
-        if state.total[1] >= args.tokens {
-            let of = |given: u64| given as f64 / state.total[1] as f64;
-            let shares = state.at.iter().map(|source| of(source.given));
-            let errors = shares.zip(WEIGHTS).map(|(is, wanted)| (is - wanted).abs());
-            error = errors.fold(error, f64::max);
-        }
-        if state.total[0].is_multiple_of(64) {
-            bytes = bytes.max(Cursor(state.to_json()).bytes().len());
+        let Ok(next) = walks[source].next_document();
+        let Some((at, document)) = next else {
+            sampler.end(source);
+            continue;
+        };
+        sampler.give(source, at, Some(document.tokens()));
+        each(sampler.state(), source, document.tokens());
+        if let Some(change) = change.filter(|_| sampler.state().total[1] >= args.tokens) {
+            sampler.change(change);
         }
     }
-    Ok((error, bytes))
+    Ok(())
 }
 
 impl OrderReport {

@@ -14,6 +14,7 @@ use super::read_stage::{Ordered, PendingChunk};
 use super::tokenize::Tokenized;
 use crate::config::Selection;
 use crate::error::RunError;
+use crate::metrics::SourceMetrics;
 use crate::progress::InputPosition;
 use crate::sources::{InputList, SourceError, SourceFiles, Unit};
 use crate::startup::SourcePlan;
@@ -187,6 +188,21 @@ impl MixedFeed {
             before,
             source,
         }
+    }
+
+    /// Counts `item`, which is of `source`.
+    pub(super) fn count(&self, item: &Tokenized, source: usize, metrics: &SourceMetrics) {
+        let name = self.plans[source].order.name();
+        let state = self.sampler.state();
+        if let Tokenized::Document { document, .. } = item {
+            metrics.count(name, document.content.items());
+        }
+        let pass = state.at[source].position.pass;
+        metrics
+            .passes
+            .with_label_values(&[name])
+            .set(pass.cast_signed());
+        metrics.mixture.set(state.mix.cast_signed());
     }
 
     /// Returns how far the sources are read, by whole groups; `source` gave the last document.

@@ -263,6 +263,7 @@ impl BatchStage {
             feed.learn(new.weights);
             self.batching.learn(&new.from);
         }
+        feed.count(&mixed.item, mixed.source, &self.metrics.sources);
         let states = (mixed.before, feed.state());
         self.batching
             .push_mixed(mixed.item, states, &self.metrics)?;

@@ -132,7 +132,8 @@ async fn set(args: &SetArgs, context: &Context) -> Result<Exit, CliError> {
         Ok(Some(Entry::Mixture(entry)))
     })
     .await?;
-    let (id, change) = match made {
+    // A request that was done before is not repeated, though its entry is built again.
+    let (id, change) = match made.filter(|_| version.is_some()) {
         Some(made) => made,
         None => (log.manifest().mixture().id, wanted.change(log.manifest())?),
     };

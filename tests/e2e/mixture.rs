@@ -106,7 +106,7 @@ fn a_mixture_is_planned_set_and_shown() {
     scene.refused(
         &["set", "web=1", "cod=3"],
         64,
-        "no source cod, did you mean code?",
+        "has a source cod, did you mean code?",
     );
     scene.refused(&["set", "web=1"], 64, "no weight is given for code");
     scene.refused(&["set", "web=0", "code=0"], 64, "all weights are 0");

@@ -26,7 +26,9 @@ use crate::{URL, alone, open_store, start_server};
 const PRODUCERS: [&str; 2] = ["p0", "p1"];
 const SOURCES: [(&str, f64); 3] = [("web", 0.6), ("code", 0.3), ("math", 0.1)];
 /// Requests of both producers between two kills.
-const KILL_EVERY: u64 = 300;
+const KILL_EVERY: u64 = 200;
+/// The time between two looks at the number of steps, each of which costs requests.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Steps after which a change is made.
 const CHANGE_AT: [u64; 2] = [16, 60];
 const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
@@ -171,16 +173,19 @@ impl Scene {
     fn rage(&mut self) -> u64 {
         let (began, mut kills, mut next_kill) = (Instant::now(), 0, KILL_EVERY);
         let mut changes = CHANGE_AT.iter().peekable();
+        let mut looked = Instant::now();
         let mut running: Vec<(&str, Process)> = PRODUCERS
             .iter()
             .map(|name| (*name, self.start(name)))
             .collect();
         while !running.is_empty() {
             if let Some(at) = changes.peek()
-                && self.steps() >= **at
-                && self.change()
+                && looked.elapsed() > LOOK_EVERY
             {
-                changes.next();
+                looked = Instant::now();
+                if self.steps() >= **at && self.change() {
+                    changes.next();
+                }
             }
             if self.server.stats().total() >= next_kill {
                 next_kill = self.server.stats().total() + KILL_EVERY;

@@ -29,7 +29,7 @@ pub struct Tokenizer {
     pub vocabulary: Option<u32>,
     /// Size of the `tokenizer.json` file whose descriptor the message carries.
     pub file_bytes: Option<u64>,
-    /// Why there is no file, for people.
+    /// The reason for people, when the file is missing.
     pub missing: Option<String>,
 }
 

@@ -37,7 +37,7 @@ class Described:
     """The vocabulary that needs no file."""
     vocabulary: int | None
     missing: str | None
-    """Why there is no file."""
+    """The reason, when the file is missing."""
     file: bytes | None
     """The tokenizer.json that made the tokens."""
 

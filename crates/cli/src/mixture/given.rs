@@ -18,7 +18,7 @@ const READS: usize = 16;
 pub(super) struct Given {
     /// The first and the last step that was counted.
     pub(super) steps: Option<(Step, Step)>,
-    /// Tokens by source.
+    /// The tokens of these steps, by the name of their source.
     pub(super) tokens: BTreeMap<String, u64>,
 }
 

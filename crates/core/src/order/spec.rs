@@ -1,5 +1,5 @@
-//! What a `mixture` entry of the log says to producers: the weights of the mixture, and of those before it that a
-//! producer may still need, since a fold keeps the last entry only.
+//! The `spec` of a `mixture` entry of the log: the weights of the mixture, and of those before it that a producer may
+//! still need, since a fold keeps the last entry only.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a demo says on standard error while it runs.
+//! The lines of a demo on standard error while it runs.
 
 use std::io::{IsTerminal, Write};
 

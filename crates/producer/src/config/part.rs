@@ -153,7 +153,7 @@ pub enum Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SplitConfig {
-    /// One of so many documents is held out; 0: none.
+    /// One of this number of documents is held out; 0 holds none out.
     pub every: u64,
     pub side: Side,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::Seq;
 
-use crate::config::{PackingMode, ProducerConfig};
+use crate::config::{PackingMode, ProducerConfig, RunLimit};
 use crate::metrics::Metrics;
 use crate::run::Outcome;
 
@@ -44,6 +44,9 @@ impl Totals {
 /// Logs the end of a run that produced, and returns its outcome.
 pub(crate) fn produced(outcome: Outcome, config: &ProducerConfig, totals: &Totals) -> Outcome {
     let message = match outcome {
+        Outcome::Finished { .. } if config.producer.limit != RunLimit::None => {
+            "finished: all input up to producer.limit is in the stream"
+        }
         Outcome::Finished { .. } => "finished: all input is in the stream",
         Outcome::Stopped { .. } => "stopped; a restart continues from here",
         Outcome::Sealed => return sealed(),

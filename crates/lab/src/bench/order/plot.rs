@@ -20,7 +20,6 @@ const POINTS: usize = 100;
 const COLOURS: [&str; 3] = ["#1f77b4", "#d95f02", "#2ca02c"];
 const NAMES: [&str; 3] = ["web", "code", "math"];
 
-/// Draws the run.
 pub(super) fn svg(args: &OrderArgs) -> Result<String, CliError> {
     let mixture = weights(&AFTER).map_err(bench_error)?;
     let all = 2 * args.tokens;

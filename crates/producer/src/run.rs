@@ -161,7 +161,11 @@ async fn produce(
         config.source.epochs,
         config.source.follow,
     ));
-    let sampler = SampleTaker::of_page(config, &opened.parts, health);
+    let sampler = SampleTaker::for_page(
+        config,
+        (&opened.parts.transform, &opened.parts.inputs),
+        health,
+    );
     let stop_waiting = stop.child_token();
     let pipeline = assemble(
         config,

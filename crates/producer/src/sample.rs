@@ -13,7 +13,6 @@ use crate::config::ProducerConfig;
 use crate::packing::{BatchContent, PackedBatch};
 use crate::pipeline::batch::BatchGroup;
 use crate::sources::Inputs;
-use crate::startup::Parts;
 use crate::transform::DocumentTransform;
 
 /// Time between two samples.
@@ -40,16 +39,16 @@ struct State {
 
 impl SampleTaker {
     /// Returns the sampler of the status page; `None` when there is no page on localhost.
-    pub(crate) fn of_page(
+    pub(crate) fn for_page(
         config: &ProducerConfig,
-        parts: &Parts,
+        (transform, inputs): (&Arc<DocumentTransform>, &Arc<Inputs>),
         health: &Health,
     ) -> Option<Arc<Self>> {
         let address = config.admin.listen.0?;
         address.ip().is_loopback().then(|| {
             Arc::new(Self {
-                transform: parts.transform.clone(),
-                inputs: parts.inputs.clone(),
+                transform: transform.clone(),
+                inputs: inputs.clone(),
                 health: health.clone(),
                 state: Mutex::default(),
             })

@@ -11,7 +11,6 @@ use batchweave_log::Log;
 use super::DemoError;
 use super::corpus::Corpus;
 use super::order::{DemoChange, DemoShuffle, DemoSource};
-use super::setup::{SHAPE, producer_name};
 
 /// The shuffle of every source. A window holds a whole group of the blocks of lines.
 pub(crate) const SHUFFLE: DemoShuffle = DemoShuffle {
@@ -23,6 +22,11 @@ const BEFORE: [u64; 2] = [300_000_000, 700_000_000];
 const AFTER: [u64; 2] = [700_000_000, 300_000_000];
 /// Batches of each producer between its last commit and the change.
 const BATCHES_AHEAD: Seq = 8;
+
+/// Returns the name of producer `index`.
+pub(crate) fn producer_name(index: usize) -> String {
+    format!("tokens-{index}")
+}
 
 /// Returns the sources of `corpus` with their weights.
 pub(crate) fn sources(corpus: &Corpus) -> Vec<DemoSource> {
@@ -39,6 +43,7 @@ pub(crate) fn sources(corpus: &Corpus) -> Vec<DemoSource> {
 pub(crate) async fn change(
     log: &mut Log,
     sources: &[DemoSource],
+    producers: usize,
 ) -> Result<Option<DemoChange>, DemoError> {
     if sources.len() < 2 {
         return Ok(None);
@@ -82,7 +87,7 @@ pub(crate) async fn change(
             .and_then(|name| from.get::<ProducerName>(&name).copied())
     };
     Ok(Some(DemoChange {
-        from: (0..SHAPE.producers).map(of).collect(),
+        from: (0..producers).map(of).collect(),
         weights: AFTER.to_vec(),
     }))
 }

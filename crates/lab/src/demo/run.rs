@@ -236,7 +236,7 @@ impl<'a> Demo<'a> {
         if self.change.is_some() || committed * CHANGE_AFTER_PART < self.expected_steps {
             return Ok(());
         }
-        self.change = mixture::change(&mut self.log, &self.sources).await?;
+        self.change = mixture::change(&mut self.log, &self.sources, SHAPE.producers).await?;
         if self.change.is_some() {
             say(&format!(
                 "changed the mixture of the sources at step {committed}"

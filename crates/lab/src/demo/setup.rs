@@ -8,7 +8,7 @@ use batchweave_store::OpenOptions;
 
 use super::checker::Shape;
 use super::corpus::Corpus;
-use super::mixture::{self, SHUFFLE};
+use super::mixture::{self, SHUFFLE, producer_name};
 use super::order::DemoSource;
 use super::processes::{Program, Running};
 use super::s3_server::S3Server;
@@ -27,11 +27,6 @@ pub(crate) const SHAPE: Shape = Shape {
     seq_len: 512,
     producers: 2,
 };
-
-/// Returns the name of producer `index`.
-pub(crate) fn producer_name(index: usize) -> String {
-    format!("tokens-{index}")
-}
 
 /// The paths and settings of the processes.
 #[derive(Debug)]

@@ -9,15 +9,15 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::mixtures::{MixedSources, WeightsByMixture};
-use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd};
-use super::read_stage::{Ordered, PendingChunk};
-use super::tokenize::Tokenized;
+use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd, ReadItem};
+use super::read_stage::{Ordered, PendingChunk, ReadStage};
+use super::tokenize::{Tokenized, TokenizerPool};
 use crate::config::Selection;
 use crate::error::RunError;
 use crate::metrics::SourceMetrics;
 use crate::progress::InputPosition;
-use crate::sources::{InputList, SourceError, SourceFiles, Unit};
-use crate::startup::SourcePlan;
+use crate::sources::{InputList, SourceError, SourceFiles, SourcePlan, Unit};
+use crate::worker::Worker;
 
 /// The sources and the state at which they begin.
 #[derive(Debug)]
@@ -30,19 +30,19 @@ pub(crate) struct MixedReading {
 
 /// Reads one source of several in its order.
 #[derive(Debug)]
-pub(super) struct SourceReader {
-    pub(super) list: Arc<InputList>,
-    pub(super) plan: Arc<SourcePlan>,
+struct SourceReader {
+    list: Arc<InputList>,
+    plan: Arc<SourcePlan>,
     /// Index of the source.
-    pub(super) source: usize,
-    pub(super) from: Position,
+    source: usize,
+    from: Position,
     /// The documents that are taken; all without it.
-    pub(super) selection: Option<Selection>,
+    selection: Option<Selection>,
 }
 
 impl SourceReader {
     /// Reads to the end of all passes, until `sink` returns false or `stop` is cancelled.
-    pub(super) fn run(
+    fn run(
         &self,
         stop: &CancellationToken,
         mut sink: impl FnMut(Chunk) -> bool,
@@ -115,7 +115,7 @@ pub(super) struct MixedFeed {
 
 impl MixedFeed {
     /// Returns the feed of sources whose chunks come through `chunks`.
-    pub(super) fn new(
+    fn new(
         plans: Vec<Arc<SourcePlan>>,
         chunks: Vec<mpsc::Receiver<Ordered>>,
         sampler: Sampler,
@@ -262,4 +262,34 @@ impl Feed {
         self.ready.extend(results.map_err(Err)?);
         Ok(true)
     }
+}
+
+/// Starts a thread for each source, and returns their feed.
+pub(super) fn start_sources(
+    reading: MixedReading,
+    pool: &Arc<TokenizerPool>,
+    (threads, ahead): (usize, u64),
+    stop: &CancellationToken,
+) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
+    let (mut feeds, mut workers) = (Vec::new(), Vec::new());
+    let plans = reading.sources.plans;
+    let each = ahead / (plans.len() as u64).max(1);
+    for (source, plan) in plans.iter().enumerate() {
+        // While a window is given, the next one is read.
+        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window));
+        feeds.push(chunks);
+        let source = SourceReader {
+            list: reading.list.clone(),
+            plan: plan.clone(),
+            source,
+            from: reading.sampler.state().at[source].position,
+            selection: reading.selection.clone(),
+        };
+        let stop = stop.clone();
+        workers.push(Worker::start("read", move || {
+            reader.read(|sink| source.run(&stop, |chunk| sink(ReadItem::Chunk(chunk))));
+        })?);
+    }
+    let feed = MixedFeed::new(plans, feeds, reading.sampler);
+    Ok((feed, workers))
 }

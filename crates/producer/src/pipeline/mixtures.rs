@@ -9,7 +9,7 @@ use batchweave_log::MixturesInLog;
 use tokio::sync::watch;
 
 use crate::error::RunError;
-use crate::startup::SourcePlan;
+use crate::sources::SourcePlan;
 
 /// The weights of mixtures, by number.
 pub(crate) type WeightsByMixture = BTreeMap<u64, Vec<Weight>>;

@@ -7,16 +7,13 @@ use batchweave_core::inputs::LinkId;
 use batchweave_daemon::panics::guard;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
 use super::budget::Budget;
-use super::mix::{MixedFeed, MixedReading, SourceReader};
 use super::read::{CHUNK_BYTES, Chunk, ReadEnd, ReadItem};
 use super::tokenize::{ChunkResults, TokenizerPool};
 use crate::error::RunError;
 use crate::progress::Reached;
 use crate::sources::SourceError;
-use crate::worker::Worker;
 
 /// An item that the reader hands to the batch stage, in order.
 pub(super) enum Ordered {
@@ -97,34 +94,4 @@ impl ReadStage {
             permit,
         }))
     }
-}
-
-/// Starts a thread for each source, and returns their feed.
-pub(super) fn start_sources(
-    reading: MixedReading,
-    pool: &Arc<TokenizerPool>,
-    (threads, ahead): (usize, u64),
-    stop: &CancellationToken,
-) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
-    let (mut feeds, mut workers) = (Vec::new(), Vec::new());
-    let plans = reading.sources.plans;
-    let each = ahead / (plans.len() as u64).max(1);
-    for (source, plan) in plans.iter().enumerate() {
-        // While a window is given, the next one is read.
-        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window));
-        feeds.push(chunks);
-        let source = SourceReader {
-            list: reading.list.clone(),
-            plan: plan.clone(),
-            source,
-            from: reading.sampler.state().at[source].position,
-            selection: reading.selection.clone(),
-        };
-        let stop = stop.clone();
-        workers.push(Worker::start("read", move || {
-            reader.read(|sink| source.run(&stop, |chunk| sink(ReadItem::Chunk(chunk))));
-        })?);
-    }
-    let feed = MixedFeed::new(plans, feeds, reading.sampler);
-    Ok((feed, workers))
 }

@@ -7,6 +7,7 @@
 //! - `ids` reads token ids of .npy arrays and of Megatron's files;
 //! - `shapes` finds how files are divided into blocks, and `blocks` reads those of several sources in any order;
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd;
+//! - `plan` is a source of several as it is read;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
 //! A *unit* can hold one document: a line, a row, or a whole text file. Units are numbered from 0 in each
@@ -23,6 +24,7 @@ mod growing;
 mod ids;
 mod lines;
 mod list;
+mod plan;
 mod read;
 mod read_ids;
 mod remote;
@@ -38,6 +40,7 @@ pub use error::{DocumentError, Numbered, Reason, SourceError};
 pub use find::{Format, InputFinder, OpenStore, find_all};
 pub use growing::{Inputs, Settled};
 pub use list::{InputFile, InputList, Location};
+pub(crate) use plan::SourcePlan;
 pub use read::{FileReader, ReadContent, ReadOptions};
 pub(crate) use shapes::{ShapeError, shapes};
 pub(crate) use stored_list::store_list;

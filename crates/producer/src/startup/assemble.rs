@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::inputs::share;
-use super::sources::{SourcePlan, sampler_options};
+use super::sources::sampler_options;
 use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
 use crate::error::RunError;
 use crate::flow_control;
@@ -24,7 +24,9 @@ use crate::pipeline::upload::{Buffers, Uploader};
 use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
-use crate::sources::{ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share};
+use crate::sources::{
+    ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share, SourcePlan,
+};
 use crate::transform::DocumentTransform;
 
 /// Most batches in one object: its log entry must stay small.

@@ -40,7 +40,6 @@ use crate::worker::Worker;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
-pub(crate) use sources::SourcePlan;
 
 /// A producer in its new epoch and the state that its pipeline starts from.
 pub(crate) struct Opened {

@@ -10,18 +10,7 @@ use batchweave_core::order::{
 use super::assemble::read_options;
 use crate::config::{ProducerConfig, ShuffleConfig};
 use crate::error::RunError;
-use crate::sources::{InputFile, InputList, ReadOptions, Share, shapes};
-
-/// A source, ready to be read from any position.
-#[derive(Debug)]
-pub(crate) struct SourcePlan {
-    pub(crate) order: SourceOrder,
-    pub(crate) options: ReadOptions,
-    /// Number of passes; 0 repeats them for ever.
-    pub(crate) passes: u64,
-    /// Bytes of its window; 0 without shuffle.
-    pub(crate) window: u64,
-}
+use crate::sources::{InputFile, InputList, ReadOptions, Share, SourcePlan, shapes};
 
 /// Plans the sources of `inputs`, and notes in its pins how documents are numbered. Empty without `[[sources]]`.
 pub(super) async fn plan(

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::{ProducerName, RequestId, Seq, Step, Version};
 use batchweave_core::manifest::entry::Mixture;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Manifest};
 use batchweave_core::order::named_weights;
 use batchweave_daemon::Exit;
@@ -89,13 +90,13 @@ fn weight(text: &str) -> Result<(String, f64), String> {
 #[derive(Debug, Serialize)]
 struct ChangeReport {
     root: String,
-    /// The number of the mixture.
-    id: u64,
+    /// The number of the mixture; `None` when the request was done before.
+    id: Option<u64>,
     /// The version that set it; `None` for a plan, or when the request was done before.
     version: Option<Version>,
     planned: bool,
     #[serde(flatten)]
-    change: Change,
+    change: Option<Change>,
 }
 
 pub(crate) async fn run(args: &MixtureArgs, context: &Context) -> Result<Exit, CliError> {
@@ -112,10 +113,10 @@ async fn plan(args: &ChangeArgs, context: &Context) -> Result<Exit, CliError> {
     let m = log.manifest();
     let report = ChangeReport {
         root: log.store().root().to_owned(),
-        id: m.mixture().id + 1,
+        id: Some(m.mixture().id + 1),
         version: None,
         planned: true,
-        change: wanted.change(m)?,
+        change: Some(wanted.change(m)?),
     };
     context.done(&report, render::change)
 }
@@ -126,17 +127,17 @@ async fn set(args: &SetArgs, context: &Context) -> Result<Exit, CliError> {
     let request = admin::request(args.request, &mut log);
     let mut made = None;
     let version = admin::commit(&mut log, "mixture", |m| {
+        // By the state of now the same request would be another entry, or a refused one.
+        if is_done(m, request) {
+            return Ok(None);
+        }
         let change = wanted.change(m)?;
         let entry = entry(&wanted, &change, request, m)?;
         made = Some((entry.id, change));
         Ok(Some(Entry::Mixture(entry)))
     })
     .await?;
-    // A request that was done before is not repeated, though its entry is built again.
-    let (id, change) = match made.filter(|_| version.is_some()) {
-        Some(made) => made,
-        None => (log.manifest().mixture().id, wanted.change(log.manifest())?),
-    };
+    let (id, change) = made.filter(|_| version.is_some()).unzip();
     let report = ChangeReport {
         root: log.store().root().to_owned(),
         id,
@@ -145,6 +146,17 @@ async fn set(args: &SetArgs, context: &Context) -> Result<Exit, CliError> {
         change,
     };
     context.done(&report, render::change)
+}
+
+/// Returns whether the log has an entry of this request.
+fn is_done(m: &Manifest, request: RequestId) -> bool {
+    let entry = Entry::Mixture(Mixture {
+        request,
+        id: 0,
+        from: BTreeMap::new(),
+        spec: serde_json::Value::Null,
+    });
+    m.validate(&entry) == Ok(Validity::Repeat)
 }
 
 fn entry(

@@ -26,7 +26,7 @@ pub(super) struct Wanted {
 #[derive(Debug, Serialize)]
 pub(super) struct Change {
     pub(super) producers: Vec<ProducerChange>,
-    /// Open producers that do not change, and the reasons.
+    /// Producers that do not change, and the reasons.
     pub(super) unchanged: BTreeMap<ProducerName, String>,
 }
 
@@ -96,28 +96,30 @@ impl Wanted {
     /// Returns the change by the state of the log, or why it is refused.
     pub(super) fn change(&self, m: &Manifest) -> Result<Change, CliError> {
         let spec = read_spec(m)?;
-        let mut change = Change {
-            producers: Vec::new(),
-            unchanged: BTreeMap::new(),
-        };
+        let (mut selected, mut unchanged) = (Vec::new(), BTreeMap::new());
         for (name, state) in m.producers() {
             let chosen = self.producers.is_empty() || self.producers.contains(name);
             let why = match state {
                 _ if !chosen => Some("not asked for"),
                 p if p.finished => Some("finished"),
                 p if p.cursor.0.is_null() => Some("no batch yet, so its sources are unknown"),
-                p if sources(p).is_empty() => Some("one [source] only"),
+                p if sources(p).is_empty() => Some("a single [source], so no weights"),
                 _ => None,
             };
             match why {
-                Some(why) => {
-                    change.unchanged.insert(name.clone(), why.to_owned());
-                }
-                None => change.producers.push(self.of_producer(name, state, &spec)?),
+                Some(why) => drop(unchanged.insert(name.clone(), why.to_owned())),
+                None => selected.push((name, state)),
             }
         }
-        self.check(m, &change)?;
-        Ok(change)
+        self.check_producers(m, &unchanged)?;
+        let names = selected.iter().flat_map(|(_, state)| sources(state));
+        self.check_sources(&names.map(|(name, _)| name).collect())?;
+        let changes = selected.into_iter();
+        let changes = changes.map(|(name, state)| self.of_producer(name, state, &spec));
+        Ok(Change {
+            producers: changes.collect::<Result<_, CliError>>()?,
+            unchanged,
+        })
     }
 
     fn of_producer(
@@ -154,15 +156,21 @@ impl Wanted {
         Ok(ProducerChange {
             producer: name.clone(),
             committed: state.next_seq,
-            from: (state.next_seq + self.after).max(last.map_or(0, |(seq, _)| *seq)),
+            from: state
+                .next_seq
+                .saturating_add(self.after)
+                .max(last.map_or(0, |(seq, _)| *seq)),
             sources: sources.collect(),
         })
     }
 
-    /// Checks the names of producers and sources.
-    fn check(&self, m: &Manifest, change: &Change) -> Result<(), CliError> {
+    fn check_producers(
+        &self,
+        m: &Manifest,
+        unchanged: &BTreeMap<ProducerName, String>,
+    ) -> Result<(), CliError> {
         for name in &self.producers {
-            if let Some(why) = change.unchanged.get(name) {
+            if let Some(why) = unchanged.get(name) {
                 return Err(CliError::Refused(format!(
                     "producer {name} cannot change: {why}"
                 )));
@@ -174,19 +182,21 @@ impl Wanted {
                 )));
             }
         }
-        if change.producers.is_empty() {
-            let reasons = change.unchanged.iter();
+        if unchanged.len() == m.producer_count() {
+            let reasons = unchanged.iter();
             let reasons = joined(reasons.map(|(name, why)| format!("{name} ({why})")), "none");
             return Err(CliError::Refused(format!(
-                "no producer of this stream has a mixture; its producers: {reasons}"
+                "no producer of this stream can change its mixture; its producers: {reasons}"
             )));
         }
-        let sources = change.producers.iter().flat_map(|p| &p.sources);
-        let known: BTreeSet<&str> = sources.map(|s| s.source.as_str()).collect();
-        let names = joined(&known, "");
+        Ok(())
+    }
+
+    fn check_sources(&self, known: &BTreeSet<String>) -> Result<(), CliError> {
+        let names = joined(known, "");
         for name in self.weights.keys() {
-            if !known.contains(name.as_str()) {
-                let near = nearest(name, known.iter().copied());
+            if !known.contains(name) {
+                let near = nearest(name, known.iter().map(String::as_str));
                 let near = near.map_or(String::new(), |near| format!(", did you mean {near}?"));
                 return Err(CliError::Usage(format!(
                     "no producer has a source {name}{near} (they have {names})"
@@ -195,7 +205,7 @@ impl Wanted {
         }
         let left_out = known
             .iter()
-            .filter(|name| !self.weights.contains_key(**name));
+            .filter(|name| !self.weights.contains_key(*name));
         match joined(left_out, "").as_str() {
             "" => Ok(()),
             missing => Err(CliError::Usage(format!(
@@ -211,12 +221,12 @@ impl Wanted {
         id: u64,
         from: &BTreeMap<ProducerName, Seq>,
     ) -> Result<MixtureSpec, CliError> {
-        let in_force = m.producers().map(|(_, p)| p.mixtures.values().next());
-        // The documents that wait may still be of the mixture before that.
-        let needed = in_force
-            .flatten()
-            .min()
-            .map_or(0, |id| id.saturating_sub(1));
+        // The documents that wait at a cursor are of the mixture that it names, or of later ones.
+        let cursors = m
+            .producers()
+            .filter_map(|(_, p)| p.cursor.0.pointer("/order/mix"));
+        let needed = cursors.filter_map(serde_json::Value::as_u64).min();
+        let needed = needed.unwrap_or(0);
         let mixture = NumberedMixture {
             id,
             weights: self.weights.clone(),

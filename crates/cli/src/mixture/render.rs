@@ -13,14 +13,14 @@ fn percent(share: f64) -> String {
 }
 
 pub(super) fn change(report: &ChangeReport, style: Style) -> String {
+    let (Some(id), Some(change)) = (report.id, &report.change) else {
+        let text = "this request was done before, so nothing is written; `batchweave mixture show` has the mixtures";
+        return style.green(text);
+    };
     let head = if report.planned {
-        format!("mixture {} would be set; nothing is written", report.id)
+        format!("mixture {id} would be set; nothing is written")
     } else {
-        format!(
-            "mixture {} is set, {}",
-            report.id,
-            admin::by_version(report.version)
-        )
+        format!("mixture {id} is set, {}", admin::by_version(report.version))
     };
     let row = |p: &ProducerChange| {
         let share = |s: &super::change::SourceChange| {
@@ -30,9 +30,9 @@ pub(super) fn change(report: &ChangeReport, style: Style) -> String {
         cells![p.producer, p.committed, p.from, shares]
     };
     let header = ["PRODUCER", "COMMITTED", "FROM BATCH", "SHARES"];
-    let rows = report.change.producers.iter().map(row);
+    let rows = change.producers.iter().map(row);
     let mut text = format!("{}\n{}", style.green(&head), table(style, &header, rows));
-    for (producer, why) in &report.change.unchanged {
+    for (producer, why) in &change.unchanged {
         let _ = write!(text, "\n{producer} does not change: {why}");
     }
     text

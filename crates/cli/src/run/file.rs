@@ -19,12 +19,13 @@ const JOB: &str = "train";
 const PRODUCER: &str = "tokens-0";
 
 /// Tables of the producer alone.
-const PRODUCER_TABLES: [&str; 11] = [
+const PRODUCER_TABLES: [&str; 12] = [
     "stream",
     "producer",
     "source",
     "sources",
     "mixture",
+    "split",
     "tokenizer",
     "packing",
     "chat",
@@ -45,6 +46,7 @@ pub(super) struct RunFile {
     source: Table,
     sources: Vec<Table>,
     mixture: Table,
+    split: Table,
     tokenizer: Table,
     packing: Table,
     chat: Table,

@@ -73,26 +73,32 @@ pub(super) struct NewMixtures {
 pub(super) struct MixtureWatch {
     sources: MixedSources,
     log: watch::Receiver<MixturesInLog>,
+    /// The changes of this producer at the last call; only the one in force and later ones.
+    seen: BTreeMap<Seq, u64>,
 }
 
 impl MixtureWatch {
     pub(super) fn new(sources: MixedSources, log: watch::Receiver<MixturesInLog>) -> Self {
-        Self { sources, log }
+        let seen = log.borrow().from.clone();
+        Self { sources, log, seen }
     }
 
     /// Returns the changes of this producer and their weights, if there are more than at the last call.
     pub(super) fn changed(&mut self) -> Result<Option<NewMixtures>, RunError> {
-        // The commit task ends after this one, and with it the changes.
+        // A closed channel means that the commit task has ended, so no change follows.
         if !self.log.has_changed().unwrap_or(false) {
             return Ok(None);
         }
         let log = self.log.borrow_and_update().clone();
+        let last = log.from.iter().next_back();
+        // The last mixture may be that of other producers.
+        let Some((from, mixture)) = last.filter(|last| self.seen.iter().next_back() != Some(*last))
+        else {
+            return Ok(None);
+        };
         let weights = self.sources.weights(&log, log.from.values().copied())?;
-        tracing::info!(
-            mixture = log.last.id,
-            from = log.from.keys().next_back(),
-            "the mixture of the sources changes"
-        );
+        tracing::info!(mixture, from, "the mixture of the sources changes");
+        self.seen.clone_from(&log.from);
         Ok(Some(NewMixtures {
             from: log.from,
             weights,

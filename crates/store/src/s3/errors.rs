@@ -159,7 +159,11 @@ pub(super) fn from_code(op: Op, code: Option<&str>, message: Option<&str>) -> Fa
     } else {
         Effect::Unknown
     };
-    let detail = format!("{code}: {}", one_line(message.unwrap_or_default()));
+    let detail = format!(
+        "{}: {}",
+        one_line(code),
+        one_line(message.unwrap_or_default())
+    );
     Fault {
         kind,
         effect,
@@ -185,7 +189,8 @@ fn kind_of(op: Op, status: u16, code: &str) -> ErrorKind {
         (507, _) | (_, "QuotaExceeded" | "InsufficientStorage" | "XMinioStorageFull") => {
             ErrorKind::Full
         }
-        (429 | 503, _) | (_, "SlowDown" | "Throttling" | "RequestLimitExceeded") => {
+        (429 | 503, _)
+        | (_, "SlowDown" | "ServiceUnavailable" | "Throttling" | "RequestLimitExceeded") => {
             ErrorKind::Throttled
         }
         (408, _) | (_, "RequestTimeout") => ErrorKind::Timeout,
@@ -196,7 +201,8 @@ fn kind_of(op: Op, status: u16, code: &str) -> ErrorKind {
         (412, _) if matches!(op, Op::Get | Op::GetRange) => ErrorKind::Contract,
         // The store does not support conditional puts, or this operation.
         (501, _) => ErrorKind::Contract,
-        (500.., _) => ErrorKind::Server,
+        // The end of a multipart upload answers 200 before it knows that it fails.
+        (500.., _) | (_, "InternalError") => ErrorKind::Server,
         _ => ErrorKind::Other,
     }
 }
@@ -361,6 +367,8 @@ mod tests {
             (408, ""),
             (429, ""),
             (400, "RequestTimeout"),
+            (200, "InternalError"),
+            (200, "ServiceUnavailable"),
         ] {
             let kind = kind_of(Op::Create, status, code);
             assert!(

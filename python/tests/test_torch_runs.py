@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from conftest import eventually
 from fake_daemon import FakeDaemon
-from real_daemons import BINARIES, MARKS, SLICES, Daemons, expected
+from real_daemons import JOB, MARKS, SLICES, Daemons, expected
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "ddp_gpt.py"
 STEPS, SAVE_EVERY, KILL_AT = 60, 10, 34
@@ -74,12 +74,13 @@ def test_a_run_killed_with_four_ranks_goes_on_with_two(
     _: None, daemons: Daemons, tmp_path: Path
 ) -> None:
     assert daemons("producer").wait(60) == 0
-    daemons("consumer")
     path, calm, hurt = tmp_path / "s.sock", tmp_path / "calm", tmp_path / "hurt"
-    # A job has one history, so the undisturbed run is another job.
-    program = [str(BINARIES / "batchweave"), "--store", f"file://{tmp_path}/stream"]
-    subprocess.run([*program, "job", "open", "calm"], check=True, timeout=60)
+    # A job has one history, and a daemon one job, so the undisturbed run has its own of both.
+    undisturbed = daemons("consumer", JOB.replace('"t"', '"calm"'))
     finish(start(path, calm, 4, "calm"))
+    undisturbed.terminate()
+    assert undisturbed.wait(60) == 0
+    daemons("consumer")
 
     first = start(path, hurt, 4)
     eventually(lambda: len(lines(hurt / "losses.jsonl")) > KILL_AT, 300)

@@ -328,15 +328,20 @@ def test_the_commands_of_the_reference_pages(terminal: Terminal) -> None:
     (folder / "stream").mkdir()
     (folder / "tokenizer.json").write_text("{}")
     text = "".join(json.dumps({"text": f"word{n} " * 30}) + "\n" for n in range(3000))
-    (folder / "documents-0.jsonl").write_text(text)
+    for name in ("documents-0", "web", "code"):
+        (folder / f"{name}.jsonl").write_text(text)
     for number in (0, 1):
         config = folder / f"{number}.toml"
+        source = f'source = {{ paths = ["{folder}/documents-0.jsonl"] }}'
+        if number == 1:
+            named = ('{{ name = "{0}", paths = ["{1}/{0}.jsonl"], epochs = 0 }}').format
+            source = f"sources = [{named('web', folder)}, {named('code', folder)}]"
         config.write_text(
             f"""
             store.url = "file://{folder}/stream"
             stream = {{ slices = 8, rows_per_slice = 1, seq_len = 64 }}
-            producer = {{ name = "tokens-{number}", index = {number}, of = 2 }}
-            source = {{ paths = ["{folder}/documents-0.jsonl"], epochs = {1 - number} }}
+            producer = {{ name = "tokens-{number}" }}
+            {source}
             tokenizer.kind = "bytes"
             commit.max_batches = 20
             """

@@ -342,7 +342,11 @@ def test_a_producer_works_whether_or_not_it_may_store_its_tokenizer(
     try:
         environment = store.environment(key)
         site.start("batchweave-producer", "--config", str(config), env=environment)
-        eventually("a stream", lambda: "producing" in site.log("batchweave-producer"))
+        eventually(
+            "a stream",
+            lambda: "producing" in site.log("batchweave-producer"),
+            output=site.logs,
+        )
         log = site.log("batchweave-producer")
         refused = "cannot store the tokenizer's file beside the stream" in log
         stored = whole.list_objects_v2(Bucket=BUCKET, Prefix="stream/tokenizers/")
@@ -357,6 +361,10 @@ def test_a_producer_works_whether_or_not_it_may_store_its_tokenizer(
         result = shown(store, "reader", site)
         assert "word" in result.stdout or "<unk>" in result.stdout, result.stdout
     finally:
+        # A request of a killed producer could land in the next test's empty root.
+        for process in site.processes:
+            process.terminate()
+            process.wait(60)
         site.end()
 
 

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn several_sources_have_their_shares() {
         let cursor = Cursor(serde_json::json!({
-            "order": {"at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 400]], "mix": 0, "total": [13, 1000]},
+            "order": {"ahead": 0, "at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 400]], "mix": 0, "total": [13, 1000]},
             "settings": {"sources": [{"name": "web"}, {"name": "code"}]},
         }));
         let texts: Vec<String> = sources(&cursor).iter().map(SourceStatus::text).collect();

@@ -169,9 +169,9 @@ class Store:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = Store(tmp_path_factory.mktemp("store"))
-    yield store
-    store.process.kill()
-    store.process.wait()
+    with store.process:
+        yield store
+        store.process.kill()
 
 
 def statements() -> list[tuple[str, str]]:

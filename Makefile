@@ -1,10 +1,12 @@
 # `make demo` runs the whole system; `make test` runs all checks. Both need Rust and Python 3.10, and
 # install the rest or name it in one line.
 #
-# One target folder, one profile, always the whole workspace: other combinations build the large
-# dependencies again.
+# One target folder, always the whole workspace: other combinations build the large dependencies again.
+# `make test` uses the profile "checks", which compiles faster; all else the release.
 
-CARGO_FLAGS := --locked --release --workspace
+PROFILE ?= release
+CARGO_FLAGS := --locked --profile $(PROFILE) --workspace
+BUILT := target/$(PROFILE)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
@@ -40,7 +42,7 @@ demo: system-build system-python $(VENV)/numpy
 
 # Each step runs, even after a failure; a summary follows.
 test: system-all
-	@MAKE="$(MAKE)" tools/run-steps fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units image-check
+	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units image-check
 
 lint: system-build system-python fmt ruff mypy clippy
 
@@ -71,7 +73,7 @@ fuzz:
 	FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz $(FUZZ_RUNS) $(FUZZ_TARGETS)
 
 model: build
-	target/release/batchweave-model --all
+	$(BUILT)/batchweave-model --all
 
 build: system-build
 	$(call step,release build)
@@ -80,12 +82,12 @@ build: system-build
 # The wheel brings all programs in one file; it needs no Rust where it is installed.
 wheel: system-build system-python $(VENV)/maturin
 	$(call step,wheel)
-	tools/wheel $(PYTHON) target/wheels
+	tools/wheel $(PYTHON) target/wheels $(PROFILE)
 	@ls -sh target/wheels/*.whl
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-BINARIES ?= target/release
+BINARIES ?= $(BUILT)
 
 # Run `make build` first. Existing configurations are kept.
 install:
@@ -115,7 +117,7 @@ rust-tests:
 # Without the S3 client and in a separate folder, so that other builds are kept.
 mutations:
 	$(call step,deliberate mistakes that the simulator must find)
-	cargo test --locked --release --quiet -p batchweave-sim --features mutations \
+	cargo test --locked --profile $(PROFILE) --quiet -p batchweave-sim --features mutations \
 		--target-dir target/mutations --test mutations -- --nocapture
 
 rust-docs:
@@ -150,7 +152,7 @@ mypy: $(VENV)/ready
 # Under CI a skipped test is a failure: see tests/py/no_skips.py.
 py-tests: $(VENV)/ready
 	$(call step,Python tests)
-	@failed=0; \
+	@failed=0; export BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT); \
 	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests || failed=1; \
 	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py || failed=1; \
 	exit $$failed
@@ -177,7 +179,7 @@ test-frameworks: build
 
 units:
 	$(call step,systemd units)
-	tools/check-units
+	tools/check-units $(BUILT)
 	tools/check-install
 
 IMAGE ?= batchweave:0.1.0
@@ -188,7 +190,7 @@ image:
 # The image alone, from the built programs.
 image-check:
 	$(call step,container image)
-	tools/image check
+	tools/image check $(BUILT)
 
 docs: $(VENV)/ready
 	$(PYTHON) tools/book target/book

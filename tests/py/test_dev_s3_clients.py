@@ -21,9 +21,9 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from site_of_daemons import BINARIES
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = Path(os.environ.get("BATCHWEAVE_BIN", ROOT / "target" / "release" / "batchweave"))
+BINARY = BINARIES / "batchweave"
 BUCKET = "batchweave"
 MIB = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""The wheel with the programs: built from target/release, installed where there is no Rust, and
+"""The wheel with the programs: from the profile of the other tests, installed where there is no Rust, and
 used as its user does.
 """
 
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from site_of_daemons import ROOT
+from site_of_daemons import BINARIES, ROOT
 
 # Commands of the system that the programs and their launchers start.
 NEEDED = ["sh", "dirname", "readlink", "kill"]
@@ -60,7 +60,7 @@ class Installed:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [str(ROOT / "tools" / "wheel"), sys.executable, str(folder)]
+    command = [str(ROOT / "tools" / "wheel"), sys.executable, str(folder), BINARIES.name]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     (wheel,) = folder.glob("*.whl")

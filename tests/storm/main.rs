@@ -11,6 +11,7 @@ mod damage;
 mod kills;
 mod late;
 mod mixtures;
+mod ordered;
 mod proof;
 mod real;
 mod whole;

@@ -28,7 +28,7 @@ struct Inner {
     /// Last heartbeat of each part.
     hearts: Mutex<BTreeMap<&'static str, Instant>>,
     /// Further facts on the status page, by name.
-    facts: Mutex<BTreeMap<&'static str, String>>,
+    facts: Mutex<BTreeMap<String, String>>,
     sample: Mutex<Option<DataSample>>,
     store: OnceLock<Counted>,
 }
@@ -57,20 +57,21 @@ impl Health {
     }
 
     /// Sets a line of the status page, such as the progress; an empty text removes it.
-    pub fn tell(&self, name: &'static str, text: impl Into<String>) {
+    pub fn tell(&self, name: impl Into<String>, text: impl Into<String>) {
+        let name = name.into();
         let mut facts = self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
         match text.into() {
-            text if text.is_empty() => facts.remove(name),
+            text if text.is_empty() => facts.remove(&name),
             text => facts.insert(name, text),
         };
     }
 
     /// Returns the lines set by [`Self::tell`], by name.
-    pub fn facts(&self) -> Vec<(&'static str, String)> {
+    pub fn facts(&self) -> Vec<(String, String)> {
         let facts = self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
         facts
             .iter()
-            .map(|(name, text)| (*name, text.clone()))
+            .map(|(name, text)| (name.clone(), text.clone()))
             .collect()
     }
 

@@ -59,6 +59,10 @@ pub struct Identity {
     /// Index of its share of the input, from 0, of `of` shares.
     pub index: u32,
     pub of: u32,
+    /// The lanes that this daemon runs, in place of one producer.
+    pub lanes: Vec<String>,
+    /// Time after which an awaited lane of another daemon is taken over; zero: never.
+    pub takeover_after: Period,
     /// The end of the run, of all producers together.
     pub limit: RunLimit,
 }
@@ -305,6 +309,7 @@ mod check_sources;
 mod defaults;
 mod hints;
 mod ids;
+mod lanes;
 mod part;
 mod several;
 mod store;

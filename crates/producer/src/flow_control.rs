@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{ProducerConfig, WhenNoJob};
 use crate::metrics::Metrics;
+use crate::produce::{HeldByJob, HeldMark};
 
 /// Text of `/readyz` while nothing is held back.
 pub(crate) const PRODUCING: &str = "producing";
@@ -74,6 +75,7 @@ pub(crate) fn start(
     queue: &CommitQueue,
     stop_waiting: CancellationToken,
     (metrics, health): (Arc<Metrics>, &Health),
+    by_job: &HeldByJob,
 ) {
     let follow = reader.follow(
         store,
@@ -85,6 +87,8 @@ pub(crate) fn start(
     let reporter = HoldReporter {
         metrics,
         health: health.clone(),
+        by_job: by_job.clone(),
+        mark: None,
         last_logged: None,
         hold: None,
     };
@@ -95,6 +99,9 @@ pub(crate) fn start(
 struct HoldReporter {
     metrics: Arc<Metrics>,
     health: Health,
+    by_job: HeldByJob,
+    /// Set while the cause is not another lane.
+    mark: Option<HeldMark>,
     last_logged: Option<(HeldBack, Instant)>,
     hold: Option<Hold>,
 }
@@ -133,6 +140,11 @@ impl HoldReporter {
 
     fn report(&mut self, held: Option<HeldBack>) {
         let now = Instant::now();
+        let by_job = |held: &&HeldBack| !matches!(held.bound, Bound::LaneLead(_));
+        match held.as_ref().filter(by_job) {
+            Some(_) => self.mark = self.mark.take().or_else(|| Some(self.by_job.mark())),
+            None => self.mark = None,
+        }
         let metrics = &self.metrics.flow_control;
         if let Some(hold) = &self.hold {
             let seconds = now.duration_since(hold.counted).as_secs_f64();

@@ -1,8 +1,8 @@
 //! The producer daemon: documents from files and objects become tokens, rows and batches, which are
 //! uploaded and committed to a stream.
 //!
-//! - `program` is the `main` of the binary; `run` starts and stops the daemon; `startup` checks and opens all that
-//!   it needs;
+//! - `program` is the `main` of the binary; `run` starts and stops the daemon, with one producer (`produce`) or several
+//!   `lanes`; `startup` checks and opens all that a producer needs;
 //! - `sources` finds files and reads their units; `tokenizer` makes tokens;
 //! - `transform` makes documents of units: text, conversations, ids or arrays; `packing` (pure) makes batches of
 //!   documents; `cursor` is the restart point that each commit stores;
@@ -20,10 +20,12 @@ pub mod config;
 pub mod cursor;
 mod error;
 mod flow_control;
+mod lanes;
 pub mod metrics;
 mod npy;
 pub mod packing;
 pub mod pipeline;
+mod produce;
 mod program;
 mod progress;
 mod run;

@@ -235,6 +235,41 @@ impl Metrics {
     }
 }
 
+/// The metrics of a daemon that runs `producer.lanes`; all others then have the label `producer`.
+#[derive(Debug)]
+pub(crate) struct DaemonMetrics {
+    /// Number of lanes that this daemon runs.
+    pub(crate) lanes: IntGauge,
+    /// Number of lanes taken over from other daemons.
+    pub(crate) takeovers: IntCounter,
+    /// Number of lanes that other daemons took over.
+    pub(crate) lost: IntCounter,
+}
+
+impl DaemonMetrics {
+    /// Creates and registers the metrics.
+    pub(crate) fn new(registry: &Registry) -> prometheus::Result<Self> {
+        Self::make(&Maker::new(registry, PREFIX))
+    }
+
+    fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            lanes: m.gauge(
+                "lanes",
+                "Lanes that this daemon runs; only with producer.lanes.",
+            )?,
+            takeovers: m.counter(
+                "takeovers_total",
+                "Lanes taken over from other daemons; only with producer.lanes.",
+            )?,
+            lost: m.counter(
+                "lost_lanes_total",
+                "Lanes that another daemon took over; only with producer.lanes.",
+            )?,
+        })
+    }
+}
+
 /// Registers the metrics that all daemons have, and the request counters of the store.
 pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prometheus::Result<()> {
     shared(&Maker::new(registry, PREFIX), counted, health)
@@ -260,6 +295,7 @@ mod tests {
         let registry = Registry::new();
         let m = Maker::new(&registry, PREFIX);
         Metrics::make(&m).unwrap();
+        DaemonMetrics::make(&m).unwrap();
         let counted = Counted::new(MemoryStore::new());
         shared(&m, counted, &Health::default()).unwrap();
         let made = m.described();

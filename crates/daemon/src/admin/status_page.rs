@@ -105,7 +105,7 @@ pub(super) struct Status<'a> {
 
 #[derive(Debug, Serialize)]
 struct Fact {
-    name: &'static str,
+    name: String,
     text: String,
 }
 

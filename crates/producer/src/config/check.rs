@@ -136,7 +136,8 @@ impl Config for ProducerConfig {
         self.check_part(&mut problems);
         self.check_mode(&mut problems);
         self.check_ids(&mut problems);
-        self.check_names(&mut problems);
+        let lanes = self.check_lanes(&mut problems);
+        self.check_names(lanes, &mut problems);
         problems
     }
 }
@@ -214,9 +215,11 @@ impl ProducerConfig {
         );
     }
 
-    fn check_names(&self, problems: &mut Vec<Problem>) {
+    /// `lanes`: `producer.lanes` takes the place of a name.
+    fn check_names(&self, lanes: bool, problems: &mut Vec<Problem>) {
         let name = match self.producer.name.parse::<ProducerName>() {
             Ok(name) => Some(name),
+            Err(_) if lanes => None,
             Err(_) if self.producer.name.is_empty() => {
                 let message = "must be given: each producer of a stream has its own, for example \"tokens-0\"";
                 problems.push(Problem::new("producer.name", message));

@@ -49,18 +49,24 @@ impl ProducerConfig {
         self.check_memory(problems);
     }
 
-    /// Two windows of each source must fit.
+    /// Two windows of each source must fit, for every lane of the daemon.
     fn check_memory(&self, problems: &mut Vec<Problem>) {
         let windows = self.sources.iter().filter_map(|source| source.shuffle);
         let all = windows.clone().fold(0_u64, |sum, shuffle| {
             sum.saturating_add(shuffle.window.bytes().saturating_mul(WINDOWS))
         });
+        let lanes = self.lanes_max() as u64;
+        let all = all.saturating_mul(lanes);
         let memory = self.source.memory;
         if all > memory.bytes() {
             let count = windows.count() as u64;
-            let fits = (memory.bytes() / (WINDOWS * count.max(1))) >> 20;
+            let fits = (memory.bytes() / (WINDOWS * count.max(1) * lanes)) >> 20;
+            let of_lanes = match lanes {
+                1 => String::new(),
+                lanes => format!(" for each of {lanes} lanes"),
+            };
             let message = format!(
-                "the windows of {count} shuffled sources need {}, twice their sum, and source.memory is {memory}: set each \
+                "the windows of {count} shuffled sources need {}, twice their sum{of_lanes}, and source.memory is {memory}: set each \
                  window to at most {}, or source.memory to {}",
                 ByteSize(all),
                 ByteSize::mib(fits.max(1)),

@@ -32,6 +32,8 @@ impl Default for Identity {
             name: String::new(),
             index: 0,
             of: 1,
+            lanes: Vec::new(),
+            takeover_after: Period(Duration::from_mins(2)),
             limit: RunLimit::None,
         }
     }

@@ -41,8 +41,13 @@ impl Totals {
     }
 }
 
-/// Logs the end of a run that produced, and returns its outcome.
-pub(crate) fn produced(outcome: Outcome, config: &ProducerConfig, totals: &Totals) -> Outcome {
+/// Logs the end of a run that produced, and returns its outcome. `lane` names it where a daemon has several.
+pub(crate) fn produced(
+    outcome: Outcome,
+    config: &ProducerConfig,
+    totals: &Totals,
+    lane: Option<&str>,
+) -> Outcome {
     let message = match outcome {
         Outcome::Finished { .. } if config.producer.limit != RunLimit::None => {
             "finished: all input up to producer.limit is in the stream"
@@ -55,6 +60,7 @@ pub(crate) fn produced(outcome: Outcome, config: &ProducerConfig, totals: &Total
     // The others are of earlier runs, whose documents are not counted here.
     let new_batches = (totals.batches != batches).then_some(totals.batches);
     tracing::info!(
+        lane,
         batches,
         new_batches,
         documents = totals.documents,
@@ -66,7 +72,7 @@ pub(crate) fn produced(outcome: Outcome, config: &ProducerConfig, totals: &Total
         "{message}"
     );
     if outcome == (Outcome::Finished { batches: 0 }) {
-        tracing::warn!("finished with 0 batches: {}", reason(config, totals));
+        tracing::warn!(lane, "finished with 0 batches: {}", reason(config, totals));
     }
     outcome
 }
@@ -106,10 +112,11 @@ fn reason(config: &ProducerConfig, totals: &Totals) -> String {
 }
 
 /// Logs that an earlier run has finished, and returns the outcome.
-pub(crate) fn finished_before(batches: Seq) -> Outcome {
-    tracing::info!(batches, "finished: all input is in the stream");
+pub(crate) fn finished_before(batches: Seq, lane: Option<&str>) -> Outcome {
+    tracing::info!(lane, batches, "finished: all input is in the stream");
     if batches == 0 {
         tracing::warn!(
+            lane,
             "finished with 0 batches, in an earlier run: its input was less than a batch; use a new stream with a \
              smaller batch or more documents"
         );

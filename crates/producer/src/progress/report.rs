@@ -32,6 +32,8 @@ pub(crate) struct Reporter {
     progress: Arc<InputProgress>,
     metrics: Arc<Metrics>,
     health: Health,
+    /// Whether it may draw a line: several producers would draw over each other.
+    draws: bool,
     window: Window,
 }
 
@@ -41,12 +43,14 @@ impl Reporter {
         progress: Arc<InputProgress>,
         metrics: Arc<Metrics>,
         health: Health,
+        draws: bool,
     ) -> Self {
         Self {
             producer: config.producer.name.clone(),
             progress,
             metrics,
             health,
+            draws,
             window: Window::default(),
         }
     }
@@ -76,7 +80,7 @@ impl Reporter {
             if quiet {
                 continue;
             }
-            if let Some(columns) = line.columns() {
+            if let Some(columns) = line.columns().filter(|_| self.draws) {
                 line.draw(&view.line(columns));
                 continue;
             }

@@ -117,7 +117,7 @@ pub(crate) fn assemble(
             inputs: parts.inputs,
             sources: config.by_source().iter().map(source).collect(),
         },
-        threads: threads(config),
+        threads: config.tokenizer_threads(),
         linger: config.commit.linger.0,
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
@@ -201,11 +201,4 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
 fn packing_arrays(config: &ProducerConfig) -> Vec<String> {
     let arrays = config.packing.arrays.iter();
     arrays.map(|array| array.name.clone()).collect()
-}
-
-fn threads(config: &ProducerConfig) -> usize {
-    match config.tokenizer.threads {
-        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        threads => threads,
-    }
 }

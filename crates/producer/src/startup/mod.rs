@@ -23,9 +23,7 @@ use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
-use batchweave_daemon::health::Health;
 use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
-use batchweave_store::Store;
 
 use self::inputs::input_finder;
 use self::resume::{Resume, Resumed};
@@ -34,9 +32,8 @@ use self::sources::plan;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::packing::Point;
+use crate::produce::Site;
 use crate::sources::{InputFinder, InputList, Inputs, SourceError, store_list};
-use crate::transform::DocumentTransform;
-use crate::worker::Worker;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
@@ -58,21 +55,16 @@ pub(crate) enum Opening {
     Sealed,
 }
 
-/// Checks everything that the configuration names, opens the producer and stores its input list. `health` shows
-/// the current step.
-pub(crate) async fn open(
-    store: Arc<dyn Store>,
-    config: &ProducerConfig,
-    health: &Health,
-) -> Result<Opening, RunError> {
+/// Checks everything that the configuration names, opens the producer and stores its input list. The health of `site`
+/// shows the current step.
+pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening, RunError> {
+    let (store, health) = (site.store.clone(), &site.health);
     health.not_ready("probing the store");
     // `pipeline::batch` fills an object beyond its size by less than one batch.
     let largest = 2 * config.packing.object_bytes.bytes();
     batchweave_store::probe(store.as_ref(), rand::random(), largest).await?;
     health.not_ready("loading the tokenizer");
-    let loaded = config.clone();
-    let transform = Worker::start("tokenizer", move || DocumentTransform::new(&loaded))?;
-    let transform = Arc::new(transform.join().await??);
+    let transform = site.transform(config).await?;
     health.not_ready("opening the stream");
     let settings = settings(config, &transform);
     let finder = input_finder(config);

@@ -1,0 +1,243 @@
+//! One producer, from its opening to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use batchweave_daemon::health::Health;
+use batchweave_daemon::shutdown::unless_stopped;
+use batchweave_log::{CommitEnd, CommitOptions};
+use batchweave_store::Store;
+use futures::FutureExt;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ProducerConfig;
+use crate::error::RunError;
+use crate::flow_control;
+use crate::metrics::Metrics;
+use crate::progress::InputProgress;
+use crate::progress::ending::{self, Totals};
+use crate::progress::report::Reporter;
+use crate::run::Outcome;
+use crate::sample::SampleTaker;
+use crate::startup::{self, Opened, Opening, assemble};
+use crate::transform::DocumentTransform;
+use crate::worker::Worker;
+
+/// How many producers of this daemon a job, or its absence, holds back.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeldByJob(Arc<AtomicUsize>);
+
+impl HeldByJob {
+    /// Counts one more until the mark is dropped.
+    pub(crate) fn mark(&self) -> HeldMark {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        HeldMark(self.clone())
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A producer that is held back.
+#[derive(Debug)]
+pub(crate) struct HeldMark(HeldByJob);
+
+impl Drop for HeldMark {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The tokenizer and template, loaded once for all producers of a daemon.
+pub(crate) type SharedTransform = Arc<OnceCell<Arc<DocumentTransform>>>;
+
+/// The surroundings of a producer in its daemon.
+pub(crate) struct Site {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Health,
+    pub(crate) transform: SharedTransform,
+    pub(crate) held: HeldByJob,
+    /// Whether it is the only producer of its daemon.
+    pub(crate) alone: bool,
+}
+
+impl Site {
+    /// Returns the name that tells the producer from others of its daemon.
+    fn lane<'c>(&self, config: &'c ProducerConfig) -> Option<&'c str> {
+        (!self.alone).then_some(config.producer.name.as_str())
+    }
+
+    /// Returns the tokenizer and template; the first caller loads them.
+    pub(crate) async fn transform(
+        &self,
+        config: &ProducerConfig,
+    ) -> Result<Arc<DocumentTransform>, RunError> {
+        let load = async || {
+            let loaded = config.clone();
+            let worker = Worker::start("tokenizer", move || DocumentTransform::new(&loaded))?;
+            Ok::<_, RunError>(Arc::new(worker.join().await??))
+        };
+        self.transform.get_or_try_init(load).await.cloned()
+    }
+}
+
+/// Runs the producer of `config` until the input is over or `stop` is cancelled, and calls `began` when the first
+/// document is about to be read.
+pub(crate) async fn run(
+    site: Site,
+    config: &ProducerConfig,
+    stop: &CancellationToken,
+    began: Box<dyn FnOnce() + Send>,
+) -> Result<Outcome, RunError> {
+    let mut began = Some(began);
+    let mut started = None;
+    loop {
+        let opened = Box::pin(startup::open(&site, config));
+        let Some(opened) = unless_stopped(stop, || site.health.get().1, opened).await else {
+            return Ok(ending::stopped_early());
+        };
+        let opened = match opened? {
+            Opening::Finished(batches) => {
+                return Ok(ending::finished_before(batches, site.lane(config)));
+            }
+            Opening::Sealed => return Ok(ending::sealed()),
+            Opening::Opened(opened) => *opened,
+        };
+        if let Some(began) = began.take() {
+            began();
+        }
+        let started = *started.get_or_insert_with(Instant::now);
+        let produced = produce(opened, config, stop, &site, started);
+        if let Some(outcome) = Box::pin(produced).await? {
+            return Ok(outcome);
+        }
+        tracing::info!(
+            producer = %config.producer.name,
+            "the mixture changes before batches that were made already, so they are made again from the last commit"
+        );
+    }
+}
+
+/// Moves documents from the input to the log, until one of them ends or `stop` is cancelled. `None` when it must begin
+/// again from its stored cursor.
+async fn produce(
+    opened: Opened,
+    config: &ProducerConfig,
+    stop: &CancellationToken,
+    site: &Site,
+    began: Instant,
+) -> Result<Option<Outcome>, RunError> {
+    let (metrics, health) = (&site.metrics, &site.health);
+    let (producer, store) = (opened.producer, opened.parts.store.clone());
+    metrics.begin(producer.next_seq());
+    let input = Arc::new(InputProgress::new(
+        opened.parts.inputs.clone(),
+        config.source.epochs,
+        config.source.follow,
+    ));
+    let sampler = SampleTaker::for_page(
+        config,
+        (&opened.parts.transform, &opened.parts.inputs),
+        health,
+    );
+    let stop_waiting = stop.child_token();
+    let pipeline = assemble(
+        config,
+        &producer,
+        opened.parts,
+        (metrics.clone(), input.clone()),
+        sampler.clone(),
+        stop_waiting.clone(),
+    )?;
+    let (reader, bounds) = flow_control::position_reader(config);
+    let driver = CommitOptions {
+        tgbs_per_entry: flow_control::entry_max(config),
+        pace: bounds,
+        ..CommitOptions::default()
+    };
+    let queue = producer.spawn(opened.policy, driver);
+    health.ready(flow_control::PRODUCING);
+    if let Some(reader) = reader {
+        flow_control::start(
+            reader,
+            store,
+            &queue,
+            stop_waiting,
+            (metrics.clone(), health),
+            &site.held,
+        );
+    }
+    let mut progress = queue.progress();
+    let watched = metrics.clone();
+    tokio::spawn(async move {
+        while progress.changed().await.is_ok() {
+            let now = *progress.borrow_and_update();
+            watched.committed(&now);
+            if let Some(sampler) = &sampler {
+                sampler.committed(now.next_seq);
+            }
+        }
+    });
+    let last = queue.progress();
+    let work = pipeline.run(queue, stop.clone());
+    let reporter = Reporter::new(config, input, metrics.clone(), health.clone(), site.alone);
+    let ended = tokio::select! {
+        biased;
+        ended = with_deadline(work, stop, config.shutdown.deadline.0) => ended,
+        never = reporter.run() => match never {},
+    };
+    metrics.committed(&last.borrow());
+    let outcome = match ended {
+        Some(ended) => outcome(ended?, config)?,
+        None => Some(Outcome::Stopped {
+            batches: Some(last.borrow().next_seq),
+        }),
+    };
+    let totals = Totals::read(metrics, began.elapsed());
+    Ok(outcome.map(|outcome| ending::produced(outcome, config, &totals, site.lane(config))))
+}
+
+/// Returns the result of `work`, or `None` when it did not end within `deadline` after `stop`.
+async fn with_deadline<T>(
+    work: impl Future<Output = T>,
+    stop: &CancellationToken,
+    deadline: Duration,
+) -> Option<T> {
+    let mut work = std::pin::pin!(work.fuse());
+    tokio::select! {
+        biased;
+        done = &mut work => return Some(done),
+        () = stop.cancelled() => {}
+    }
+    let done = tokio::time::timeout(deadline, work).await.ok();
+    if done.is_none() {
+        tracing::warn!(
+            "not everything in flight was committed before shutdown.deadline; a restart repeats it"
+        );
+    }
+    done
+}
+
+/// Returns the outcome of a run; `None` when the producer must begin again from its stored cursor.
+fn outcome(end: CommitEnd, config: &ProducerConfig) -> Result<Option<Outcome>, RunError> {
+    Ok(Some(match end {
+        CommitEnd::Finished { tgbs } => Outcome::Finished { batches: tgbs },
+        CommitEnd::Drained { next_seq } => Outcome::Stopped {
+            batches: Some(next_seq),
+        },
+        CommitEnd::Sealed => Outcome::Sealed,
+        CommitEnd::Mixture => return Ok(None),
+        CommitEnd::Fenced { by, instance } => {
+            return Err(RunError::Fenced {
+                producer: config.producer.name.clone(),
+                by,
+                instance,
+            });
+        }
+    }))
+}

@@ -1,0 +1,358 @@
+//! Daemons that make a stream of three sources, killed at random over a faulty store while a person changes the mixture.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use batchweave_core::ids::{ProducerName, Seq, Step};
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::Mixture;
+use batchweave_core::order::MixtureSpec;
+use batchweave_core::tgb::Digest;
+use batchweave_dev_s3::{FaultSpec, LatencyProfile, Options, Server};
+use batchweave_log::{Located, Log, LogOptions};
+use batchweave_store::Store;
+use batchweave_tests::{Process, program};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::runtime::Runtime;
+
+use crate::{URL, open_store, start_server};
+
+/// The daemons of a run, and the lanes of each; a daemon without lanes is one producer.
+pub(super) type Daemons = &'static [(&'static str, &'static [&'static str])];
+pub(super) const SOURCES: [(&str, f64); 3] = [("web", 0.6), ("code", 0.3), ("math", 0.1)];
+/// Requests of all daemons between two kills, for each producer: enough for all to start and make some batches.
+const KILL_EVERY: u64 = 100;
+/// The time between two looks at the number of steps, each of which costs requests.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Steps after which a change is made.
+pub(super) const CHANGE_AT: [u64; 2] = [16, 60];
+pub(super) const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
+/// Much longer than a healthy run takes on a busy machine.
+pub(super) const WITHIN: Duration = Duration::from_mins(15);
+
+/// The content of the log: the changes, and the digests by producer and sequence number.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) mixtures: Vec<Mixture>,
+    /// By step under lanes; of other streams the steps depend on timing.
+    pub(super) digests: BTreeMap<(Step, ProducerName, Seq), Digest>,
+    pub(super) epochs: u64,
+}
+
+pub(super) struct Scene {
+    folder: tempfile::TempDir,
+    pub(super) server: Server,
+    pub(super) runtime: Runtime,
+    daemons: Daemons,
+    rng: StdRng,
+}
+
+/// Writes the same documents for the same seed: files of one block and small ones, or as many blocks as lanes.
+pub(super) fn write_sources(folder: &Path, daemons: Daemons, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let lanes = daemons.iter().any(|(_, lanes)| !lanes.is_empty());
+    let (files, lines) = if lanes {
+        ([6, 5, 5], [2800; 3])
+    } else {
+        ([2, 6, 3], [1200, 200, 100])
+    };
+    for (n, (name, _)) in SOURCES.iter().enumerate() {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        for file in 0..files[n] {
+            let mut text = String::new();
+            for line in 0..lines[n] {
+                let words: Vec<String> = (0..rng.random_range(1..40))
+                    .map(|_| format!("w{}", rng.random_range(0..5000)))
+                    .collect();
+                let body = words.join(" ");
+                writeln!(text, "{{\"text\":\"{name} {file} {line} {body}\"}}").unwrap();
+            }
+            std::fs::write(folder.join(name).join(format!("{file}.jsonl")), text).unwrap();
+        }
+    }
+}
+
+impl Scene {
+    pub(super) fn new(daemons: Daemons, seed: u64, faults: Option<&str>) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(start_server(Options {
+            latency: LatencyProfile::S3Express,
+            faults: faults.map(|faults| faults.parse().unwrap()),
+            seed,
+            ..Options::default()
+        }));
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            daemons,
+            server,
+            runtime,
+            rng: StdRng::seed_from_u64(seed),
+        }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `bounded` stops the producers after some steps, until they get a configuration without a bound.
+    pub(super) fn configure(&self, sources: &Path, bounded: bool) {
+        let producers = self.producers();
+        for (index, (daemon, lanes)) in self.daemons.iter().enumerate() {
+            let of = producers.len();
+            let (order, identity) = match lanes {
+                [] => (
+                    "arrival",
+                    format!("name = {daemon:?}\nindex = {index}\nof = {of}\n"),
+                ),
+                [lane] => {
+                    let index = producers.iter().position(|name| name == lane).unwrap();
+                    (
+                        "lanes",
+                        format!("name = {lane:?}\nindex = {index}\nof = {of}\n"),
+                    )
+                }
+                lanes => (
+                    "lanes",
+                    format!("lanes = {lanes:?}\ntakeover_after = \"1s\"\n"),
+                ),
+            };
+            let limit = if self.has_lanes() {
+                "limit = \"120 batches\"\n"
+            } else {
+                ""
+            };
+            let mut text = format!(
+                "[store]\nurl = {URL:?}\nendpoint = {:?}\n[stream]\nslices = 2\nrows_per_slice = 2\nseq_len = 512\n\
+                 order = {order:?}\nproducers = {producers:?}\n[producer]\n{identity}{limit}\
+                 [tokenizer]\nkind = \"bytes\"\nthreads = 2\n[packing]\nobject_bytes = {:?}\nmode = \"best_fit\"\n\
+                 look_ahead = 64\n[commit]\nlinger = \"1ms\"\nmax_batches = 4\n",
+                self.server.endpoint(),
+                ["1B", "16KiB"][index % 2],
+            );
+            // Without a bound the other lanes could finish while the stream waits for one.
+            text.push_str(if bounded {
+                "[ahead]\nmax_steps = 1\nlane_lead = 1\n"
+            } else {
+                "[ahead]\nlane_lead = 8\n"
+            });
+            for (source, weight) in SOURCES {
+                let paths = format!("{}/{source}/*.jsonl", sources.display());
+                write!(
+                    text,
+                    "[[sources]]\nname = {source:?}\npaths = [{paths:?}]\nweight = {weight}\n\
+                     shuffle = {{ seed = 3, window = \"1MiB\" }}\n"
+                )
+                .unwrap();
+            }
+            std::fs::write(self.path(&format!("{daemon}.toml")), text).unwrap();
+        }
+    }
+
+    /// Returns the producers in the order of the stream.
+    fn producers(&self) -> Vec<&'static str> {
+        let all = self.daemons.iter();
+        let mut names: Vec<_> = all
+            .flat_map(|(daemon, lanes)| {
+                if lanes.is_empty() {
+                    std::slice::from_ref(daemon)
+                } else {
+                    lanes
+                }
+            })
+            .copied()
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.daemons.iter().any(|(_, lanes)| !lanes.is_empty())
+    }
+
+    pub(super) fn start_all(&self) -> Vec<(&'static str, Process)> {
+        let names = self.daemons.iter().map(|(name, _)| *name);
+        names.map(|name| (name, self.start(name))).collect()
+    }
+
+    fn env() -> [(String, String); 3] {
+        let keys = Options::default();
+        [
+            ("AWS_ACCESS_KEY_ID".to_owned(), keys.access_key),
+            ("AWS_SECRET_ACCESS_KEY".to_owned(), keys.secret_key),
+            ("AWS_REGION".to_owned(), "us-east-1".to_owned()),
+        ]
+    }
+
+    fn start(&self, name: &str) -> Process {
+        let config = self.path(&format!("{name}.toml")).display().to_string();
+        let log = self.path(&format!("{name}.log"));
+        Process::start(
+            "batchweave-producer",
+            &["--config", &config],
+            &Self::env(),
+            &log,
+        )
+    }
+
+    async fn store(&self) -> Arc<dyn Store> {
+        open_store(self.server.endpoint()).await
+    }
+
+    async fn log(&self) -> Option<Log> {
+        let options = LogOptions {
+            write_snapshots: false,
+            ..LogOptions::new(rand::random())
+        };
+        Log::open(self.store().await, &options).await.ok()
+    }
+
+    /// Returns the number of steps.
+    fn steps(&self) -> u64 {
+        let log = self.runtime.block_on(self.log());
+        log.map_or(0, |log| log.manifest().next_step())
+    }
+
+    /// Changes the mixture as a person does, until the command succeeds.
+    fn change(&mut self) -> bool {
+        let weights = SOURCES.map(|(name, _)| format!("{name}={}", self.rng.random_range(1..9)));
+        let after = self.rng.random_range(0..12_u64).to_string();
+        let out = Command::new(program("batchweave"))
+            .args(["--store", URL, "--endpoint", &self.server.endpoint()])
+            .args(["mixture", "set", "--after", &after])
+            .args(&weights)
+            .envs(Self::env())
+            .output()
+            .unwrap();
+        out.status.success()
+    }
+
+    /// Runs all daemons to their end; kills one of them again and again, and changes the mixture.
+    pub(super) fn rage(&mut self) -> u64 {
+        let kill_every = KILL_EVERY * self.producers().len() as u64;
+        let (began, mut kills, mut next_kill) = (Instant::now(), 0, kill_every);
+        let mut changes = CHANGE_AT.iter().peekable();
+        let mut looked = Instant::now();
+        let mut running = self.start_all();
+        while !running.is_empty() {
+            if let Some(at) = changes.peek()
+                && looked.elapsed() > LOOK_EVERY
+            {
+                looked = Instant::now();
+                if self.steps() >= **at && self.change() {
+                    changes.next();
+                }
+            }
+            if self.server.stats().total() >= next_kill {
+                next_kill = self.server.stats().total() + kill_every;
+                let (victim, _) = self.daemons[self.rng.random_range(0..self.daemons.len())];
+                if let Some((_, process)) = running.iter_mut().find(|(name, _)| *name == victim) {
+                    kills += u64::from(process.0.kill().is_ok());
+                }
+            }
+            running = self.supervise(running);
+            assert!(began.elapsed() < WITHIN, "{}", self.log_text(running[0].0));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kills
+    }
+
+    /// Starts what was killed again. Under lanes a daemon stays dead half of the time, so that another takes over; the
+    /// last one never does.
+    fn supervise(&mut self, running: Vec<(&'static str, Process)>) -> Vec<(&'static str, Process)> {
+        let mut left = Vec::new();
+        let mut dead = Vec::new();
+        for (name, mut process) in running {
+            match process.0.try_wait().unwrap().map(|status| status.code()) {
+                None => left.push((name, process)),
+                Some(Some(0)) => {}
+                // Killed, or the store failed for too long.
+                Some(None | Some(69)) => dead.push(name),
+                Some(Some(code)) => panic!("{name}: exit {code}\n{}", self.log_text(name)),
+            }
+        }
+        for name in dead {
+            if !self.has_lanes() || left.is_empty() || self.rng.random_bool(0.5) {
+                left.push((name, self.start(name)));
+            }
+        }
+        left
+    }
+
+    pub(super) fn log_text(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
+        text.chars()
+            .rev()
+            .take(3000)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect()
+    }
+
+    /// Sets all changes of another run, while the producers wait below their bound.
+    pub(super) fn repeat(&self, mixtures: &[Mixture]) {
+        let running = self.start_all();
+        let began = Instant::now();
+        let opened = |log: &Log| {
+            let producer = |name: &&str| log.manifest().producer(&name.parse().unwrap()).is_some();
+            self.producers().iter().all(producer)
+        };
+        loop {
+            let mut log = self.runtime.block_on(self.log());
+            if let Some(log) = log.as_mut().filter(|log| opened(log)) {
+                for mixture in mixtures {
+                    let entry = Entry::Mixture(mixture.clone());
+                    let set = log.commit_entry("test", |_| entry.clone());
+                    self.runtime.block_on(set).unwrap();
+                }
+                break;
+            }
+            assert!(
+                began.elapsed() < WITHIN,
+                "{}",
+                self.log_text(self.daemons[0].0)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(running);
+    }
+
+    pub(super) fn content(&self) -> Content {
+        self.server.faults().set(FaultSpec::default());
+        self.runtime.block_on(async {
+            let mut log = self.log().await.unwrap();
+            let mut content = Content::default();
+            assert!(
+                log.manifest().end().is_some(),
+                "all producers have finished"
+            );
+            for step in 0..log.manifest().next_step() {
+                let Located::At(entry) = log.locate(step).await.unwrap() else {
+                    panic!("step {step} is missing")
+                };
+                let place = if self.has_lanes() { step } else { 0 };
+                let key = (place, entry.producer.clone(), entry.seq);
+                assert_eq!(content.digests.insert(key, entry.tgb.digest), None);
+            }
+            let m = log.manifest();
+            content.epochs = m.producers().map(|(_, p)| p.epoch).sum();
+            let spec = MixtureSpec::read(&m.mixture().spec).unwrap();
+            let mut so_far = MixtureSpec::default();
+            for mixture in spec.mixtures {
+                so_far = so_far.with(mixture.clone(), 0);
+                content.mixtures.push(Mixture {
+                    request: log.new_request(),
+                    id: mixture.id,
+                    from: mixture.from,
+                    spec: so_far.to_json(),
+                });
+            }
+            content
+        })
+    }
+}

@@ -1,7 +1,6 @@
 //! `batchweave mixture` beside a producer that waits and goes on: what it refuses, plans, sets and shows.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -53,14 +52,32 @@ impl Scene {
             .unwrap();
         }
         std::fs::write(self.path("p0.toml"), text).unwrap();
-        let log = self.folder.path().join("p0.log");
-        let config = self.path("p0.toml");
-        Process::start(
-            "batchweave-producer",
-            &["--config", &config],
-            &[],
-            Path::new(&log),
-        )
+        self.start("p0")
+    }
+
+    /// Configures a daemon with two lanes, which waits after 40 steps.
+    fn lanes(&self) {
+        let mut text = format!(
+            "[store]\nurl = {:?}\n[stream]\nslices = 2\nrows_per_slice = 2\nseq_len = 256\norder = \"lanes\"\n\
+             producers = [\"a\", \"b\"]\n[producer]\nlanes = [\"a\", \"b\"]\n[tokenizer]\nkind = \"bytes\"\n\
+             [ahead]\nmax_steps = 40\nlane_lead = 1\n",
+            format!("file://{}", self.path("stream"))
+        );
+        for (name, weight) in [("web", 0.6), ("code", 0.4)] {
+            let path = self.path(&format!("{name}.jsonl"));
+            writeln!(
+                text,
+                "[[sources]]\nname = {name:?}\npaths = [{path:?}]\nweight = {weight}\nepochs = 0"
+            )
+            .unwrap();
+        }
+        std::fs::write(self.path("lanes.toml"), text).unwrap();
+    }
+
+    fn start(&self, name: &str) -> Process {
+        let config = self.path(&format!("{name}.toml"));
+        let log = self.folder.path().join(format!("{name}.log"));
+        Process::start("batchweave-producer", &["--config", &config], &[], &log)
     }
 
     fn mixture(&self, args: &[&str]) -> Output {
@@ -164,4 +181,51 @@ fn a_mixture_is_planned_set_and_shown() {
         }
     }
     scene.refused(&["set", "web=1", "code=1"], 1, "p0 (finished)");
+}
+
+/// Under lanes a change begins with a step, in each lane with the batch that gets it.
+#[test]
+fn a_mixture_begins_with_a_step_of_lanes() {
+    let scene = Scene::new();
+    scene.lanes();
+    let mut running = scene.start("lanes");
+    let began = Instant::now();
+    loop {
+        let out = scene.mixture(&["plan", "web=1", "code=3", "--json"]);
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        // Both lanes are held back by then.
+        if report["producers"][1]["committed"] == 20 && report["producers"][0]["committed"] == 20 {
+            break;
+        }
+        assert!(began.elapsed() < WITHIN, "{out:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    scene.refused(
+        &["set", "web=1", "code=3", "--from-step", "39"],
+        1,
+        "the first free step is at most 40",
+    );
+    scene.refused(
+        &[
+            "set",
+            "web=1",
+            "code=3",
+            "--from-step",
+            "50",
+            "--after",
+            "3",
+        ],
+        64,
+        "cannot be used with",
+    );
+    let set = scene.json(&["set", "web=1", "code=3", "--from-step", "61"]);
+    // Step 60 is the batch 30 of a, and 61 the batch 30 of b.
+    assert_eq!(set["producers"][0]["from"], 31);
+    assert_eq!(set["producers"][1]["from"], 30);
+    scene.refused(
+        &["plan", "web=1", "code=1", "--from-step", "45"],
+        1,
+        "changes already with its batch",
+    );
+    drop(running.0.kill());
 }

@@ -1,5 +1,6 @@
 //! `batchweave mixture`: shows, plans and sets the weights of a stream's sources.
 
+mod begin;
 mod change;
 mod given;
 mod render;
@@ -15,6 +16,7 @@ use batchweave_core::order::named_weights;
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
+use self::begin::Begin;
 use self::change::{Change, Wanted};
 use crate::admin;
 use batchweave_console::CliError;
@@ -62,6 +64,9 @@ struct ChangeArgs {
     /// Batches of each producer that still have the old weights, counted from its last commit
     #[arg(long, value_name = "BATCHES", default_value_t = 64)]
     after: Seq,
+    /// Begin with this step of a stream of lanes, as long as no lane finishes before
+    #[arg(long, value_name = "STEP", conflicts_with = "after")]
+    from_step: Option<Step>,
     /// Change these producers only; may be given several times
     #[arg(long = "producer", value_name = "NAME")]
     producers: Vec<ProducerName>,
@@ -187,7 +192,10 @@ impl ChangeArgs {
         let weights = named_weights(&numbers).map_err(|why| CliError::Usage(why.to_string()))?;
         Ok(Wanted {
             weights,
-            after: self.after,
+            begin: match self.from_step {
+                Some(step) => Begin::AtStep(step),
+                None => Begin::After(self.after),
+            },
             producers: self.producers.clone(),
         })
     }

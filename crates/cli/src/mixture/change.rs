@@ -9,6 +9,7 @@ use batchweave_core::order::{MixtureSpec, NumberedMixture, SpecError, Weight};
 use batchweave_daemon::config::nearest;
 use serde::Serialize;
 
+use super::begin::Begin;
 use batchweave_console::CliError;
 use batchweave_console::output::joined;
 
@@ -16,8 +17,7 @@ use batchweave_console::output::joined;
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) weights: BTreeMap<String, Weight>,
-    /// Batches that each producer still makes with the old weights.
-    pub(super) after: Seq,
+    pub(super) begin: Begin,
     /// The producers to change; empty for all that have sources.
     pub(super) producers: Vec<ProducerName>,
 }
@@ -114,8 +114,12 @@ impl Wanted {
         self.check_producers(m, &unchanged)?;
         let names = selected.iter().flat_map(|(_, state)| sources(state));
         self.check_sources(&names.map(|(name, _)| name).collect())?;
+        let begins = self.begin.by(m)?;
         let changes = selected.into_iter();
-        let changes = changes.map(|(name, state)| self.of_producer(name, state, &spec));
+        let changes = changes.map(|(name, state)| {
+            let from = begins.of(name, state)?;
+            self.of_producer(name, state, &spec, from)
+        });
         Ok(Change {
             producers: changes.collect::<Result<_, CliError>>()?,
             unchanged,
@@ -127,6 +131,7 @@ impl Wanted {
         name: &ProducerName,
         state: &ProducerState,
         spec: &MixtureSpec,
+        from: Seq,
     ) -> Result<ProducerChange, CliError> {
         let sources = sources(state);
         let last = state.mixtures.iter().next_back();
@@ -156,10 +161,7 @@ impl Wanted {
         Ok(ProducerChange {
             producer: name.clone(),
             committed: state.next_seq,
-            from: state
-                .next_seq
-                .saturating_add(self.after)
-                .max(last.map_or(0, |(seq, _)| *seq)),
+            from,
             sources: sources.collect(),
         })
     }

@@ -1,10 +1,11 @@
 //! The step that a TGB gets. `arrival`: the next one. `lanes`: the lanes take turns, a finished lane is
 //! passed over, and the first lane that has neither a TGB nor an end stops everything behind it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::state::{Manifest, StepEntry, Waiting};
-use crate::ids::{ProducerName, Seq, Version};
+use crate::ids::{ProducerName, Seq, Step, Version};
 use crate::stream::StreamOrder;
 
 /// Adds the committed TGB `seq` of `producer`; returns the TGBs that got a step by it.
@@ -74,4 +75,37 @@ pub(super) fn step_of_next(manifest: &Manifest, producer: &ProducerName) -> Opti
         }
     };
     next.then_some(manifest.next_step)
+}
+
+/// The most steps ahead for which [`Manifest::first_seqs_from`] looks.
+const LOOK_AHEAD_MAX: u64 = 1 << 24;
+
+impl Manifest {
+    /// Under `lanes`, returns for each lane the number of its first TGB with `step` or a later one, as long as no lane
+    /// finishes before. `None` for `arrival`, a step that is taken, or one more than 2^24 steps ahead.
+    pub fn first_seqs_from(&self, step: Step) -> Option<BTreeMap<ProducerName, Seq>> {
+        let mut left = step.checked_sub(self.next_step)?;
+        if self.stream.order != StreamOrder::Lanes || left > LOOK_AHEAD_MAX {
+            return None;
+        }
+        // The next number of each lane, and the end of those that have finished.
+        let lane = |name: &ProducerName| {
+            let state = self.producers.get(name);
+            let committed = state.map_or(0, |p| p.next_seq);
+            let end = state.filter(|p| p.finished).map(|p| p.next_seq);
+            (committed - self.waiting_of(name), end)
+        };
+        let mut lanes: Vec<(Seq, Option<Seq>)> = self.stream.producers.iter().map(lane).collect();
+        let mut turn = self.lanes.turn().0 as usize;
+        while left > 0 && lanes.iter().any(|(next, end)| *end != Some(*next)) {
+            let (next, end) = &mut lanes[turn];
+            if *end != Some(*next) {
+                *next += 1;
+                left -= 1;
+            }
+            turn = (turn + 1) % lanes.len();
+        }
+        let names = self.stream.producers.iter().cloned();
+        Some(names.zip(lanes.iter().map(|(next, _)| *next)).collect())
+    }
 }

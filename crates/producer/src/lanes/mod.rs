@@ -33,7 +33,7 @@ use crate::metrics::DaemonMetrics;
 use crate::produce::{self, HeldByJob, SharedTransform, Site};
 use crate::run::Outcome;
 
-/// What all lanes of the daemon share.
+/// The surroundings that all lanes of the daemon share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) health: Health,

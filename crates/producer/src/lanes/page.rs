@@ -19,7 +19,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Reports in `health`.
+    /// Returns the pages of no lane yet, which report in `health`.
     pub(super) fn start(health: Health) -> Self {
         let lanes = Arc::new(Mutex::new(BTreeMap::new()));
         let joined = lanes.clone();

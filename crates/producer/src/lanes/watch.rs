@@ -15,7 +15,7 @@ const READS: u32 = 8;
 /// The bounds of that time.
 const EVERY: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10)];
 
-/// What the log said.
+/// An event of the log.
 #[derive(Debug)]
 pub(super) enum Seen {
     /// This lane is to be taken over.
@@ -43,6 +43,7 @@ pub(super) async fn follow(
     let mut failing = false;
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(every) => {}
             () = seen.closed() => return,
         }

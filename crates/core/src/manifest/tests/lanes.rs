@@ -1,6 +1,6 @@
 //! Under `lanes` the order is a function of what each lane holds: for any interleaving, restarts and seals.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::ids::{ProducerName, Seq, Version};
@@ -137,6 +137,31 @@ proptest! {
             prop_assert_eq!(m.awaited(), None);
             prop_assert_eq!(m.end(), Some(total), "the last finish ends the stream");
         }
+    }
+
+    /// As long as no lane finishes, it is known which batches of each lane come from a step on.
+    #[test]
+    fn the_first_batches_from_a_step_on_are_foreseen(
+        contents in prop::collection::vec((0..9_u64, any::<bool>()), 1..5),
+        moves in moves(),
+        ahead in 0..40_u64,
+    ) {
+        let mut play = Play::new(&contents).play_on(&moves);
+        let step = play.b.m.next_step() + ahead;
+        let foreseen = play.b.m.first_seqs_from(step).unwrap();
+        let mut firsts = BTreeMap::new();
+        for (lane, _) in contents.iter().enumerate().filter(|(_, (_, finished))| !finished) {
+            for placed in play.b.commit(NAMES[lane], 60).placed {
+                if placed.step >= step {
+                    firsts.entry(placed.producer.clone()).or_insert(placed.seq);
+                }
+            }
+        }
+        for (name, first) in firsts {
+            prop_assert_eq!(foreseen[&name], first, "{} from step {}", name, step);
+        }
+        let taken = play.b.m.next_step().checked_sub(1);
+        prop_assert_eq!(taken.and_then(|step| play.b.m.first_seqs_from(step)), None);
     }
 
     /// A seal at any moment ends the stream at the first undecided turn; undone, nothing is lost.

@@ -2,6 +2,8 @@
 //! and the settings that decide the bytes. A restart with another input or other settings would make other
 //! batches, so each difference is an error that names it.
 
+use std::collections::BTreeSet;
+
 use batchweave_core::cursor::Cursor;
 use batchweave_core::inputs::LinkId;
 use batchweave_core::order::SamplerState;
@@ -124,8 +126,7 @@ impl State {
         now: &Map<String, Value>,
         producer: &str,
     ) -> Result<(), CursorError> {
-        let keys: std::collections::BTreeSet<&String> =
-            self.settings.keys().chain(now.keys()).collect();
+        let keys: BTreeSet<&String> = self.settings.keys().chain(now.keys()).collect();
         let null = Value::Null;
         let differences: Vec<String> = keys
             .into_iter()
@@ -137,7 +138,12 @@ impl State {
                 )
             })
             .filter(|(_, was, is)| was != is)
-            .map(|(key, was, is)| format!("{key}: was {was}, is {is}"))
+            .filter_map(
+                |(key, was, is)| match (key.as_str(), added_sources(was, is)) {
+                    ("sources", Some(added)) => weighted(added),
+                    _ => Some(format!("{key}: was {was}, is {is}")),
+                },
+            )
             .collect();
         if differences.is_empty() {
             return Ok(());
@@ -146,6 +152,36 @@ impl State {
             producer: producer.to_owned(),
             differences,
         })
+    }
+}
+
+/// Returns the sources that `is` has after all of `was`; `None` when it has other ones, or no more.
+fn added_sources<'v>(was: &Value, is: &'v Value) -> Option<&'v [Value]> {
+    let (was, is) = (was.as_array()?, is.as_array()?);
+    let (same, added) = is.split_at_checked(was.len())?;
+    (same == was.as_slice() && !added.is_empty()).then_some(added)
+}
+
+/// Returns why added sources cannot have these weights: what the producer has given so far counts for the others.
+fn weighted(added: &[Value]) -> Option<String> {
+    let weighted = added.iter().find(|source| source["weight"] != 0.0)?;
+    let name = &weighted["name"];
+    Some(format!(
+        "sources: {name} is new, and begins with weight = 0; give it a share with `batchweave mixture set` when the \
+         producer has committed a batch"
+    ))
+}
+
+impl State {
+    /// Returns the names of the sources that the settings of now have and this state lacks.
+    pub(crate) fn new_sources(&self, now: &Map<String, Value>) -> BTreeSet<String> {
+        let none = Value::Null;
+        let of = |settings: &Map<String, Value>| settings.get("sources").unwrap_or(&none).clone();
+        let (was, is) = (of(&self.settings), of(now));
+        let added = added_sources(&was, &is).unwrap_or_default().iter();
+        added
+            .filter_map(|source| Some(source["name"].as_str()?.to_owned()))
+            .collect()
     }
 }
 

@@ -69,6 +69,21 @@ impl InputList {
         Ok(Self { files })
     }
 
+    /// Returns the list without the files of these sources, all of which come after the others.
+    #[must_use]
+    pub fn without(&self, sources: &BTreeSet<String>) -> Self {
+        let of = |file: &InputFile| {
+            file.pin
+                .source
+                .as_ref()
+                .is_some_and(|own| sources.contains(own))
+        };
+        let files = self.files.iter().filter(|file| !of(file));
+        Self {
+            files: files.cloned().collect(),
+        }
+    }
+
     /// Returns one line for each file that differs from the pinned list, at most 20.
     pub fn differences(&self, pinned: &[PinnedFile]) -> Vec<String> {
         let now: BTreeMap<&str, &PinnedFile> = self

@@ -62,7 +62,8 @@ impl Resume<'_> {
         let inputs = if self.follow {
             listed.resumed(pins, state.at.file)?
         } else {
-            let differences = listed.differences(&pins);
+            let added = state.new_sources(self.settings);
+            let differences = listed.without(&added).differences(&pins);
             if !differences.is_empty() {
                 return Err(SourceError::Changed { differences }.into());
             }

@@ -196,3 +196,44 @@ async fn the_sides_of_a_split_share_no_document() {
     let both: BTreeMap<_, _> = train.into_iter().chain(valid).collect();
     assert!(both == all);
 }
+
+/// A source that joins a run gives all of its documents, and the others give theirs once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_is_added_to_a_run() {
+    for seed in 0..4 {
+        let world = World::new();
+        let whole = three(&world);
+        let mut two = whole.clone();
+        two.sources.pop();
+        let mut kills = 0;
+        while world.payloads().await.len() < 5 {
+            assert!(!world.crash(two.clone(), 0xadd + seed, kills).await);
+            kills += 1;
+        }
+        let refused = world.run(whole.clone()).await.unwrap_err();
+        assert_eq!(refused.exit(), Exit::Config);
+        let why = refused.to_string();
+        assert!(
+            why.contains("\"math\" is new, and begins with weight = 0"),
+            "{why}"
+        );
+        let mut three = whole;
+        three.sources[2].weight = 0.0;
+        let before = world.payloads().await.len();
+        while world.payloads().await.len() < before + 5 {
+            assert!(!world.crash(three.clone(), 0xad0 + seed, kills).await);
+            kills += 1;
+        }
+        let math = |documents: &BTreeMap<(u64, u32, u64), u64>| {
+            documents.keys().filter(|(_, file, _)| *file > 3).count()
+        };
+        assert_eq!(math(&documents(&world).await), 0, "it has no weight yet");
+        set(&world, SECOND, Err(2)).await;
+        while !world.crash(three.clone(), 0xada + seed, kills).await {
+            kills += 1;
+        }
+        let given = documents(&world).await;
+        assert_eq!(math(&given), 4 * 400);
+        assert_eq!(given.len(), 2500 + 2 * 3 * 300 + 4 * 400);
+    }
+}

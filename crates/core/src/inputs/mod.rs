@@ -34,6 +34,14 @@ pub struct PinnedFile {
     /// Provenance numbers its lines by the byte at which they begin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_byte: bool,
+    /// The growth of its source that it joined with, where the source is followed; 0 is the first list.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub growth: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(growth: &u64) -> bool {
+    *growth == 0
 }
 
 impl PinnedFile {
@@ -46,6 +54,7 @@ impl PinnedFile {
             fingerprint: hash[..16].to_owned(),
             source: None,
             by_byte: false,
+            growth: 0,
         }
     }
 

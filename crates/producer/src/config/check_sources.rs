@@ -28,7 +28,7 @@ impl ProducerConfig {
             wrong("can't be combined with source.paths: make these paths a source, or remove [[sources]]".to_owned());
         }
         if self.source.follow {
-            wrong("can't be combined with source.follow: name the files in [source] alone, or turn it off".to_owned());
+            wrong("can't be combined with source.follow: give follow = true to the sources whose files grow".to_owned());
         }
         let mut names = BTreeSet::new();
         for source in &self.sources {
@@ -90,7 +90,10 @@ impl NamedSource {
         let window = self.shuffle.map(|shuffle| shuffle.window.bytes());
         let window = window.filter(|window| *window < 1 << 20);
         let window = window.map(|_| "shuffle.window must be at least 1MiB");
-        let texts = [paths, empty, window]
+        let follow = (self.follow && self.epochs != 1).then_some(
+            "epochs must be 1 with follow: files that grow have no end to start again from",
+        );
+        let texts = [paths, empty, window, follow]
             .into_iter()
             .flatten()
             .map(str::to_owned);

@@ -42,7 +42,7 @@ impl ProducerConfig {
         let mut config = self.clone();
         let places = &self.stream.producers;
         let place = places.iter().position(|name| name == lane);
-        config.producer.name = lane.to_owned();
+        lane.clone_into(&mut config.producer.name);
         config.producer.lanes = Vec::new();
         // A check found that it is listed.
         config.producer.index = place.unwrap_or_default() as u32;

@@ -28,6 +28,9 @@ pub struct NamedSource {
     /// Number of passes; 0 repeats them for ever.
     #[serde(default = "epochs")]
     pub epochs: u64,
+    /// Continue with files that appear later.
+    #[serde(default)]
+    pub follow: bool,
     /// Without it, documents come in the order of the files.
     #[serde(default)]
     pub shuffle: Option<ShuffleConfig>,
@@ -89,6 +92,7 @@ impl ProducerConfig {
                 field: source.field.clone(),
                 column: source.column.clone(),
                 epochs: source.epochs,
+                follow: source.follow,
                 ..self.source.clone()
             },
             ..self.clone()

@@ -109,7 +109,8 @@ impl Lanes<'_> {
             ));
         }
         while !self.tasks.is_empty() || watches {
-            self.shared.metrics.lanes.set(self.tasks.len() as i64);
+            let lanes = i64::try_from(self.tasks.len()).unwrap_or(i64::MAX);
+            self.shared.metrics.lanes.set(lanes);
             tokio::select! {
                 biased;
                 Some(ended) = self.tasks.join_next() => self.end(ended)?,
@@ -196,7 +197,8 @@ impl Lanes<'_> {
 #[derive(Debug, Default)]
 struct Ended {
     finished: Option<Seq>,
-    stopped: Option<Option<Seq>>,
+    /// Lanes that were stopped, and the batches of those that had begun.
+    stopped: (usize, Option<Seq>),
     sealed: bool,
     /// Lanes that other daemons took.
     lost: BTreeMap<String, RunError>,
@@ -208,8 +210,8 @@ impl Ended {
         match outcome {
             Outcome::Finished { batches } => self.finished = more(self.finished, batches),
             Outcome::Stopped { batches } => {
-                let sum = self.stopped.flatten();
-                self.stopped = Some(batches.map_or(sum, |batches| more(sum, batches)));
+                let (lanes, sum) = self.stopped;
+                self.stopped = (lanes + 1, batches.map_or(sum, |batches| more(sum, batches)));
             }
             Outcome::Sealed => self.sealed = true,
         }
@@ -217,7 +219,7 @@ impl Ended {
 
     /// Returns the outcome of the daemon; an error when another one has some of its lanes.
     fn outcome(mut self) -> Result<Outcome, RunError> {
-        if let Some(batches) = self.stopped {
+        if let (1.., batches) = self.stopped {
             return Ok(Outcome::Stopped { batches });
         }
         if let Some((_, fenced)) = self.lost.pop_first() {

@@ -71,11 +71,9 @@ fn join(lanes: &BTreeMap<String, Health>, all: &Health) {
     for (lane, health) in lanes {
         let (is_ready, doing) = health.get();
         ready &= is_ready;
-        let facts: Vec<String> = health.facts().into_iter().map(|(_, text)| text).collect();
-        all.tell(
-            lane.clone(),
-            [&[doing.clone()], &facts[..]].concat().join("; "),
-        );
+        let facts = health.facts().into_iter().map(|(_, text)| text);
+        let texts: Vec<String> = std::iter::once(doing.clone()).chain(facts).collect();
+        all.tell(lane.clone(), texts.join("; "));
         if doing != PRODUCING {
             others.push(format!("{lane}: {doing}"));
         }

@@ -95,7 +95,9 @@ mod tests {
 
     fn with(own: &[&str]) -> Takeover {
         let mut takeover = Takeover::new(AFTER);
-        own.iter().for_each(|lane| takeover.began(lane));
+        for lane in own {
+            takeover.began(lane);
+        }
         takeover
     }
 

@@ -1,90 +1,36 @@
-//! Several sources: a thread reads each one in its order, and the batch stage takes the next document from the source
+//! Several sources: a thread reads each one (`read_source`), and the batch stage takes the next document from the source
 //! that the sampler names. Each source has a read-ahead of its own, since one that has to wait must not hold up others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use batchweave_core::order::{Position, Sampler, SamplerState, Walk};
+use batchweave_core::inputs::LinkId;
+use batchweave_core::order::{Sampler, SamplerState};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::mixtures::{MixedSources, WeightsByMixture};
-use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd, ReadItem};
+use super::new_files::NewFilePoller;
+use super::read::ReadEnd;
+use super::read_source::SourceReader;
 use super::read_stage::{Ordered, PendingChunk, ReadStage};
 use super::tokenize::{Tokenized, TokenizerPool};
 use crate::config::Selection;
 use crate::error::RunError;
 use crate::metrics::SourceMetrics;
 use crate::progress::InputPosition;
-use crate::sources::{InputList, SourceError, SourceFiles, SourcePlan, Unit};
+use crate::sources::{Inputs, SourceError, SourcePlan};
 use crate::worker::Worker;
 
 /// The sources and the state at which they begin.
 #[derive(Debug)]
 pub(crate) struct MixedReading {
-    pub(crate) list: Arc<InputList>,
+    pub(crate) inputs: Arc<Inputs>,
     pub(crate) sources: MixedSources,
+    /// The pollers of sources that are followed.
+    pub(crate) new_files: Vec<Option<NewFilePoller>>,
     pub(crate) sampler: Sampler,
     pub(crate) selection: Option<Selection>,
-}
-
-/// Reads one source of several in its order.
-#[derive(Debug)]
-struct SourceReader {
-    list: Arc<InputList>,
-    plan: Arc<SourcePlan>,
-    /// Index of the source.
-    source: usize,
-    from: Position,
-    /// The documents that are taken; all without it.
-    selection: Option<Selection>,
-}
-
-impl SourceReader {
-    /// Reads to the end of all passes, until `sink` returns false or `stop` is cancelled.
-    fn run(
-        &self,
-        stop: &CancellationToken,
-        mut sink: impl FnMut(Chunk) -> bool,
-    ) -> Result<ReadEnd, SourceError> {
-        let files = SourceFiles {
-            list: &self.list,
-            options: &self.plan.options,
-        };
-        let mut walk = Walk::new(&self.plan.order, files, self.plan.passes, self.from);
-        let mut selection = self.selection.clone();
-        let mut chunk = Chunk::new(self.source);
-        let mut bytes = 0;
-        loop {
-            if stop.is_cancelled() {
-                return Ok(ReadEnd::Stopped);
-            }
-            let next = walk.next_document()?;
-            let mut takes = |unit: &Unit| match &mut selection {
-                Some(selection) => selection.takes(&self.list, unit.place),
-                None => true,
-            };
-            if next.as_ref().is_some_and(|(_, unit)| !takes(unit)) {
-                continue;
-            }
-            let new_pass = next.as_ref().is_none_or(|(at, _)| at.pass != chunk.pass);
-            let full = bytes >= CHUNK_BYTES || chunk.units.len() >= CHUNK_UNITS;
-            if !chunk.units.is_empty() && (new_pass || full) {
-                let full = std::mem::replace(&mut chunk, Chunk::new(self.source));
-                bytes = 0;
-                if !sink(full) {
-                    return Ok(ReadEnd::Stopped);
-                }
-            }
-            let Some((at, unit)) = next else {
-                return Ok(ReadEnd::Complete);
-            };
-            bytes += unit.bytes();
-            chunk.pass = at.pass;
-            chunk.units.push(unit);
-            chunk.positions.push(at);
-        }
-    }
 }
 
 /// The documents of one source that are tokenized.
@@ -96,6 +42,8 @@ struct Feed {
     permit: Option<OwnedSemaphorePermit>,
     /// The last pass that gave a document, or the first one; and the one that is read.
     passes: (u64, u64),
+    /// The list that has grown by files of this source.
+    grown: Option<LinkId>,
 }
 
 /// The next unit of the mixture.
@@ -111,6 +59,8 @@ pub(super) struct MixedFeed {
     plans: Vec<Arc<SourcePlan>>,
     feeds: Vec<Feed>,
     sampler: Sampler,
+    /// Number of files of the longest list that was told.
+    files: u64,
 }
 
 impl MixedFeed {
@@ -127,17 +77,29 @@ impl MixedFeed {
             ready: VecDeque::new(),
             permit: None,
             passes: (state.position.pass, state.position.pass),
+            grown: None,
         });
         Self {
             plans,
             feeds: feeds.collect(),
             sampler,
+            files: 0,
         }
     }
 
     /// Returns the state after the last item.
     pub(super) fn state(&self) -> &SamplerState {
         self.sampler.state()
+    }
+
+    /// Returns the longest list that has grown since the last call. Lists of one opening only grow, and sources may tell
+    /// of theirs in any order.
+    pub(super) fn grown(&mut self) -> Option<LinkId> {
+        let new = self.feeds.iter_mut().filter_map(|feed| feed.grown.take());
+        let longest = new.max_by_key(|list| list.files)?;
+        let longer = longest.files > self.files;
+        self.files = self.files.max(longest.files);
+        longer.then_some(longest)
     }
 
     /// Adds the weights of mixtures that are still to begin.
@@ -192,7 +154,7 @@ impl MixedFeed {
 
     /// Counts `item`, which is of `source`.
     pub(super) fn count(&self, item: &Tokenized, source: usize, metrics: &SourceMetrics) {
-        let name = self.plans[source].order.name();
+        let name = self.plans[source].name();
         let state = self.sampler.state();
         if let Tokenized::Document { document, .. } = item {
             metrics.count(name, document.content.items());
@@ -207,29 +169,16 @@ impl MixedFeed {
 
     /// Returns how far the sources are read, by whole groups; `source` gave the last document.
     pub(super) fn progress(&self, source: usize) -> InputPosition {
-        let (mut bytes, mut total) = (0, Some(0_u64));
+        let (mut bytes, mut total) = (0_u64, Some(0_u64));
         for (plan, state) in self.plans.iter().zip(&self.sampler.state().at) {
-            let (positions, blocks) = (plan.order.positions(), plan.order.blocks());
-            let own = u128::from(blocks.bytes()) * u128::from(positions)
-                / u128::from(blocks.len().max(1));
-            let own = own as u64;
-            let groups = plan.order.groups().max(1);
-            let at = state.position;
-            let whole = at.pass.min(if plan.passes == 0 {
-                at.pass
-            } else {
-                plan.passes
-            });
-            let part = u128::from(own) * u128::from(at.group) / u128::from(groups);
-            bytes += whole.saturating_mul(own).saturating_add(part as u64);
-            total = total
-                .filter(|_| plan.passes > 0)
-                .map(|total| total.saturating_add(plan.passes.saturating_mul(own)));
+            let (read, all) = plan.progress(state.position);
+            bytes = bytes.saturating_add(read);
+            total = total.zip(all).map(|(total, all)| total.saturating_add(all));
         }
         InputPosition {
             pass: (0, Some(1)),
             file: (1, 1),
-            name: self.plans[source].order.name().to_owned(),
+            name: self.plans[source].name().to_owned(),
             bytes,
             total,
         }
@@ -246,7 +195,11 @@ impl Feed {
                 Some(Ordered::Chunk(chunk)) => self.waiting = Some(chunk),
                 Some(Ordered::End(Ok(ReadEnd::Complete))) => return Ok(false),
                 Some(Ordered::End(end)) => return Err(end),
-                Some(Ordered::Grown(_) | Ordered::PassEnd { .. }) => return Ok(true),
+                Some(Ordered::Grown(list)) => {
+                    self.grown = Some(list);
+                    return Ok(true);
+                }
+                Some(Ordered::PassEnd { .. }) => return Ok(true),
                 None => return Err(Err(RunError::lost("read", "it sent no end"))),
             }
         }
@@ -274,20 +227,22 @@ pub(super) fn start_sources(
     let (mut feeds, mut workers) = (Vec::new(), Vec::new());
     let plans = reading.sources.plans;
     let each = ahead / (plans.len() as u64).max(1);
-    for (source, plan) in plans.iter().enumerate() {
+    let sources = plans.iter().zip(reading.new_files).enumerate();
+    for (source, (plan, new_files)) in sources {
         // While a window is given, the next one is read.
-        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window));
+        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window()));
         feeds.push(chunks);
         let source = SourceReader {
-            list: reading.list.clone(),
+            inputs: reading.inputs.clone(),
             plan: plan.clone(),
             source,
             from: reading.sampler.state().at[source].position,
             selection: reading.selection.clone(),
+            new_files,
         };
         let stop = stop.clone();
         workers.push(Worker::start("read", move || {
-            reader.read(|sink| source.run(&stop, |chunk| sink(ReadItem::Chunk(chunk))));
+            reader.read(|sink| source.run(&stop, sink));
         })?);
     }
     let feed = MixedFeed::new(plans, feeds, reading.sampler);

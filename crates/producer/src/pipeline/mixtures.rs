@@ -43,7 +43,7 @@ impl MixedSources {
     ) -> Result<WeightsByMixture, RunError> {
         let sources = self.plans.iter().zip(&self.weights);
         let sources: Vec<(&str, Weight)> = sources
-            .map(|(plan, weight)| (plan.order.name(), *weight))
+            .map(|(plan, weight)| (plan.name(), *weight))
             .collect();
         let failed = |mixture| {
             move |why: SpecError| RunError::Mixture {

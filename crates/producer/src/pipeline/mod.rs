@@ -2,7 +2,7 @@
 //! one before it ends or the one after it is gone, so that a failure anywhere, or a stop, ends all of them; what is
 //! durable by then is committed.
 //!
-//! - `mix` reads several sources, and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
+//! - `mix` reads several sources (`read_source`), and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
 //! - `read` reads units of the input files, `new_files` polls for more files;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
@@ -17,6 +17,7 @@ mod mix;
 mod mixtures;
 pub mod new_files;
 pub mod read;
+mod read_source;
 mod read_stage;
 mod split;
 pub mod tokenize;
@@ -155,7 +156,6 @@ enum BatchInput {
     Mixed(Box<MixedInput>),
 }
 
-/// Several sources, and the changes of their mixture.
 struct MixedInput {
     feed: MixedFeed,
     watch: MixtureWatch,
@@ -259,6 +259,9 @@ impl BatchStage {
             return Ok(None);
         };
         let MixedInput { feed, watch } = input.as_mut();
+        if let Some(inputs) = feed.grown() {
+            self.batching.grown(inputs);
+        }
         if let Some(new) = watch.changed()? {
             feed.learn(new.weights);
             self.batching.learn(&new.from);

@@ -14,18 +14,42 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::RunError;
-use crate::sources::{InputFinder, InputList, Inputs, store_list};
+use crate::sources::{InputFinder, InputList, Inputs, NamedPaths, SourcePlan, store_list};
 
-/// Polls for input files that are not in the list yet.
-pub struct NewFilePoller {
-    finder: InputFinder,
-    interval: Duration,
+/// The input list as it is stored; the sources of a producer share it.
+pub struct StoredInputs {
     store: Arc<dyn Store>,
     producer: ProducerName,
     opening: (Epoch, Nonce),
     inputs: Arc<Inputs>,
-    /// The list as it is stored.
+    /// The links of the list.
     chain: Mutex<Chain>,
+}
+
+impl StoredInputs {
+    /// Returns `inputs`, which is stored as `chain`.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        producer: &Committer,
+        (inputs, chain): (Arc<Inputs>, Chain),
+    ) -> Self {
+        Self {
+            store,
+            producer: producer.name().clone(),
+            opening: (producer.epoch(), producer.nonce()),
+            inputs,
+            chain: Mutex::new(chain),
+        }
+    }
+}
+
+/// Polls for input files that are not in the list yet: all of `[source]`, or those of one source.
+pub struct NewFilePoller {
+    finder: InputFinder,
+    /// The source of several.
+    source: Option<(NamedPaths, Arc<SourcePlan>)>,
+    interval: Duration,
+    list: Arc<StoredInputs>,
     runtime: Handle,
 }
 
@@ -36,22 +60,18 @@ impl std::fmt::Debug for NewFilePoller {
 }
 
 impl NewFilePoller {
-    /// Returns a poller that extends `inputs`, which is stored as `chain`, at this interval. Must be called inside
-    /// a runtime.
+    /// Returns a poller that extends `list` at this interval. Must be called inside a runtime.
     pub(crate) fn new(
-        (finder, interval): (InputFinder, Duration),
-        store: Arc<dyn Store>,
-        producer: &Committer,
-        (inputs, chain): (Arc<Inputs>, Chain),
+        finder: InputFinder,
+        source: Option<(NamedPaths, Arc<SourcePlan>)>,
+        interval: Duration,
+        list: Arc<StoredInputs>,
     ) -> Self {
         Self {
             finder,
+            source,
             interval,
-            store,
-            producer: producer.name().clone(),
-            opening: (producer.epoch(), producer.nonce()),
-            inputs,
-            chain: Mutex::new(chain),
+            list,
             runtime: Handle::current(),
         }
     }
@@ -77,19 +97,43 @@ impl NewFilePoller {
     }
 
     async fn poll(&self) -> Result<Option<LinkId>, RunError> {
-        let mut all = InputList::clone(&self.inputs.now());
+        // Held to the end: another source may grow, too.
+        let mut chain = self.list.chain.lock().await;
+        let mut all = InputList::clone(&self.list.inputs.now());
         let known: BTreeSet<String> = all.files.iter().map(|f| f.pin.name.clone()).collect();
-        let new = self.finder.find(known).await?;
+        let mut new = match &self.source {
+            Some((paths, _)) => self.finder.find_source(paths, known).await?,
+            None => self.finder.find(known).await?,
+        };
         if new.files.is_empty() {
             return Ok(None);
         }
-        tracing::info!(files = new.files.len(), "new input files");
-        all.files.extend(new.files);
+        let source = self.source.as_ref().map(|(paths, _)| paths.name.as_str());
+        tracing::info!(files = new.files.len(), source, "new input files");
+        let before = all.files.len();
+        let mut order = None;
+        if let Some((_, plan)) = &self.source {
+            for file in &mut new.files {
+                file.pin.growth = plan.growths();
+            }
+            all.files.extend(new.files);
+            order = Some((plan, plan.plan_growth(&mut all, before).await?));
+        } else {
+            all.files.extend(new.files);
+        }
         // When storing fails, the next poll repeats it with the files found then.
-        let mut chain = self.chain.lock().await;
-        let stored = store_list(&self.store, &self.producer, self.opening, &mut chain, &all);
-        let head = stored.await?;
-        self.inputs.replace(all);
+        let StoredInputs {
+            store,
+            producer,
+            opening,
+            inputs,
+            ..
+        } = self.list.as_ref();
+        let head = store_list(store, producer, *opening, &mut chain, &all).await?;
+        inputs.replace(all);
+        if let Some((plan, order)) = order {
+            plan.grow(order);
+        }
         Ok(Some(head))
     }
 }

@@ -66,13 +66,22 @@ impl Format {
 pub type OpenStore =
     dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync;
 
+/// The paths of one of several sources.
+#[derive(Debug, Clone)]
+pub struct NamedPaths {
+    pub name: String,
+    pub paths: Vec<String>,
+    /// For one that is followed: accept only files that have settled, and that this share owns.
+    pub grows: Option<(Settled, Share)>,
+}
+
 /// Finds the input files that the configuration names.
 #[derive(Clone)]
 pub struct InputFinder {
     /// Files, folders, patterns and `s3://` prefixes, as configured.
     pub paths: Vec<String>,
-    /// The names and paths of several sources, in place of `paths`.
-    pub sources: Vec<(String, Vec<String>)>,
+    /// Several sources, in place of `paths`.
+    pub sources: Vec<NamedPaths>,
     /// Opens the stores of `s3://` paths.
     pub open: Arc<OpenStore>,
     /// For input that grows: accept only files that have settled; a path may match nothing yet.
@@ -104,20 +113,37 @@ impl InputFinder {
     async fn find_sources(&self, filter: &FileFilter) -> Result<InputList, SourceError> {
         let mut all = InputList::default();
         let mut owners: BTreeMap<String, &String> = BTreeMap::new();
-        for (source, paths) in &self.sources {
-            let list = find_filtered(paths, self.open.as_ref(), filter).await?;
-            for mut file in list.files {
-                if let Some(other) = owners.insert(file.pin.name.clone(), source) {
+        for source in &self.sources {
+            let list = self.find_source(source, filter.known.clone()).await?;
+            for file in list.files {
+                if let Some(other) = owners.insert(file.pin.name.clone(), &source.name) {
                     return Err(SourceError::InTwoSources {
                         file: file.pin.name,
-                        sources: [other.clone(), source.clone()],
+                        sources: [other.clone(), source.name.clone()],
                     });
                 }
-                file.pin.source = Some(source.clone());
                 all.files.push(file);
             }
         }
         Ok(all)
+    }
+
+    /// Finds the files of `source`, except those whose names are `known`.
+    pub(crate) async fn find_source(
+        &self,
+        source: &NamedPaths,
+        known: BTreeSet<String>,
+    ) -> Result<InputList, SourceError> {
+        let settled = source.grows.as_ref().map(|(settled, _)| settled.clone());
+        let filter = FileFilter { known, settled };
+        let mut list = find_filtered(&source.paths, self.open.as_ref(), &filter).await?;
+        if let Some((_, share)) = source.grows {
+            list.files.retain(|file| share.owns_file(&file.pin.name));
+        }
+        for file in &mut list.files {
+            file.pin.source = Some(source.name.clone());
+        }
+        Ok(list)
     }
 }
 
@@ -330,6 +356,7 @@ async fn pin_remote(
             fingerprint,
             source: None,
             by_byte: false,
+            growth: 0,
         }
     } else {
         let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;

@@ -42,9 +42,13 @@ pub struct InputList {
 }
 
 impl InputList {
-    /// Returns the cursor's list `pins`, followed by the files of this one that it lacks. Files before index
-    /// `read` are never read again, so they may be missing or different; every other difference is an error.
-    pub fn resumed(self, pins: Vec<PinnedFile>, read: u32) -> Result<Self, SourceError> {
+    /// Returns the cursor's list `pins`, followed by the files of this one that it lacks. Files that are `over` (by index
+    /// and pin) are never read again, so they may be missing or different; every other difference is an error.
+    pub fn resumed(
+        self,
+        pins: Vec<PinnedFile>,
+        over: impl Fn(usize, &PinnedFile) -> bool,
+    ) -> Result<Self, SourceError> {
         let pinned: BTreeSet<String> = pins.iter().map(|pin| pin.name.clone()).collect();
         let (old, new): (Vec<_>, Vec<_>) =
             (self.files.into_iter()).partition(|file| pinned.contains(&file.pin.name));
@@ -53,9 +57,9 @@ impl InputList {
             .map(|file| (file.pin.name.clone(), file))
             .collect();
         let (mut files, mut differences) = (Vec::new(), Vec::new());
-        for (n, pin) in (0..).zip(pins) {
+        for (n, pin) in pins.into_iter().enumerate() {
             let found = old.remove(&pin.name);
-            if n >= read {
+            if !over(n, &pin) {
                 differences.extend(difference(&pin, found.as_ref().map(|file| &file.pin)));
             }
             let gone = || Location::Local(PathBuf::from(&pin.name));
@@ -67,6 +71,40 @@ impl InputList {
         }
         files.extend(new);
         Ok(Self { files })
+    }
+
+    /// The same for several sources: those that are `followed` grow, each by the next number; the others must be as they
+    /// were, except for `added` ones.
+    pub fn resumed_sources(
+        self,
+        pins: Vec<PinnedFile>,
+        (followed, added): (&BTreeSet<String>, &BTreeSet<String>),
+        over: impl Fn(&PinnedFile) -> bool,
+    ) -> Result<Self, SourceError> {
+        let grows = |pin: &PinnedFile| {
+            pin.source
+                .as_ref()
+                .is_some_and(|own| followed.contains(own))
+        };
+        let fixed: Vec<PinnedFile> = pins.iter().filter(|pin| !grows(pin)).cloned().collect();
+        let differences = self.without(added).without(followed).differences(&fixed);
+        if !differences.is_empty() {
+            return Err(SourceError::Changed { differences });
+        }
+        let mut next: BTreeMap<String, u64> = BTreeMap::new();
+        for pin in pins.iter().filter(|pin| grows(pin)) {
+            let next = next
+                .entry(pin.source.clone().unwrap_or_default())
+                .or_default();
+            *next = (*next).max(pin.growth + 1);
+        }
+        let known = pins.len();
+        let mut list = self.resumed(pins, |_, pin| !grows(pin) || over(pin))?;
+        for file in list.files.iter_mut().skip(known) {
+            let next = file.pin.source.as_ref().and_then(|own| next.get(own));
+            file.pin.growth = next.copied().unwrap_or(0);
+        }
+        Ok(list)
     }
 
     /// Returns the list without the files of these sources, all of which come after the others.
@@ -174,10 +212,13 @@ mod tests {
             ]
         );
         let grown = list(&[("c", b"3"), ("d", b"4"), ("aa", b"5")]);
-        let resumed = grown.clone().resumed(pins.clone(), 2).unwrap();
+        let resumed = grown.clone().resumed(pins.clone(), |n, _| n < 2).unwrap();
         let names: Vec<&str> = resumed.files.iter().map(|f| f.pin.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d", "aa"]);
-        let why = grown.resumed(pins.clone(), 1).unwrap_err().to_string();
+        let why = grown
+            .resumed(pins.clone(), |n, _| n < 1)
+            .unwrap_err()
+            .to_string();
         assert!(
             why.contains("b: has vanished") && !why.contains("a: "),
             "{why}"

@@ -1,6 +1,7 @@
 //! The pipeline of an opened producer, as configured.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_core::order::{MixtureChanges, Sampler, SamplerState};
@@ -17,7 +18,7 @@ use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
 use crate::pipeline::batch::BatchBuilderOptions;
-use crate::pipeline::new_files::NewFilePoller;
+use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::{Buffers, Uploader};
@@ -25,7 +26,8 @@ use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
-    ConversationColumns, InputFinder, Inputs, ReadContent, ReadOptions, Share, SourcePlan,
+    ConversationColumns, InputFinder, Inputs, NamedPaths, ReadContent, ReadOptions, Share,
+    SourcePlan,
 };
 use crate::transform::DocumentTransform;
 
@@ -48,6 +50,26 @@ pub(crate) struct Parts {
     pub(crate) order: Option<SamplerState>,
 }
 
+impl Parts {
+    fn stored_inputs(&self, producer: &Committer) -> StoredInputs {
+        let list = (self.inputs.clone(), self.list.0.clone());
+        StoredInputs::new(self.store.clone(), producer, list)
+    }
+
+    /// Returns the pollers of the sources that are followed.
+    fn pollers(&self, producer: &Committer, every: Duration) -> Vec<Option<NewFilePoller>> {
+        let list = Arc::new(self.stored_inputs(producer));
+        let sources = self.finder.sources.iter().zip(&self.plans);
+        let poller = |(paths, plan): (&NamedPaths, &Arc<SourcePlan>)| {
+            let source = Some((paths.clone(), plan.clone()));
+            let list = list.clone();
+            plan.follows
+                .then(|| NewFilePoller::new(self.finder.clone(), source, every, list))
+        };
+        sources.map(poller).collect()
+    }
+}
+
 /// Returns the pipeline of `producer`; `stop_waiting` ends waits of flow control.
 pub(crate) fn assemble(
     config: &ProducerConfig,
@@ -60,6 +82,16 @@ pub(crate) fn assemble(
     let encoder = parts.transform.encoder.clone();
     let object_bytes = config.packing.object_bytes.bytes();
     let (mixed, changes) = mixed(config, producer, &parts)?.unzip();
+    let follow_every = config.source.follow_every.0;
+    let new_files = config.source.follow.then(|| {
+        let list = Arc::new(parts.stored_inputs(producer));
+        Arc::new(NewFilePoller::new(
+            parts.finder.clone(),
+            None,
+            follow_every,
+            list,
+        ))
+    });
     let batching = BatchBuilderOptions {
         packer: parts.transform.packer(parts.from.clone()),
         slices: (encoder.slices(), parts.transform.unit_slices()),
@@ -76,14 +108,6 @@ pub(crate) fn assemble(
         object_bytes,
         group_batches: flow_control::entry_max(config).min(GROUP_BATCHES_MAX),
     };
-    let new_files = config.source.follow.then(|| {
-        Arc::new(NewFilePoller::new(
-            (parts.finder.clone(), config.source.follow_every.0),
-            parts.store.clone(),
-            producer,
-            (parts.inputs.clone(), parts.list.0.clone()),
-        ))
-    });
     let uploader = Uploader {
         store: parts.store,
         stream: producer.log().manifest().stream_id(),
@@ -150,7 +174,8 @@ fn mixed(
     };
     options.mixtures = sources.needed(&log, &state)?;
     let reading = MixedReading {
-        list: parts.inputs.now(),
+        inputs: parts.inputs.clone(),
+        new_files: parts.pollers(producer, config.source.follow_every.0),
         sources,
         sampler: Sampler::new(options, state),
         selection: config.split.selection(),

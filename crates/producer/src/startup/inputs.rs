@@ -6,9 +6,9 @@ use batchweave_store::OpenOptions;
 use futures::FutureExt;
 
 use crate::config::{ProducerConfig, non_empty};
-use crate::sources::{InputFinder, Settled, Share};
+use crate::sources::{InputFinder, NamedPaths, Settled, Share};
 
-/// Returns the finder for `[source]`. With `source.follow` it accepts only files that have settled, and of those
+/// Returns the finder for the input. Of input that is followed it accepts only files that have settled, and of those
 /// this producer's share.
 pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let source = &config.source;
@@ -22,18 +22,20 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
         };
         async move { batchweave_store::open(&url, &options).await }.boxed()
     };
+    let settled = Settled {
+        marker: source.settled_marker.clone(),
+        age: source.settled_age.0,
+    };
+    let sources = config.sources.iter().map(|named| NamedPaths {
+        name: named.name.clone(),
+        paths: named.paths.clone(),
+        grows: named.follow.then(|| (settled.clone(), share(config))),
+    });
     InputFinder {
         paths: source.paths.clone(),
-        sources: config
-            .sources
-            .iter()
-            .map(|source| (source.name.clone(), source.paths.clone()))
-            .collect(),
+        sources: sources.collect(),
         open: Arc::new(open),
-        settled: source.follow.then(|| Settled {
-            marker: source.settled_marker.clone(),
-            age: source.settled_age.0,
-        }),
+        settled: source.follow.then(|| settled.clone()),
         share: source.follow.then(|| share(config)),
     }
 }

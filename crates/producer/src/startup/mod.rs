@@ -87,7 +87,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         producer: &name,
         settings: &settings,
         follow: config.source.follow,
-        several: !config.sources.is_empty(),
+        sources: &config.sources,
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
     health.not_ready("opening the producer");
@@ -117,7 +117,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         order,
     } = resumed;
     health.not_ready("planning the input");
-    let plans = plan(config, transform.end_token(), &mut inputs).await?;
+    let plans = plan(config, transform.end_token(), &mut inputs, order.as_ref()).await?;
     health.not_ready("storing the input list");
     let opening = (producer.epoch(), producer.nonce());
     let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;

@@ -1,5 +1,6 @@
 //! From a stored cursor back to the place in the input, or to the reason why there is none.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
@@ -10,10 +11,11 @@ use batchweave_log::{LogError, read_inputs};
 use batchweave_store::Store;
 use serde_json::{Map, Value};
 
+use crate::config::NamedSource;
 use crate::cursor::State;
 use crate::error::RunError;
 use crate::packing::Restart;
-use crate::sources::{InputList, SourceError};
+use crate::sources::{InputList, PinnedFile, SourceError};
 
 /// The producer, settings and input that a stored cursor must agree with.
 pub(super) struct Resume<'a> {
@@ -22,8 +24,8 @@ pub(super) struct Resume<'a> {
     pub(super) settings: &'a Map<String, Value>,
     /// Whether the input may have grown (`source.follow`).
     pub(super) follow: bool,
-    /// Whether the configuration has several sources.
-    pub(super) several: bool,
+    /// The sources of the configuration; empty for the one of `[source]`.
+    pub(super) sources: &'a [NamedSource],
 }
 
 /// The place where a producer continues.
@@ -52,22 +54,38 @@ impl Resume<'_> {
                 order: None,
             });
         };
-        state.check_sources(self.several, self.producer.as_str())?;
+        state.check_sources(!self.sources.is_empty(), self.producer.as_str())?;
         state.check_settings(self.settings, self.producer.as_str())?;
         let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;
         let (chain, pins) = stored.map_err(|why| match why {
             LogError::Store(why) if !why.is_not_found() => RunError::Store(why),
             why => SourceError::List(why.to_string()).into(),
         })?;
-        let inputs = if self.follow {
-            listed.resumed(pins, state.at.file)?
-        } else {
-            let added = state.new_sources(self.settings);
-            let differences = listed.without(&added).differences(&pins);
-            if !differences.is_empty() {
-                return Err(SourceError::Changed { differences }.into());
+        let inputs = match &state.order {
+            None if self.follow => {
+                let read = state.at.file as usize;
+                listed.resumed(pins, |n, _| n < read)?
             }
-            listed
+            None => {
+                let differences = listed.differences(&pins);
+                if !differences.is_empty() {
+                    return Err(SourceError::Changed { differences }.into());
+                }
+                listed
+            }
+            Some(order) => {
+                let added = state.new_sources(self.settings);
+                let passes: BTreeMap<&str, u64> = (self.sources.iter().zip(&order.at))
+                    .map(|(source, state)| (source.name.as_str(), state.position.pass))
+                    .collect();
+                let over = |pin: &PinnedFile| {
+                    let pass = pin.source.as_deref().and_then(|own| passes.get(own));
+                    pass.is_some_and(|pass| pin.growth < *pass)
+                };
+                let followed = self.sources.iter().filter(|source| source.follow);
+                let followed = followed.map(|source| source.name.clone()).collect();
+                listed.resumed_sources(pins, (&followed, &added), over)?
+            }
         };
         let from = Restart {
             at: state.at,

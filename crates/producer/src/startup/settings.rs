@@ -121,6 +121,7 @@ fn sources(config: &ProducerConfig) -> Value {
             source.column != default.column,
             json!(source.column),
         );
+        put("follow", source.follow, json!(true));
         if let Some(shuffle) = source.shuffle {
             put("seed", true, json!(shuffle.seed));
             put("window", true, json!(shuffle.window));

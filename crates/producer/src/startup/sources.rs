@@ -4,53 +4,72 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::order::{
-    Blocks, FileShape, Portion, SamplerOptions, SourceOrder, WeightError, weights,
+    Portion, SamplerOptions, SamplerState, SourceOrder, WeightError, weights,
 };
 
 use super::assemble::read_options;
-use crate::config::{ProducerConfig, ShuffleConfig};
+use crate::config::{NamedSource, ProducerConfig, ShuffleConfig};
 use crate::error::RunError;
-use crate::sources::{InputFile, InputList, ReadOptions, Share, SourcePlan, shapes};
+use crate::sources::{InputFile, InputList, ReadOptions, Share, SourcePlan, plan_blocks};
 
-/// Plans the sources of `inputs`, and notes in its pins how documents are numbered. Empty without `[[sources]]`.
+/// Plans the sources of `inputs`, and notes in its pins how documents are numbered. `state` is the place of the sampler:
+/// growths before it are not read again. Empty without `[[sources]]`.
 pub(super) async fn plan(
     config: &ProducerConfig,
     end_token: Option<u32>,
     inputs: &mut InputList,
+    state: Option<&SamplerState>,
 ) -> Result<Vec<Arc<SourcePlan>>, RunError> {
     let mut plans = Vec::new();
-    for source in &config.sources {
-        let options = ReadOptions {
+    for (n, source) in config.sources.iter().enumerate() {
+        let options = Arc::new(ReadOptions {
             share: Share::ALL,
             ..read_options(&config.with_source(source), end_token)
-        };
-        let options = Arc::new(options);
+        });
         let own: Vec<(usize, InputFile)> = (inputs.files.iter().enumerate())
             .filter(|(_, file)| file.pin.source.as_ref() == Some(&source.name))
             .map(|(n, file)| (n, file.clone()))
             .collect();
-        let files = own.iter().map(|(_, file)| file.clone()).collect();
-        let shapes = shapes(files, &options).await?;
-        for ((n, _), shape) in own.iter().zip(&shapes) {
-            inputs.files[*n].pin.by_byte = *shape == FileShape::Lines;
-        }
-        let shaped = own.iter().zip(shapes);
-        let blocks =
-            Blocks::plan(shaped.map(|((n, file), shape)| (*n as u32, file.pin.size, shape)));
-        let portion = Portion {
-            index: config.producer.index,
-            of: config.producer.of,
-        };
-        warn_of_few(&source.name, blocks.len(), portion);
+        let pass = state
+            .and_then(|state| state.at.get(n))
+            .map_or(0, |at| at.position.pass);
+        let growths = own
+            .iter()
+            .map(|(_, file)| file.pin.growth + 1)
+            .max()
+            .unwrap_or(1);
         let shuffle = source.shuffle.map(ShuffleConfig::shuffle);
-        plans.push(Arc::new(SourcePlan {
-            order: SourceOrder::new(&source.name, blocks, shuffle, portion),
-            options: Arc::unwrap_or_clone(options),
-            passes: source.epochs,
-            window: shuffle.map_or(0, |shuffle| shuffle.window),
-        }));
+        let mut orders = Vec::new();
+        for growth in 0..growths {
+            let files = own.iter().filter(|(_, file)| file.pin.growth == growth);
+            let read = !source.follow || growth >= pass;
+            let files: Vec<_> = files.filter(|_| read).cloned().collect();
+            let blocks = plan_blocks(&files, &options, inputs).await?;
+            if !source.follow {
+                warn_of_few(&source.name, blocks.len(), portion(config, source));
+            }
+            let portion = portion(config, source);
+            orders.push(SourceOrder::new(&source.name, blocks, shuffle, portion));
+        }
+        plans.push(Arc::new(SourcePlan::new(
+            &source.name,
+            orders,
+            (options, shuffle),
+            (source.epochs, source.follow),
+        )));
     }
     Ok(plans)
+}
+
+/// Returns the part of a source's blocks that this producer reads. Of a source that is followed it has files of its own.
+fn portion(config: &ProducerConfig, source: &NamedSource) -> Portion {
+    if source.follow {
+        return Portion::ALL;
+    }
+    Portion {
+        index: config.producer.index,
+        of: config.producer.of,
+    }
 }
 
 fn warn_of_few(source: &str, blocks: u64, portion: Portion) {
@@ -71,7 +90,7 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
     Ok(SamplerOptions {
         weights: weights(&numbers)?,
         mixtures: BTreeMap::new(),
-        passes: config.sources.iter().map(|source| source.epochs).collect(),
+        passes: config.sources.iter().map(passes).collect(),
         unit: config.mixture.unit,
         when_source_ends: config.mixture.when_source_ends,
         limit: config
@@ -79,4 +98,9 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
             .limit
             .of_sampler((config.producer.index, config.producer.of)),
     })
+}
+
+/// Returns the number of passes; 0 for a source without end.
+fn passes(source: &NamedSource) -> u64 {
+    if source.follow { 0 } else { source.epochs }
 }

@@ -54,6 +54,7 @@ fn source(name: &str, paths: Vec<String>, weight: f64, window: Option<u64>) -> N
         column: "text".to_owned(),
         weight,
         epochs: 1,
+        follow: false,
         shuffle: window.map(|window| ShuffleConfig {
             seed: 4,
             window: ByteSize(window),

@@ -211,7 +211,9 @@ impl World {
 
     /// Returns the provenance of each batch.
     pub async fn sources(&self) -> Vec<Sources> {
-        let mut log = self.log().await.unwrap();
+        let Some(mut log) = self.log().await else {
+            return Vec::new();
+        };
         let mut all = Vec::new();
         for step in 0..log.manifest().next_step() {
             let Located::At(entry) = log.locate(step).await.unwrap() else {

@@ -29,7 +29,6 @@ pub(super) async fn check(
     transform: Option<&Arc<DocumentTransform>>,
     findings: &mut Findings,
 ) -> Option<InputList> {
-    let finder = input_finder(config);
     let (mut known, mut list) = (BTreeSet::new(), InputList::default());
     let mut complete = true;
     let names = config
@@ -46,7 +45,7 @@ pub(super) async fn check(
         let alone = InputFinder {
             paths: vec![path.clone()],
             sources: Vec::new(),
-            ..finder.clone()
+            ..input_finder(config)
         };
         let found = match alone.find(BTreeSet::new()).await {
             Ok(found) => found,

@@ -101,7 +101,7 @@ async fn examine(
             producer: &name,
             settings: &settings,
             follow: config.source.follow,
-            several: !config.sources.is_empty(),
+            sources: &config.sources,
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);
     }

@@ -170,10 +170,14 @@ impl MixedFeed {
     /// Returns how far the sources are read, by whole groups; `source` gave the last document.
     pub(super) fn progress(&self, source: usize) -> InputPosition {
         let (mut bytes, mut total) = (0_u64, Some(0_u64));
+        let mut sources = Vec::new();
         for (plan, state) in self.plans.iter().zip(&self.sampler.state().at) {
-            let (read, all) = plan.progress(state.position);
-            bytes = bytes.saturating_add(read);
-            total = total.zip(all).map(|(total, all)| total.saturating_add(all));
+            let position = plan.progress(state.position);
+            bytes = bytes.saturating_add(position.bytes);
+            total = total
+                .zip(position.total)
+                .map(|(all, own)| all.saturating_add(own));
+            sources.push(position);
         }
         InputPosition {
             pass: (0, Some(1)),
@@ -181,6 +185,7 @@ impl MixedFeed {
             name: self.plans[source].name().to_owned(),
             bytes,
             total,
+            sources,
         }
     }
 }

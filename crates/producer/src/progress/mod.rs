@@ -51,6 +51,20 @@ pub(crate) struct InputPosition {
     pub(crate) bytes: u64,
     /// Bytes of all passes; `None` when the input is endless or grows.
     pub(crate) total: Option<u64>,
+    /// Each source of several.
+    pub(crate) sources: Vec<SourcePosition>,
+}
+
+/// The progress in one source of several.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SourcePosition {
+    pub(crate) name: String,
+    /// The complete passes, and the number of passes; `None` without end.
+    pub(crate) pass: (u64, Option<u64>),
+    /// Bytes read over all passes, by whole groups.
+    pub(crate) bytes: u64,
+    /// Bytes of all passes; `None` when it is endless or grows.
+    pub(crate) total: Option<u64>,
 }
 
 impl InputProgress {
@@ -114,6 +128,7 @@ impl InputProgress {
                 .saturating_mul(whole)
                 .saturating_add(earlier + at.bytes),
             total: (self.passes > 0 && !self.grows).then(|| self.passes.saturating_mul(whole)),
+            sources: Vec::new(),
         })
     }
 }

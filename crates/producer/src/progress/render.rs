@@ -3,8 +3,8 @@
 use batchweave_daemon::figures::{grouped, period, short};
 use batchweave_daemon::live_line::{append, head, room, tail};
 
-use super::InputPosition;
 use super::rate::Speeds;
+use super::{InputPosition, SourcePosition};
 
 /// Cells of the bar, and of that on a terminal with at least `WIDE` columns.
 const BAR: usize = 10;
@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) producer: String,
     pub(super) input: Option<InputPosition>,
     pub(super) speeds: Option<Speeds>,
+    /// Bytes per second of each source of several.
+    pub(super) of_sources: Vec<Option<f64>>,
     pub(super) documents: u64,
     pub(super) tokens: u64,
     /// Batches of this producer in the stream.
@@ -45,7 +47,7 @@ impl View {
     }
 
     /// Returns the lines of the status page by name; empty texts are unknown.
-    pub(super) fn facts(&self) -> [(&'static str, String); 3] {
+    pub(super) fn facts(&self) -> Vec<(String, String)> {
         let share = self.share();
         let share = share.map(|share| format!("{} %", (share * 100.0) as u64));
         let left = self.seconds_left();
@@ -63,11 +65,22 @@ impl View {
             let tokens = short(speeds.tokens);
             format!("{tokens} tokens/s; {documents} documents since the start")
         });
-        [
+        let all = [
             ("input", place.join(", ")),
             ("progress", progress.join(", ")),
             ("rate", speed.unwrap_or_default()),
-        ]
+        ];
+        let sources = self.input.iter().flat_map(|input| &input.sources);
+        let speeds = self
+            .of_sources
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(None));
+        let sources = sources
+            .zip(speeds)
+            .map(|(source, speed)| (format!("source {}", source.name), source.text(speed)));
+        let all = all.map(|(name, text)| (name.to_owned(), text));
+        all.into_iter().chain(sources).collect()
     }
 
     /// Formats the line for a terminal with this many columns: what does not fit is left out from the end.
@@ -142,6 +155,33 @@ impl InputPosition {
     }
 }
 
+impl SourcePosition {
+    /// Formats the pass, the share that is read, and the time left at this many bytes per second.
+    fn text(&self, speed: Option<f64>) -> String {
+        let (pass, passes) = self.pass;
+        let Some((total, passes)) = self.total.zip(passes) else {
+            let pass = pass.saturating_add(1);
+            return format!("pass {pass}, without end");
+        };
+        if self.bytes >= total {
+            return "all passes are read".to_owned();
+        }
+        let share = self.bytes as f64 / total.max(1) as f64;
+        let pass = pass.saturating_add(1).min(passes);
+        let rest = total.saturating_sub(self.bytes) as f64;
+        let left = speed
+            .filter(|speed| *speed >= 1.0)
+            .map(|speed| rest / speed);
+        let left = left.map_or(String::new(), |seconds| {
+            format!(", {} left", period(seconds))
+        });
+        format!(
+            "pass {pass} of {passes}, {} %{left}",
+            (share * 100.0) as u64
+        )
+    }
+}
+
 /// Formats `[====>     ]  42 %`; 100 % is the end only.
 fn bar(share: f64, cells: usize) -> String {
     let full = ((share * cells as f64) as usize).min(cells);
@@ -163,11 +203,13 @@ mod tests {
                 name: "/usr/share/common-licenses/GPL-3".to_owned(),
                 bytes: 42_000,
                 total: Some(100_000),
+                sources: Vec::new(),
             }),
             speeds: Some(Speeds {
                 tokens: 3_145_728.0,
                 bytes: 800.0,
             }),
+            of_sources: Vec::new(),
             documents: 12_345,
             tokens: 9_000_000,
             batches: 192,
@@ -196,7 +238,7 @@ mod tests {
     #[test]
     fn the_status_page_has_progress_place_and_rate() {
         let mut view = view();
-        let texts = view.facts().map(|(_, text)| text);
+        let texts: Vec<String> = view.facts().into_iter().map(|(_, text)| text).collect();
         let expected = [
             "pass 42 of 500, file 6 of 17, /usr/share/common-licenses/GPL-3",
             "42 %, 1 min 13 s left",
@@ -205,6 +247,35 @@ mod tests {
         assert_eq!(texts, expected);
         (view.input, view.speeds) = (None, None);
         assert!(view.facts().iter().all(|(_, text)| text.is_empty()));
+    }
+
+    #[test]
+    fn the_status_page_has_each_source() {
+        let mut view = view();
+        let source = |name: &str, pass, bytes, total| SourcePosition {
+            name: name.to_owned(),
+            pass,
+            bytes,
+            total,
+        };
+        if let Some(input) = &mut view.input {
+            input.sources = vec![
+                source("web", (1, Some(3)), 500, Some(900)),
+                source("code", (2, Some(2)), 80, Some(80)),
+                source("new", (4, None), 50, None),
+            ];
+        }
+        view.of_sources = vec![Some(5.0), Some(9.0)];
+        let facts = &view.facts()[3..];
+        let expected = [
+            ("source web", "pass 2 of 3, 55 %, 1 min 20 s left"),
+            ("source code", "all passes are read"),
+            ("source new", "pass 5, without end"),
+        ];
+        assert_eq!(
+            facts,
+            expected.map(|(name, text)| (name.to_owned(), text.to_owned()))
+        );
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Reporter {
     /// Whether it may draw a line: several producers would draw over each other.
     draws: bool,
     window: Window,
+    /// By the index of the source.
+    of_sources: Vec<Window>,
 }
 
 impl Reporter {
@@ -52,6 +54,7 @@ impl Reporter {
             health,
             draws,
             window: Window::default(),
+            of_sources: Vec::new(),
         }
     }
 
@@ -101,12 +104,19 @@ impl Reporter {
         let speeds = input
             .as_ref()
             .and_then(|input| self.window.add(now, tokens, input.bytes));
+        let sources = input.as_ref().map_or(&[][..], |input| &input.sources);
+        self.of_sources.resize_with(sources.len(), Window::default);
+        let windows = self.of_sources.iter_mut().zip(sources);
+        let of_sources = windows
+            .map(|(window, source)| Some(window.add(now, 0, source.bytes)?.bytes))
+            .collect();
         let (ready, doing) = self.health.get();
         let hindered = !ready || doing != PRODUCING;
         View {
             producer: self.producer.clone(),
             input,
             speeds,
+            of_sources,
             documents: metrics.documents.get(),
             tokens,
             batches: metrics.batches(),

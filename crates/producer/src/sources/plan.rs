@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use batchweave_core::order::{Blocks, FileShape, Portion, Position, Shuffle, SourceOrder};
 
 use super::{InputFile, InputList, ReadOptions, ShapeError, shapes};
+use crate::progress::SourcePosition;
 
 /// A source, ready to be read from any position.
 #[derive(Debug)]
@@ -84,32 +85,40 @@ impl SourcePlan {
         orders.push(Arc::new(order));
     }
 
-    /// Returns the bytes that are read up to the group of `at`, and those of all passes, if these are known.
-    pub(crate) fn progress(&self, at: Position) -> (u64, Option<u64>) {
+    /// Returns the progress at `at`, by whole groups.
+    pub(crate) fn progress(&self, at: Position) -> SourcePosition {
         let own = |pass| self.order(pass).map_or(0, |order| own_bytes(&order));
         let part = self.order(at.pass).map_or(0, |order| {
             let groups = order.groups().max(1);
             u128::from(own_bytes(&order)) * u128::from(at.group) / u128::from(groups)
         }) as u64;
+        let name = self.name.clone();
         if self.follows {
-            return (
-                (0..at.pass.min(self.growths())).map(own).sum::<u64>() + part,
-                None,
-            );
+            let whole: u64 = (0..at.pass.min(self.growths())).map(own).sum();
+            return SourcePosition {
+                name,
+                pass: (0, None),
+                bytes: whole.saturating_add(part),
+                total: None,
+            };
         }
-        let whole = if self.passes == 0 {
+        let endless = self.passes == 0;
+        let whole = if endless {
             at.pass
         } else {
             at.pass.min(self.passes)
         };
-        let part = if self.passes > 0 && at.pass >= self.passes {
-            0
-        } else {
+        let part = if endless || at.pass < self.passes {
             part
+        } else {
+            0
         };
-        let bytes = whole.saturating_mul(own(0)).saturating_add(part);
-        let total = (self.passes > 0).then(|| self.passes.saturating_mul(own(0)));
-        (bytes, total)
+        SourcePosition {
+            name,
+            pass: (whole, (!endless).then_some(self.passes)),
+            bytes: whole.saturating_mul(own(0)).saturating_add(part),
+            total: (!endless).then(|| self.passes.saturating_mul(own(0))),
+        }
     }
 }
 

@@ -59,19 +59,20 @@ class Driver:
         for `deadline` seconds. After the last two, another call goes on with the same request.
         """
         attempt, began, warned = 0, time.monotonic(), False
+        why = f"{self._store.place} contradicts itself: it lists a file and does not have it"
         while self.core.request is not None:
             before = self.core
             try:
-                why = self._perform(data)
+                is_answered = self._perform(data)
             except TransientError as reason:
-                why = str(reason)
-            if why is None and self.core.phase is not before.phase:
+                is_answered, why = False, str(reason)
+            if is_answered and self.core.phase is not before.phase:
                 continue
             # An answer that changed nothing, a file that was there and is gone, or none at all.
             attempt += 1
             waited = time.monotonic() - began
-            why = why or f"{self._store.place} contradicts itself ({self.core.phase.value})"
-            if waited > self._deadline or self._stop.is_set():
+            # Two, so that every call puts once, also after one that gave up before its read.
+            if (waited > self._deadline and attempt > 1) or self._stop.is_set():
                 raise StoreNotAnsweringError(
                     f"{why}; gave up after {waited:.0f} s and {attempt} attempts: check the store, "
                     "its endpoint and the network; flush() tries again"
@@ -84,8 +85,8 @@ class Driver:
         if (failure := self._failure()) is not None:
             raise failure
 
-    def _perform(self, data: bytes) -> str | None:
-        """Performs one request; returns the reason where it has to be repeated after a pause."""
+    def _perform(self, data: bytes) -> bool:
+        """Performs one request; returns whether to go on at once, and not after a pause."""
         match self.core.request:
             case List(after):
                 self.core = self.core.listed(self._store.numbers(after))
@@ -94,29 +95,27 @@ class Driver:
                 if footer is not None and self.core.phase is Phase.OPEN_READ:
                     self.schema = footer.schema
                 self.core = self.core.found(None if footer is None else footer.file)
-                if footer is None:
-                    return f"{self._store.place} has no {file_name(number)}, and no answer to a PUT"
+                return footer is not None
             case Create(file):
-                return self._put(file_name(file.number), data)
+                self._put(file_name(file.number), data)
             case CreateEnd():
-                return self._put(END, self._end())
-        return None
+                self._put(END, self._end())
+        return True
 
-    def _put(self, name: str, data: bytes) -> str | None:
+    def _put(self, name: str, data: bytes) -> None:
         before = self.core
         try:
             self._store.create(name, data)
         except ExistsError:
             self.core = self.core.exists()
-        except TransientError as reason:
+        except TransientError:
             self.core = self.core.unknown()
-            return str(reason)
+            raise
         else:
             self.core = self.core.created()
-            if self.core.phase is before.phase and self.core != before:
+            if self.core.phase is before.phase:
                 # The probe: the same PUT again, which must be refused.
-                return self._put(name, data)
-        return None
+                self._put(name, data)
 
     def _end(self) -> bytes:
         core = self.core

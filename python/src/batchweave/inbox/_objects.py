@@ -26,22 +26,26 @@ _TEXT_MAX = 600
 _SLOWEST = 1 << 20
 """Bytes per second below which a PUT times out."""
 
-# By status or by code of the store: the remedy for what no repetition mends.
-_REMEDIES = {
+# By code of the store or by status: the remedy for refusals that no repetition mends.
+_BY_CODE = {
     "RequestTimeTooSkewed": "set this machine's clock (NTP)",
     "SignatureDoesNotMatch": "check the secret key",
     "InvalidAccessKeyId": "check the access key",
     "ExpiredToken": "renew the session token",
     "NoSuchBucket": "create the bucket, or correct its name",
-    "start-after": "use a bucket with ordered LIST, or pass store= with s3_express=True",
+}
+_BY_STATUS = {
+    "400": "check endpoint, region and bucket (S3 Express has no ordered LIST: pass store= with "
+    "s3_express=True)",
     "401": "check the credentials",
     "403": "allow {action}, and check the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
     "access_key= and secret_key=",
     "404": "create the bucket, or correct its name",
     "405": "check the endpoint",
     "501": "use a store with create-only PUT (If-None-Match: *)",
-    "400": "check endpoint, region and bucket",
 }
+_METADATA = "//169.254."
+"""Where cloud machines give the credentials of their role; asked where there are no keys."""
 _PUT, _LIST, _GET = "s3:PutObject", "s3:ListBucket", "s3:GetObject"
 
 
@@ -197,10 +201,13 @@ class ObjectFolder:
 
 
 def _remedy(text: str, action: str) -> str | None:
-    if "RequestTimeout" in text:
-        return None
+    """Returns the remedy for a refusal; None for a failure that may pass."""
     status = _STATUS.search(text)
-    for sign, remedy in _REMEDIES.items():
-        if sign in text if not sign.isdigit() else status is not None and status[1] == sign:
-            return remedy.format(action=action)
-    return None
+    if status is None or "<Code>RequestTimeout</Code>" in text:
+        return None
+    if (remedy := _BY_STATUS.get(status[1])) is None:
+        return None
+    if _METADATA in text:
+        return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: this machine has no role"
+    by_code = (said for code, said in _BY_CODE.items() if f"<Code>{code}</Code>" in text)
+    return next(by_code, remedy.format(action=action))

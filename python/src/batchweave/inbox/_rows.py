@@ -51,7 +51,7 @@ class Rows:
             self._kinds = kinds
             self._clear()
             return values
-        if row.keys() != self._kinds.keys():
+        if not isinstance(row, Mapping) or row.keys() != self._kinds.keys():
             raise _other_columns(self._kinds, row)
         return _convert(self._kinds, row, self._bytes_max)
 

@@ -51,7 +51,7 @@ def test_columns_have_the_types_of_the_page(tmp_path: Path) -> None:
         "loss_mask": [0, 1, 1],
         "image": bytes(range(24)),
         "action": [float(n) for n in range(14)],
-        "half": [0.5, 1.5],
+        "half": np.array([0.5, 1.5], "<f2").tobytes(),
         "flags": [True, False],
         "scores": [0.5, 1.0],
         "version": 7,
@@ -66,7 +66,7 @@ def test_columns_have_the_types_of_the_page(tmp_path: Path) -> None:
         "loss_mask": "list<uint8>",
         "image": "binary",
         "action": "list<float>",
-        "half": "list<halffloat>",
+        "half": "binary",
         "flags": "list<bool>",
         "scores": "list<double>",
         "blob": "binary",
@@ -74,7 +74,8 @@ def test_columns_have_the_types_of_the_page(tmp_path: Path) -> None:
         "version": "int64",
         "done": "bool",
     }
-    assert schema.field("image").metadata[b"batchweave.shape"] == b"[4, 3]"
+    image = schema.field("image").metadata
+    assert (image[b"batchweave.dtype"], image[b"batchweave.shape"]) == (b"uint8", b"[4, 3]")
 
 
 def test_values_of_the_same_meaning_fit(tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ def test_values_of_the_same_meaning_fit(tmp_path: Path) -> None:
         ({"tokens": [1]}, {"tokens": [True]}, "column 'tokens' is list<uint32>"),
         ({"a": np.zeros((2, 3))}, {"a": np.zeros((2, 4))}, "list<double> of items [3]"),
         ({"a": np.zeros((2, 3))}, {"a": np.zeros(3)}, "has an array float64[3]"),
+        ({"a": np.zeros((2, 3))}, {"a": np.zeros((2, 4))}, "write value.reshape(-1)"),
         ({"a": np.zeros(2, "u1")}, {"a": np.array([256])}, "column 'a' is binary"),
         ({"m": MESSAGES}, {"m": [{"x": {1, 2}}]}, "column 'm' has no form in JSON"),
         ({"m": MESSAGES}, {"m": [{"x": math.nan}]}, "column 'm' has no form in JSON"),
@@ -173,13 +175,20 @@ def test_a_refused_first_row_does_not_set_the_columns(tmp_path: Path, bad: Any, 
 
 
 def test_the_columns_of_an_earlier_process_hold(tmp_path: Path) -> None:
-    row = {"tokens": [1], "image": np.zeros((1, 2), np.uint8), "blob": b"", "text": "a"}
+    row = {
+        "tokens": [1],
+        "image": np.zeros((1, 2), np.uint8),
+        "half": np.zeros((1, 2), np.float16),
+        "flags": [True],
+        "blob": b"",
+        "text": "a",
+    }
     written(tmp_path, row)
     with inbox.open(tmp_path, "w") as writer:
-        with pytest.raises(inbox.BadRowError, match="binary of items"):
+        with pytest.raises(inbox.BadRowError, match="array\\) of items"):
             writer.put({**row, "image": np.zeros((1, 3), np.uint8)})
         with pytest.raises(inbox.BadRowError, match="lacks blob"):
-            writer.put({"tokens": [1], "image": row["image"], "text": "a"})
+            writer.put({name: value for name, value in row.items() if name != "blob"})
         writer.put(row)
     assert len(read_as_producer(in_folder(tmp_path / "w"))) == 2
 

@@ -11,9 +11,16 @@ import pytest
 from inbox_world import DEV_S3, DevS3, read_as_producer, stored
 
 from batchweave import inbox
+from batchweave.inbox import _drive
+from batchweave.inbox._drive import Backoff
 
 pytestmark = DEV_S3
 LOCATION = "s3://batchweave/some/inbox"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_drive, "BACKOFF", Backoff(0.001, 0.05, 3.0))
 
 
 @pytest.fixture

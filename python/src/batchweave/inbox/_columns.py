@@ -4,11 +4,12 @@ The first row decides; every later row has the same columns with values of the s
 all files of a writer have one schema. The types, as docs/inbox.md has them:
 
     str                          string
-    bytes, uint8 arrays          binary
+    bytes                        binary
     bool, int, float             bool, int64, double
     `tokens`                     list<uint32>
     `loss_mask`                  list<uint8>, 0 or 1, as long as `tokens`
-    numpy arrays                 list<item>, flat in C order; the shape of an item in the field
+    numpy arrays                 list<item>, flat in C order
+    of uint8, 32, 64, float16    binary, flat in C order, little-endian
     lists of bool, int, float    list<bool>, list<int64>, list<double>
     dicts, lists of dicts        string: JSON
 """
@@ -25,24 +26,37 @@ from batchweave.inbox._store import package
 from batchweave.inbox.errors import BadRowError
 
 TOKENS, LOSS_MASK = "tokens", "loss_mask"
-SHAPE = b"batchweave.shape"
-"""Key of a field's metadata: the shape of an item of an array with several axes, as JSON."""
+SHAPE, DTYPE = b"batchweave.shape", b"batchweave.dtype"
+"""Keys of a field's metadata: the shape of an array's items as JSON, and numpy's name of a type."""
 
 Array = npt.NDArray[Any]
 _ITEMS = {*"?", *"bBhHiIlLqQ", *"efd"}
+_AS_BYTES = (np.uint8, np.uint32, np.uint64, np.float16)
+"""Parquet has 4 bytes for an item of uint8; of the others, not every reader gets every value."""
 _INT64 = 1 << 63
 _EXACT = 1 << 53
 """Whole numbers up to this one are doubles, too."""
 
 
 class Kind:
-    """The type of a column."""
+    """The type of a column; `dtype` and `shape` are those of an array's items."""
 
-    def __init__(self, arrow: Any, dtype: np.dtype[Any] | None, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, arrow: Any, dtype: np.dtype[Any] | None = None, shape: tuple[int, ...] = ()
+    ) -> None:
         self.arrow, self.dtype, self.shape = arrow, dtype, shape
         is_list = package("pyarrow").types.is_list(arrow)
+        self.is_bytes = dtype is not None and not is_list
         # Without the name of the items, which Parquet changes.
         self.text = f"list<{arrow.value_type}>" if is_list else str(arrow)
+        if self.is_bytes:
+            self.text += f" ({dtype} array)"
+
+    def metadata(self) -> dict[bytes, bytes] | None:
+        """Returns the metadata of the column's field."""
+        if self.dtype is None:
+            return None
+        return {SHAPE: json.dumps(self.shape).encode(), DTYPE: self.dtype.name.encode()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and (self.text, self.shape) == (other.text, other.shape)
@@ -58,16 +72,16 @@ def kind_of(name: str, value: Any) -> Kind:
     """Returns the type of a column by the first value in it."""
     arrow = package("pyarrow")
     if name == TOKENS:
-        return Kind(arrow.list_(arrow.uint32()), np.dtype(np.uint32), ())
+        return Kind(arrow.list_(arrow.uint32()), np.dtype(np.uint32))
     if name == LOSS_MASK:
-        return Kind(arrow.list_(arrow.uint8()), np.dtype(np.uint8), ())
+        return Kind(arrow.list_(arrow.uint8()), np.dtype(np.uint8))
     if isinstance(value, np.ndarray) and value.ndim:
         dtype, shape = value.dtype.newbyteorder("="), value.shape[1:]
         if dtype.char not in _ITEMS:
             raise BadRowError(
                 f"column {name!r} is an array of {value.dtype}: use bool, integers or floats"
             )
-        if dtype == np.uint8:
+        if dtype.type in _AS_BYTES:
             return Kind(arrow.binary(), dtype, shape)
         return Kind(arrow.list_(arrow.from_numpy_dtype(dtype)), dtype, shape)
     value = plain(value)
@@ -79,13 +93,13 @@ def kind_of(name: str, value: Any) -> Kind:
         (float, arrow.float64),
     ):
         if isinstance(value, kind):
-            return Kind(made(), None, ())
+            return Kind(made())
     if _is_json(value):
-        return Kind(arrow.string(), None, ())
+        return Kind(arrow.string())
     if isinstance(value, list | tuple) and value:
-        dtype = np.dtype({bool: np.bool_, int: np.int64, float: np.float64}.get(type(value[0]), "O"))
-        if dtype != np.dtype("O"):
-            return Kind(arrow.list_(arrow.from_numpy_dtype(dtype)), dtype, ())
+        items = {bool: np.bool_, int: np.int64, float: np.float64}.get(type(value[0]))
+        if items is not None:
+            return Kind(arrow.list_(arrow.from_numpy_dtype(items)), np.dtype(items))
     if value is None:
         raise BadRowError(f"column {name!r} is None: leave the column out of all rows")
     raise BadRowError(
@@ -100,23 +114,18 @@ def kinds_of_schema(schema: Any) -> dict[str, Kind]:
 
 
 def _kind_of_field(field: Any) -> Kind:
-    shape = tuple(json.loads((field.metadata or {}).get(SHAPE, b"[]")))
-    arrow, dtype = field.type, None
-    types = package("pyarrow").types
-    if types.is_list(arrow):
-        dtype = np.dtype(arrow.value_type.to_pandas_dtype())
-    elif types.is_binary(arrow) and SHAPE in (field.metadata or {}):
-        dtype = np.dtype(np.uint8)
-    return Kind(arrow, dtype, shape)
+    metadata = field.metadata or {}
+    if DTYPE not in metadata:
+        return Kind(field.type)
+    dtype = np.dtype(metadata[DTYPE].decode())
+    return Kind(field.type, dtype, tuple(json.loads(metadata[SHAPE])))
 
 
 def convert(name: str, kind: Kind, value: Any) -> tuple[Any, int]:
     """Returns a value as the column holds it, and its size in bytes; raises BadRowError."""
     if kind.dtype is not None:
         items = _items(name, kind, value)
-        if kind.text == "binary":
-            return items.tobytes(), items.nbytes
-        return items, items.nbytes
+        return items.tobytes() if kind.is_bytes else items, items.nbytes
     value = plain(value)
     text = kind.text
     if text == "string":
@@ -166,13 +175,15 @@ def _items(name: str, kind: Kind, value: Any) -> Array:
 
 
 def _other(name: str, kind: Kind, value: Any) -> BadRowError:
+    remedy = "convert it, or write rows of another form under another writer's name"
     if isinstance(value, np.ndarray):
         shown = f"an array {value.dtype}{list(value.shape)}"
+        if kind.shape and value.dtype == kind.dtype:
+            remedy = "where shapes vary, write value.reshape(-1) from the first row on"
     else:
         shown = f"{type(value).__name__} {value!r:.60}"
     return BadRowError(
-        f"column {name!r} is {kind} in this writer's files, this row has {shown}: convert it, or "
-        "write rows of another form under another writer's name"
+        f"column {name!r} is {kind} in this writer's files, this row has {shown}: {remedy}"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from batchweave.inbox._columns import (
     LOSS_MASK,
-    SHAPE,
     TOKENS,
     Kind,
     convert,
@@ -79,10 +77,9 @@ def table_of(kinds: dict[str, Kind], columns: dict[str, list[Any]]) -> Any:
     arrow = package("pyarrow")
     fields, arrays = [], []
     for name, kind in kinds.items():
-        shape = None if kind.dtype is None else {SHAPE: json.dumps(kind.shape).encode()}
-        fields.append(arrow.field(name, kind.arrow, nullable=False, metadata=shape))
+        fields.append(arrow.field(name, kind.arrow, nullable=False, metadata=kind.metadata()))
         values = columns[name]
-        if kind.dtype is None or kind.text == "binary":
+        if kind.dtype is None or kind.is_bytes:
             arrays.append(arrow.array(values, kind.arrow))
             continue
         ends = itertools.accumulate((len(value) for value in values), initial=0)

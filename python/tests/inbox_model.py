@@ -175,10 +175,10 @@ def _steps_of(
             answered = core.created() if is_new else core.exists()
             yield f"{core.instance} puts {request}: {is_new}", _acts(put, place, each, answered)
             if world.unknown:
-                less = {"unknown": world.unknown - 1}
-                lost = _acts(put._replace(**less), place, each, core.unknown())
+                left = world.unknown - 1
+                lost = _acts(put._replace(unknown=left), place, each, core.unknown())
                 yield f"{core.instance} puts {request}, answer lost", lost
-                flying = world._replace(late=world.late | {request}, **less)
+                flying = world._replace(late=world.late | {request}, unknown=left)
                 yield f"{core.instance} waits for {request}", _acts(
                     flying, place, each, core.unknown()
                 )

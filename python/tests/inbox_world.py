@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from real_daemons import BINARIES
 
@@ -147,7 +147,7 @@ class DevS3:
     """A dev-s3 process, and its address as arguments and environment."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [BINARIES / "batchweave-lab", "dev-s3", "--listen", "127.0.0.1:0", "--json"]
+        command = [str(BINARIES / "batchweave-lab"), "dev-s3", "--listen", "127.0.0.1:0", "--json"]
         self.process = subprocess.Popen(
             [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

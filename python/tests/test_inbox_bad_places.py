@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
 import fcntl
 import os
@@ -12,10 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from inbox_world import in_folder, read_as_producer
 
 from batchweave import inbox
+from batchweave.inbox._local import LocalFolder
 
 
 def fill(folder: Path, name: str = "w", files: int = 3) -> Path:
@@ -132,8 +134,6 @@ def test_a_newest_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
     def vanish(self: Any, name: str, count: int) -> None:
         del self, name, count
 
-    from batchweave.inbox._local import LocalFolder
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalFolder, "tail", vanish)
         with pytest.raises(inbox.InboxDamagedError, match=f"misses {file_of(0)}"):
@@ -169,9 +169,6 @@ def metadata_of(**change: str | None) -> dict[str, str]:
 def test_a_file_of_another_inbox_is_named(
     tmp_path: Path, change: dict[str, str | None], why: str
 ) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     (tmp_path / "w").mkdir()
     path = tmp_path / "w" / file_of(0)
     table = pa.table({"text": ["a"]})
@@ -257,7 +254,7 @@ def test_temporary_files_of_killed_writers_are_removed_and_no_others(tmp_path: P
     (folder / ".new-killed").write_bytes(b"half")
     (folder / ".new-living").write_bytes(b"half")
     (folder / "other").write_bytes(b"")
-    with builtins.open(folder / ".new-living") as living:
+    with (folder / ".new-living").open() as living:
         fcntl.flock(living, fcntl.LOCK_EX)
         inbox.open(tmp_path, "w").close()
         left = {path.name for path in folder.iterdir()}

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import eventually
-from inbox_world import BINARIES, DEV_S3, DevS3
-from real_daemons import END
+from inbox_world import DEV_S3, DevS3
+from real_daemons import BINARIES, END
 
 import batchweave
 from batchweave import inbox
@@ -73,7 +73,7 @@ def test_text_becomes_batches_while_it_is_written(tmp_path: Path, follow: Follow
         for number in range(20):
             writer.put({"text": f"row {number:02}", "reward": 0.5})
             writer.flush()
-        eventually(lambda: steps(tmp_path) >= 4, 20)
+        eventually(lambda: steps(tmp_path) >= 4, 120)
         writer.finish()
     stream = batchweave.open(f"file://{tmp_path}/stream")
     flat = [token for step in range(4) for row in stream[step].inputs for token in row.tolist()]
@@ -89,7 +89,7 @@ def test_tokens_become_batches(tmp_path: Path, follow: Follow) -> None:
         for number in range(20):
             writer.put({"tokens": np.arange(number, number + 4, dtype=np.uint16)})
         writer.flush()
-        eventually(lambda: steps(tmp_path) >= 2, 20)
+        eventually(lambda: steps(tmp_path) >= 2, 120)
     stream = batchweave.open(f"file://{tmp_path}/stream")
     assert stream[0].inputs[0].tolist()[:7] == [0, 1, 2, 3, 50256, 1, 2]
 
@@ -122,7 +122,7 @@ def test_arrays_become_samples_bit_for_bit(tmp_path: Path, follow: Follow) -> No
         for row in rows:
             writer.put({**row, "image": row["image"].reshape(-1)})
         writer.flush()
-        eventually(lambda: steps(tmp_path) >= 1, 20)
+        eventually(lambda: steps(tmp_path) >= 1, 120)
     batch = batchweave.open(f"file://{tmp_path}/stream")[0]
     for name in rows[0]:
         flat = np.concatenate([row[name].reshape(-1) for row in rows])
@@ -137,6 +137,6 @@ def test_an_inbox_of_a_bucket_is_followed(tmp_path: Path, follow: Follow) -> Non
             for number in range(20):
                 writer.put({"text": f"row {number:02}"})
             writer.finish()
-        eventually(lambda: steps(tmp_path) >= 3, 20)
+        eventually(lambda: steps(tmp_path) >= 3, 120)
     finally:
         s3.end()

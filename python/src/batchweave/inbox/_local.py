@@ -69,7 +69,7 @@ class LocalFolder:
         """Lists the folder; at the start also removes what killed processes left."""
         with self._explained("list the folder"):
             try:
-                names = os.listdir(self._folder)
+                names = [path.name for path in self._folder.iterdir()]
             except FileNotFoundError:
                 return Listing((), False)
             if after is None:

@@ -69,7 +69,7 @@ def s3_store(
         "secret_access_key": secret_key,
         "session_token": session_token,
     }
-    config = {name: value for name, value in given.items() if value is not None}
+    config: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     config.setdefault("region", "us-east-1")
     if bucket.endswith("--x-s3"):
         config["s3_express"] = True

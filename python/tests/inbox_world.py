@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -10,10 +11,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import obstore
+import obstore.exceptions
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from obstore.store import S3Store
 from real_daemons import BINARIES
 
 from batchweave.inbox import Writer
@@ -143,6 +147,17 @@ class Held:
         self._released.set()
 
 
+Answer = TypeVar("Answer")
+
+
+def insist(ask: Callable[[], Answer]) -> Answer:
+    """Asks a server with faults until it answers."""
+    for _ in range(200):
+        with contextlib.suppress(obstore.exceptions.BaseError):
+            return ask()
+    return ask()
+
+
 class DevS3:
     """A dev-s3 process, and its address as arguments and environment."""
 
@@ -166,10 +181,7 @@ class DevS3:
         }
 
     def files(self, prefix: str) -> dict[str, bytes]:
-        """Returns the objects below a prefix, with obstore's own retries against faults."""
-        import obstore
-        from obstore.store import S3Store
-
+        """Returns the objects below a prefix, in spite of the faults of this server."""
         store = S3Store(
             "batchweave",
             endpoint=self.ready["endpoint"],
@@ -178,10 +190,14 @@ class DevS3:
             region=self.ready["region"],
             client_options={"allow_http": True},
         )
-        paths = [meta["path"] for chunk in obstore.list(store, prefix) for meta in chunk]
-        return {
-            path.rpartition("/")[2]: bytes(obstore.get(store, path).bytes()) for path in paths
-        }
+        paths = insist(
+            lambda: [meta["path"] for chunk in obstore.list(store, prefix) for meta in chunk]
+        )
+
+        def get(path: str) -> bytes:
+            return insist(lambda: bytes(obstore.get(store, path).bytes()))
+
+        return {path.rpartition("/")[2]: get(path) for path in paths}
 
     def end(self) -> None:
         self.process.kill()

@@ -12,7 +12,10 @@ from inbox_world import DEV_S3, DevS3, read_as_producer, stored
 
 from batchweave import inbox
 from batchweave.inbox import _drive
+from batchweave.inbox._core import Listing
 from batchweave.inbox._drive import Backoff
+from batchweave.inbox._objects import ObjectFolder
+from batchweave.inbox._store import WINDOW
 
 pytestmark = DEV_S3
 LOCATION = "s3://batchweave/some/inbox"
@@ -179,6 +182,30 @@ def test_the_newest_of_many_files_is_found(s3: DevS3, newest: int) -> None:
     with pytest.raises(inbox.InboxDamagedError, match="it was written as file 0") as damaged:
         inbox.open(LOCATION, "w", **s3.arguments)
     assert damaged.value.key == f"{newest:020}.parquet"
+
+
+class ManyFiles(ObjectFolder):
+    """A folder of files from a number to another one, and the number of LIST requests."""
+
+    def __init__(self, first: int, newest: int) -> None:
+        super().__init__(None, "inbox/w/", "many")
+        self.first, self.newest, self.lists = first, newest, 0
+
+    def _list(self, after: int, *, whole: bool = True) -> Listing:
+        first = max(self.first, after + 1)
+        there = range(first, self.newest + 1)
+        self.lists += 1 + max(0, len(there) - 1) // WINDOW if whole else 1
+        return Listing(tuple(there if whole else there[:WINDOW]), False)
+
+
+@pytest.mark.parametrize("newest", [*range(997, 1004), 123_456, 999_999, 2**40])
+def test_the_start_lists_little_of_many_files(newest: int) -> None:
+    for first in (0, max(0, newest - 2500)):
+        folder = ManyFiles(first, newest)
+        numbers = folder.numbers(None).numbers
+        assert numbers[-1] == newest
+        assert len(numbers) >= min(WINDOW, newest - first + 1)
+        assert folder.lists <= 2 * newest.bit_length()
 
 
 def test_an_obstore_store_of_the_caller_is_used(s3: DevS3) -> None:

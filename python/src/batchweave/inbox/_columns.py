@@ -123,6 +123,8 @@ def _kind_of_field(field: Any) -> Kind:
 
 def convert(name: str, kind: Kind, value: Any) -> tuple[Any, int]:
     """Returns a value as the column holds it, and its size in bytes; raises BadRowError."""
+    if type(value) is str and kind.text == "string" and value.isascii():
+        return value, len(value)
     if kind.dtype is not None:
         items = _items(name, kind, value)
         return items.tobytes() if kind.is_bytes else items, items.nbytes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +118,7 @@ def test_an_error_in_the_body_keeps_the_rows_and_is_not_hidden(tmp_path: Path) -
     writer.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_write_as_its_parent(tmp_path: Path) -> None:
     with inbox.open(tmp_path, "w") as writer:
         writer.put({"text": "a"})
@@ -130,6 +133,44 @@ def test_a_forked_child_does_not_write_as_its_parent(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert "inherited the writer w by a fork" in said.recv()
     assert rows_in(tmp_path) == ["a"]
+
+
+FORKS = """
+import os, sys
+from batchweave import inbox
+writer = inbox.open(sys.argv[1], "w", linger=0.01)
+writer.put({"text": "a"})
+child = os.fork()
+if child == 0:
+    sys.exit(5)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+writer.close()
+"""
+
+
+def test_a_forked_child_that_exits_leaves_its_parents_writer_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert (said.stdout, said.stderr) == ("", "")
+    assert rows_in(tmp_path) == ["a"]
+
+
+UNCLOSED = """
+import sys
+from batchweave import inbox
+writer = inbox.open(sys.argv[1], "w", linger=60)
+writer.put({"text": "a"})
+if sys.argv[2] == "drop":
+    del writer
+    print("dropped")
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "drop"])
+def test_a_writer_that_is_never_closed_warns_and_ends(tmp_path: Path, how: str) -> None:
+    command = [sys.executable, "-c", UNCLOSED, str(tmp_path), how]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert "inbox writer w was not closed: 1 rows are not known to be durable" in said.stderr
 
 
 def test_several_threads_may_put(tmp_path: Path) -> None:

@@ -144,8 +144,9 @@ def test_no_permission_to_put_is_named_and_loses_nothing(
     s3, arguments = limited(start, tmp_path, "list", "get")
     writer = inbox.open(LOCATION, "w", **arguments)
     writer.put({"text": "a"})
-    with pytest.raises(inbox.StoreRefusedError, match=r"allow s3:PutObject"):
+    with pytest.raises(inbox.StoreRefusedError, match=r"allow s3:PutObject") as refused:
         writer.flush()
+    assert str(refused.value.remedy).startswith("allow s3:PutObject")
     with pytest.raises(inbox.StoreRefusedError):
         writer.close()
     assert writer.durable_rows == 0

@@ -68,6 +68,8 @@ class LocalFolder:
     def numbers(self, after: int | None) -> Listing:
         """Lists the folder; at the start also removes what killed processes left."""
         with self._explained("list the folder"):
+            # A scan is not one instant, but it is shorter than what could deceive it: a successor's
+            # file, a producer's commit of it and the deletion of the file before.
             try:
                 names = [path.name for path in self._folder.iterdir()]
             except FileNotFoundError:

@@ -35,6 +35,7 @@ _BY_CODE = {
     "NoSuchBucket": "create the bucket, or correct its name",
 }
 _BY_STATUS = {
+    "301": "set the bucket's region: AWS_REGION, or region=",
     "400": "check endpoint, region and bucket (S3 Express has no ordered LIST: pass store= with "
     "s3_express=True)",
     "401": "check the credentials",

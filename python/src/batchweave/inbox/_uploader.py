@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -49,6 +51,7 @@ class Uploader:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"inbox {writer}", daemon=True)
         self._is_started = False
+        self._pid = os.getpid()
 
     @property
     def durable_rows(self) -> int:
@@ -100,6 +103,8 @@ class Uploader:
 
     def abandon(self) -> None:
         """Ends the thread of a writer that was never closed."""
+        if self._pid != os.getpid():
+            return  # a forked child: the thread and its locks are its parent's
         if lost := self.next_row - self.durable_rows:
             _log.warning(
                 "inbox writer %s was not closed: %d rows are not known to be durable; use `with`, "
@@ -118,7 +123,7 @@ class Uploader:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             # The same object would collect the tracebacks of all calls.
-            raise type(self._failure)(*self._failure.args) from self._failure
+            raise copy.copy(self._failure) from self._failure
 
     def _seal(self) -> None:
         count = self._rows.count

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from batchweave import errors
+from batchweave import inbox as inbox
 from batchweave import jax as jax
 from batchweave import mesh as mesh
 from batchweave import torch as torch
@@ -55,7 +56,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "jax", "mesh", "open", "torch", "views"])
+    return sorted([*__all__, "inbox", "jax", "mesh", "open", "torch", "views"])
 
 
 @names_checked

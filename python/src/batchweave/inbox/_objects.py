@@ -1,0 +1,214 @@
+"""A writer's folder in an object store, through obstore."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from batchweave.inbox._core import Listing
+from batchweave.inbox._store import (
+    END,
+    WINDOW,
+    ExistsError,
+    TransientError,
+    file_name,
+    number_of,
+    package,
+)
+from batchweave.inbox.errors import StoreRefusedError
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_TEXT_MAX = 600
+_SLOWEST = 1 << 20
+"""Bytes per second below which a PUT times out."""
+
+# By code of the store or by status: the remedy for refusals that no repetition mends.
+_BY_CODE = {
+    "RequestTimeTooSkewed": "set this machine's clock (NTP)",
+    "SignatureDoesNotMatch": "check the secret key",
+    "InvalidAccessKeyId": "check the access key",
+    "ExpiredToken": "renew the session token",
+    "NoSuchBucket": "create the bucket, or correct its name",
+}
+_BY_STATUS = {
+    "301": "set the bucket's region: AWS_REGION, or region=",
+    "400": "check endpoint, region and bucket (S3 Express has no ordered LIST: pass store= with "
+    "s3_express=True)",
+    "401": "check the credentials",
+    "403": "allow {action}, and check the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+    "access_key= and secret_key=",
+    "404": "create the bucket, or correct its name",
+    "405": "check the endpoint",
+    "501": "use a store with create-only PUT (If-None-Match: *)",
+}
+_METADATA = "//169.254."
+"""Where cloud machines give the credentials of their role; asked where there are no keys."""
+_PUT, _LIST, _GET = "s3:PutObject", "s3:ListBucket", "s3:GetObject"
+
+
+def s3_store(
+    bucket: str,
+    *,
+    endpoint: str | None,
+    region: str | None,
+    access_key: str | None,
+    secret_key: str | None,
+    session_token: str | None,
+    bytes_max: int,
+) -> Any:
+    """Returns obstore's S3 store; arguments win over the AWS environment variables."""
+    environment = os.environ.get
+    endpoint = endpoint or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL")
+    given = {
+        "endpoint": endpoint,
+        "region": region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION"),
+        "access_key_id": access_key,
+        "secret_access_key": secret_key,
+        "session_token": session_token,
+    }
+    config: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    config.setdefault("region", "us-east-1")
+    if bucket.endswith("--x-s3"):
+        config["s3_express"] = True
+    http = bool(endpoint) and str(endpoint).startswith("http://")
+    return package("obstore.store").S3Store(
+        bucket,
+        config=config,
+        client_options=client_options(bytes_max, allow_http=http),
+        retry_config={"max_retries": 0},
+    )
+
+
+def other_store(url: str, *, bytes_max: int) -> Any:
+    """Returns obstore's store of a gs:// or az:// location, configured by its environment."""
+    return package("obstore.store").from_url(
+        url,
+        client_options=client_options(bytes_max, allow_http=False),
+        retry_config={"max_retries": 0},
+    )
+
+
+def client_options(bytes_max: int, *, allow_http: bool) -> dict[str, Any]:
+    """Returns time-outs. Retries are the writer's: obstore's would hide lost answers of PUTs."""
+    return {
+        "allow_http": allow_http,
+        "connect_timeout": timedelta(seconds=5),
+        "timeout": timedelta(seconds=30 + bytes_max / _SLOWEST),
+        # Stores close idle connections sooner than the client's default of 90 s.
+        "pool_idle_timeout": timedelta(seconds=8),
+    }
+
+
+class ObjectFolder:
+    """One writer's keys: those below `prefix`."""
+
+    def __init__(self, store: Any, prefix: str, place: str) -> None:
+        self._obstore, self._store = package("obstore"), store
+        self._errors = package("obstore.exceptions")
+        self._prefix, self.place = prefix, place
+
+    def create(self, name: str, data: bytes) -> None:
+        """Puts an object with `If-None-Match: *`."""
+        with self._explained(f"write {name}", _PUT):
+            try:
+                self._obstore.put(
+                    self._store, self._prefix + name, data, mode="create", use_multipart=False
+                )
+            except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
+                # A 412, or a 409 while another PUT is under way: reading the object tells.
+                raise ExistsError(name) from None
+
+    def numbers(self, after: int | None) -> Listing:
+        """Lists keys from a number on: one request, where few are newer."""
+        if after is not None:
+            return self._list(after)
+        page = self._list(-1, whole=False)
+        if len(page.numbers) < WINDOW:
+            return page
+        return self._list(max(-1, self._newest(page.numbers[-1]) - WINDOW))
+
+    def tail(self, name: str, count: int) -> tuple[bytes, int] | None:
+        """Reads the end of an object, in two requests: not every store has ranges from the end."""
+        key = self._prefix + name
+        with self._explained(f"read {name}", _GET):
+            try:
+                size = int(self._obstore.head(self._store, key)["size"])
+                start = max(0, size - count)
+                if start == size:
+                    return b"", size
+                data = self._obstore.get_range(self._store, key, start=start, end=size)
+            except FileNotFoundError as reason:
+                if "NoSuchBucket" in str(reason):
+                    raise
+                return None
+            return bytes(data), size
+
+    def _newest(self, low: int) -> int:
+        """Returns the newest number, at least `low`, in as many LISTs as it has bits, not pages.
+
+        Whether there is a key above x is monotonic in x, whatever files are deleted.
+        """
+        step = WINDOW
+        while (seen := self._one_above(low + step)) is not None:
+            low, step = seen, step * 2
+        high = low + step
+        while low < high:
+            middle = (low + high) // 2
+            seen = self._one_above(middle)
+            low, high = (low, middle) if seen is None else (seen, high)
+        return low
+
+    def _one_above(self, number: int) -> int | None:
+        return max(self._list(number, whole=False).numbers, default=None)
+
+    def _list(self, after: int, *, whole: bool = True) -> Listing:
+        """Lists above a number; unless `whole`, the first page."""
+        numbers, ended = [], False
+        offset = self._prefix + (file_name(after) if after >= 0 else "")
+        with self._explained("list the files", _LIST):
+            for page in self._obstore.list(
+                self._store, self._prefix, offset=offset, chunk_size=WINDOW
+            ):
+                for found in page:
+                    name = str(found["path"]).rpartition("/")[2]
+                    number = number_of(name)
+                    ended |= name == END
+                    if number is not None and number > after:
+                        numbers.append(number)
+                if not whole:
+                    break
+        return Listing(tuple(sorted(numbers)), ended)
+
+    @contextmanager
+    def _explained(self, what: str, action: str) -> Iterator[None]:
+        try:
+            yield
+        except ExistsError:
+            raise
+        except Exception as reason:
+            if not isinstance(reason, OSError | ValueError | self._errors.BaseError):
+                raise
+            text = str(reason).partition("\n\n")[0][:_TEXT_MAX]
+            remedy = _remedy(str(reason), action)
+            if remedy is None:
+                raise TransientError(f"cannot {what} in {self.place}: {text}") from None
+            raise StoreRefusedError(
+                f"cannot {what} in {self.place}: {text}; {remedy}", key=what, remedy=remedy
+            ) from None
+
+
+def _remedy(text: str, action: str) -> str | None:
+    """Returns the remedy for a refusal; None for a failure that may pass."""
+    status = _STATUS.search(text)
+    if status is None or "<Code>RequestTimeout</Code>" in text:
+        return None
+    if (remedy := _BY_STATUS.get(status[1])) is None:
+        return None
+    if _METADATA in text:
+        return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: this machine has no role"
+    by_code = (said for code, said in _BY_CODE.items() if f"<Code>{code}</Code>" in text)
+    return next(by_code, remedy.format(action=action))

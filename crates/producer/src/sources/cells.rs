@@ -1,6 +1,6 @@
 //! Several columns of a Parquet file, row by row, as the bytes and numbers of samples.
 
-use parquet::basic::Type as PhysicalType;
+use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
@@ -159,6 +159,8 @@ struct Levels {
     present: i16,
     /// The lowest level of an element of the list, which may be null.
     element: i16,
+    /// Whole numbers of 32 bits have no sign.
+    unsigned: bool,
 }
 
 impl Levels {
@@ -185,6 +187,7 @@ impl Levels {
             list,
             present,
             element,
+            unsigned: column.converted_type() == ConvertedType::UINT_32,
         })
     }
 }
@@ -211,9 +214,13 @@ fn read(reader: &mut ColumnReader, levels: Levels) -> Result<Cells, ParquetError
         ColumnReader::BoolColumnReader(r) => {
             records(r, levels, |v| ints(v.into_iter().map(i64::from).collect()))
         }
-        ColumnReader::Int32ColumnReader(r) => {
-            records(r, levels, |v| ints(v.into_iter().map(i64::from).collect()))
-        }
+        ColumnReader::Int32ColumnReader(r) => records(r, levels, |v| {
+            let whole = |n: i32| match levels.unsigned {
+                true => i64::from(n.cast_unsigned()),
+                false => i64::from(n),
+            };
+            ints(v.into_iter().map(whole).collect())
+        }),
         ColumnReader::Int64ColumnReader(r) => records(r, levels, ints),
         ColumnReader::FloatColumnReader(r) => records(r, levels, |v| {
             Cell::Floats(v.into_iter().map(f64::from).collect())
@@ -259,4 +266,58 @@ fn records<T: DataType>(
         }
     }
     Ok(cells.into_iter().map(|list| list.map(&cell)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::Int32Type;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+    use crate::sources::{Location, PinnedFile};
+
+    fn cells(path: &std::path::Path, schema: &str) -> Cell {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let file = std::fs::File::create(path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let numbers = [7, -1];
+        let typed = column.typed::<Int32Type>();
+        typed
+            .write_batch(&numbers, Some(&[1, 1]), Some(&[0, 1]))
+            .unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let size = path.metadata().unwrap().len();
+        let file = InputFile {
+            pin: PinnedFile::new(path.display().to_string(), size, b"", b""),
+            location: Location::Local(path.to_owned()),
+        };
+        let rows = CellRows::open_lists(&file, "ids", 0);
+        let row = rows
+            .unwrap_or_else(|_| panic!("not a list of numbers"))
+            .next();
+        let (_, row) = row.unwrap_or_else(|_| panic!("no row")).unwrap();
+        row.unwrap().remove(0)
+    }
+
+    #[test]
+    fn whole_numbers_without_sign_keep_their_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        let schema = |kind: &str| {
+            format!(
+                "message m {{ required group ids (LIST) {{ repeated group list {{ required int32 element {kind}; }} }} }}"
+            )
+        };
+        assert_eq!(cells(&path, &schema("")), Cell::Ints(vec![7, -1]));
+        let unsigned = Cell::Ints(vec![7, u32::MAX.into()]);
+        assert_eq!(cells(&path, &schema("(UINT_32)")), unsigned);
+        assert_eq!(cells(&path, &schema("(INTEGER(32,false))")), unsigned);
+    }
 }

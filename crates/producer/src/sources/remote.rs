@@ -1,6 +1,6 @@
-//! Reads the bytes of an input file, local or in a store, in a blocking thread. An object is read in ranges; a
-//! range that fails for a transient reason is requested again. The *pinned* size is the one that the producer's
-//! input list recorded.
+//! Reads the bytes of an input file, local or in a store, in a blocking thread. An object is read in ranges, of which
+//! the next one is on its way while one is used; a range that fails for a transient reason is requested again. The
+//! *pinned* size is the one that the producer's input list recorded.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,16 +11,14 @@ use std::time::Duration;
 use batchweave_store::{Backoff, Store, StoreError};
 use bytes::{Buf, Bytes};
 use futures::TryStreamExt;
-use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, Length};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::{InputFile, Location};
 
-/// Bytes of an object per request.
-const RANGE_BYTES: u64 = 8 << 20;
+/// Bytes of an object per request; a reader holds two of them.
+const RANGE_BYTES: u64 = 4 << 20;
 /// Requests of this process that are made before their bytes are needed.
 static AHEAD: Semaphore = Semaphore::const_new(16);
 /// Bytes per read behind the range that a reader wants.
@@ -46,13 +44,11 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
                 file: local,
             }))
         }
-        Location::Remote { .. } => Ok(Box::new(RemoteRead {
-            object: RemoteObject::from_file(file)?,
-            at: offset,
-            soft_end: None,
-            first: None,
-            buffer: Bytes::new(),
-        })),
+        Location::Remote { .. } => Ok(Box::new(RemoteRead::new(
+            RemoteObject::from_file(file)?,
+            offset,
+            None,
+        ))),
     }
 }
 
@@ -88,20 +84,9 @@ pub(super) fn open_range(
     let object = RemoteObject::from_file(file)?;
     // The last line usually ends in the bytes behind.
     let soft_end = object.size.min(soft_end.saturating_add(BEHIND_BYTES));
-    let first = from..soft_end.min(from + RANGE_BYTES);
-    let ahead = object.clone();
-    let task = object.runtime.spawn(async move {
-        // The semaphore is never closed.
-        let _permit = AHEAD.acquire().await;
-        ahead.fetch(first).await
-    });
-    Ok(Box::new(RemoteRead {
-        object,
-        at: from,
-        soft_end: Some(soft_end),
-        first: Some(task),
-        buffer: Bytes::new(),
-    }))
+    let mut read = RemoteRead::new(object, from, Some(soft_end));
+    read.request();
+    Ok(Box::new(read))
 }
 
 /// Never reads across the border after `left` bytes, and in small steps behind it.
@@ -147,49 +132,6 @@ pub(super) fn check_size(file: &InputFile) -> io::Result<()> {
         Ok(())
     } else {
         Err(changed(file.pin.size, size))
-    }
-}
-
-/// A file or object that refuses reads beyond its end. A damaged footer may name any offset, and the answer of the
-/// system or the store to such a read would count as a failure to access the file.
-pub(super) struct Bounded<R> {
-    inner: R,
-    size: u64,
-}
-
-impl<R> Bounded<R> {
-    pub(super) fn new(inner: R, size: u64) -> Self {
-        Self { inner, size }
-    }
-
-    fn check(&self, start: u64, length: u64) -> parquet::errors::Result<()> {
-        match start.checked_add(length) {
-            Some(end) if end <= self.size => Ok(()),
-            _ => Err(ParquetError::EOF(format!(
-                "it refers to {length} bytes from byte {start} on, and the file has {}",
-                self.size
-            ))),
-        }
-    }
-}
-
-impl<R: Send + Sync> Length for Bounded<R> {
-    fn len(&self) -> u64 {
-        self.size
-    }
-}
-
-impl<R: ChunkReader> ChunkReader for Bounded<R> {
-    type T = R::T;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        self.check(start, 0)?;
-        self.inner.get_read(start)
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        self.check(start, length as u64)?;
-        self.inner.get_bytes(start, length)
     }
 }
 
@@ -242,8 +184,33 @@ impl RemoteObject {
         })
     }
 
+    /// Returns the pinned size.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Requests a range before it is needed.
+    pub(super) fn request(&self, range: Range<u64>) -> Requested {
+        let object = self.clone();
+        let asked = range.clone();
+        let task = self.runtime.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = AHEAD.acquire().await;
+            object.fetch(asked).await
+        });
+        Requested { range, task }
+    }
+
+    /// Waits for a range that was requested; one that failed is requested again.
+    pub(super) fn take(&self, mut requested: Requested) -> io::Result<Bytes> {
+        match self.runtime.block_on(&mut requested.task) {
+            Ok(Ok(bytes)) => Ok(bytes),
+            _ => self.range(requested.range.clone()),
+        }
+    }
+
     /// Reads a range; repeats requests that fail for a transient reason.
-    fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
+    pub(super) fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for _ in 1..TRIES {
             match self.try_range(range.clone()) {
@@ -275,75 +242,78 @@ impl RemoteObject {
     }
 }
 
-/// Sequential reads of an object, with one range in memory.
-struct RemoteRead {
+/// A range of an object that is on its way. Dropping it ends the request.
+pub(super) struct Requested {
+    pub(super) range: Range<u64>,
+    task: JoinHandle<Result<Bytes, StoreError>>,
+}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Sequential reads of an object, with one range in memory and the next one on its way.
+pub(super) struct RemoteRead {
     object: RemoteObject,
     /// The end of the range in `buffer`.
     at: u64,
     /// Requests end here, and are small behind it.
     soft_end: Option<u64>,
-    /// A request for the first range, up to `soft_end`.
-    first: Option<JoinHandle<Result<Bytes, StoreError>>>,
+    next: Option<Requested>,
     buffer: Bytes,
 }
 
 impl RemoteRead {
-    /// Waits for the first range; `None` when it was not requested, or failed and is to be requested again.
-    fn take_first(&mut self) -> Option<Bytes> {
-        let task = self.first.take()?;
-        self.object.runtime.block_on(task).ok()?.ok()
-    }
-}
-
-impl Drop for RemoteRead {
-    fn drop(&mut self) {
-        if let Some(task) = &self.first {
-            task.abort();
+    pub(super) fn new(object: RemoteObject, at: u64, soft_end: Option<u64>) -> Self {
+        Self {
+            object,
+            at,
+            soft_end,
+            next: None,
+            buffer: Bytes::new(),
         }
+    }
+
+    /// Requests the range at `at`, if it is surely needed.
+    fn request(&mut self) {
+        let end = self.soft_end.unwrap_or(self.object.size);
+        if self.at < end.min(self.object.size) {
+            let range = self.at..end.min(self.at + RANGE_BYTES);
+            self.next = Some(self.object.request(range));
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let (bytes, end) = match self.next.take() {
+            Some(requested) => {
+                let end = requested.range.end;
+                (self.object.take(requested)?, end)
+            }
+            None => {
+                let most = match self.soft_end {
+                    Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
+                    Some(_) => BEHIND_BYTES,
+                    None => RANGE_BYTES,
+                };
+                let end = self.object.size.min(self.at + most);
+                (self.object.range(self.at..end)?, end)
+            }
+        };
+        (self.at, self.buffer) = (end, bytes);
+        self.request();
+        Ok(())
     }
 }
 
 impl Read for RemoteRead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.buffer.is_empty() && self.at < self.object.size {
-            let most = match self.soft_end {
-                Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
-                Some(_) => BEHIND_BYTES,
-                None => RANGE_BYTES,
-            };
-            let end = self.object.size.min(self.at + most);
-            self.buffer = match self.take_first() {
-                Some(bytes) => bytes,
-                None => self.object.range(self.at..end)?,
-            };
-            self.at = end;
+            self.fill()?;
         }
         let n = out.len().min(self.buffer.len());
         self.buffer.copy_to_slice(&mut out[..n]);
         Ok(n)
-    }
-}
-
-impl Length for RemoteObject {
-    fn len(&self) -> u64 {
-        self.size
-    }
-}
-
-impl ChunkReader for RemoteObject {
-    type T = Box<dyn Read + Send>;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        Ok(Box::new(RemoteRead {
-            object: self.clone(),
-            at: start,
-            soft_end: None,
-            first: None,
-            buffer: Bytes::new(),
-        }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        Ok(self.range(start..start + length as u64)?)
     }
 }

@@ -17,7 +17,7 @@ use batchweave_producer::tokenizer::{Choice, Encoding, Tokenizer, load};
 use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
-use self::text::Text;
+pub(super) use self::text::Text;
 use super::cpu::process_seconds;
 use crate::error::bench_error;
 use batchweave_console::CliError;
@@ -26,13 +26,13 @@ use batchweave_console::CliError;
 pub(crate) struct TextArgs {
     /// A text file, a folder of them, or .jsonl files with a field "text"; by default generated text
     #[arg(long, value_name = "PATH")]
-    text: Option<std::path::PathBuf>,
+    pub(super) text: Option<std::path::PathBuf>,
     /// Amount of text to generate; none of it repeats
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    mib: u64,
+    pub(super) mib: u64,
     /// Measurements of each side, alternating; the report has medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
-    rounds: u64,
+    pub(super) rounds: u64,
 }
 
 /// Returns the configuration of a producer of this text with cl100k_base, on all cores.

@@ -105,7 +105,7 @@ impl Input {
                 let content = std::fs::read(&path).unwrap();
                 bytes += content.len() as u64;
                 let name = path.file_name().unwrap().to_str().unwrap();
-                store.upload(name, content.into()).await.unwrap();
+                let _ = store.upload(name, content.into()).await.unwrap();
             }
             (server, bytes)
         });

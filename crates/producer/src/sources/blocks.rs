@@ -73,12 +73,19 @@ impl<'a> Documents for SourceFiles<'a> {
 }
 
 impl SourceFiles<'_> {
-    /// Returns the bytes of a range, without those long behind it.
-    fn range(&self, file: u32, from: u64, to: u64) -> Result<Box<dyn Read + Send>, SourceError> {
+    /// Returns the bytes of a file, or of the lines that begin in `lines`, from the byte before on.
+    fn bytes(
+        &self,
+        file: u32,
+        lines: Option<(u64, u64)>,
+    ) -> Result<Box<dyn Read + Send>, SourceError> {
         let Some(file) = self.list.files.get(file as usize) else {
             return Ok(Box::new(std::io::empty()));
         };
-        let stream = remote::open_range(file, from, to.min(file.pin.size));
+        let stream = match lines {
+            Some((from, to)) => remote::open_lines(file, from.saturating_sub(1), to),
+            None => remote::open_range(file, 0, file.pin.size),
+        };
         stream.map_err(|why| SourceError::Unreadable {
             file: file.pin.name.clone(),
             why,
@@ -102,11 +109,11 @@ impl<'a> BlockReader<'a> {
             };
             match part {
                 Part::Lines(file, from, to) => {
-                    let bytes = self.files.range(file, from.saturating_sub(1), to)?;
-                    self.ahead.push_back(bytes);
+                    self.ahead
+                        .push_back(self.files.bytes(file, Some((from, to)))?);
                 }
                 Part::Whole(file) if !matches!(format, Format::Parquet | Format::Megatron) => {
-                    self.ahead.push_back(self.files.range(file, 0, u64::MAX)?);
+                    self.ahead.push_back(self.files.bytes(file, None)?);
                 }
                 Part::Whole(_) => return Ok(()),
                 Part::Rows(..) => {
@@ -156,7 +163,7 @@ impl<'a> BlockReader<'a> {
             (Part::Lines(file, from, to), ahead) => {
                 let stream = match ahead {
                     Some(stream) => stream,
-                    None => self.files.range(file, from.saturating_sub(1), to)?,
+                    None => self.files.bytes(file, Some((from, to)))?,
                 };
                 FileReader::open_lines(list, options, (file, from), stream)
             }

@@ -72,6 +72,7 @@ impl Kept {
     }
 
     fn put(&mut self, pin: &PinnedFile, tail: &Bytes) {
+        self.time += 1;
         let old = self.tails.insert(key(pin), (self.time, tail.clone()));
         self.bytes += tail.len();
         self.bytes -= old.map_or(0, |(_, tail)| tail.len());

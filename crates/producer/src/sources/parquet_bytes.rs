@@ -210,10 +210,7 @@ impl ColumnBytes {
             self.request(object);
         }
         parts.retain(|part| !part.is_empty());
-        self.kept = match <[Bytes; 1]>::try_from(parts) {
-            Ok([one]) => one,
-            Err(several) => several.concat().into(),
-        };
+        self.kept = remote::joined(parts);
         let wanted = self.kept.len().min((end - start) as usize);
         Ok(self.kept.slice(..wanted))
     }

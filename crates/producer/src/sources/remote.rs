@@ -21,7 +21,7 @@ use super::{InputFile, Location};
 const RANGE_BYTES: u64 = 4 << 20;
 /// Requests of this process that are made before their bytes are needed.
 static AHEAD: Semaphore = Semaphore::const_new(16);
-/// Bytes per read behind the range that a reader wants.
+/// Bytes per read behind the range that a reader wants, where its last line usually ends.
 const BEHIND_BYTES: u64 = 16 << 10;
 /// Requests for a range before its read fails, and the pauses between them.
 const TRIES: u32 = 6;
@@ -82,10 +82,24 @@ pub(super) fn open_range(
         }));
     }
     let object = RemoteObject::from_file(file)?;
-    // The last line usually ends in the bytes behind.
-    let soft_end = object.size.min(soft_end.saturating_add(BEHIND_BYTES));
-    let mut read = RemoteRead::new(object, from, Some(soft_end));
+    let mut read = RemoteRead::new(object, from, Some(soft_end.min(file.pin.size)));
     read.request();
+    Ok(Box::new(read))
+}
+
+/// Returns the bytes of `file` from `from` on, for a reader of the lines that begin before `to`. Of an object they are
+/// requested at once, up to the end of the last of these lines.
+pub(super) fn open_lines(file: &InputFile, from: u64, to: u64) -> io::Result<Box<dyn Read + Send>> {
+    if let Location::Local(_) = &file.location {
+        return open_range(file, from, to);
+    }
+    let object = RemoteObject::from_file(file)?;
+    let mut read = RemoteRead::new(object, from, Some(to));
+    if to.saturating_sub(from) <= RANGE_BYTES {
+        read.next = Some(read.object.request_lines(from..to));
+    } else {
+        read.request();
+    }
     Ok(Box::new(read))
 }
 
@@ -201,6 +215,30 @@ impl RemoteObject {
         Requested { range, task }
     }
 
+    /// Requests a range, and more behind it until the line that holds its last byte has ended, unless that is long.
+    /// Asking for the rest when the range is read would take the time of an answer for many a block.
+    fn request_lines(&self, range: Range<u64>) -> Requested {
+        let object = self.clone();
+        let last = range.end.saturating_sub(range.start + 1) as usize;
+        let first = range.start..self.size.min(range.end.saturating_add(BEHIND_BYTES));
+        let (asked, most) = (first.clone(), range.end.saturating_add(RANGE_BYTES));
+        let task = self.runtime.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = AHEAD.acquire().await;
+            let mut at = asked.end;
+            let mut parts = vec![object.fetch(asked).await?];
+            let mut seen = last;
+            while at < object.size.min(most) && !ends_in_line(&parts, seen) {
+                seen = parts.iter().map(Bytes::len).sum();
+                let end = object.size.min(at + BEHIND_BYTES.max(seen as u64 / 8));
+                parts.push(object.fetch(at..end).await?);
+                at = end;
+            }
+            Ok(joined(parts))
+        });
+        Requested { range: first, task }
+    }
+
     /// Waits for a range that was requested; one that failed is requested again.
     pub(super) fn take(&self, mut requested: Requested) -> io::Result<Bytes> {
         match self.runtime.block_on(&mut requested.task) {
@@ -229,17 +267,29 @@ impl RemoteObject {
     }
 
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
-        let chunks: Vec<Bytes> = self
-            .store
-            .get_range(&self.key, range)
-            .await?
-            .try_collect()
-            .await?;
-        Ok(match <[Bytes; 1]>::try_from(chunks) {
-            Ok([one]) => one,
-            Err(several) => several.concat().into(),
-        })
+        let chunks = self.store.get_range(&self.key, range).await?;
+        Ok(joined(chunks.try_collect().await?))
     }
+}
+
+/// Returns the parts as one.
+pub(super) fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.pop().unwrap_or_default();
+    }
+    parts.concat().into()
+}
+
+/// Returns whether there is a line break from byte `from` of `parts` on.
+fn ends_in_line(parts: &[Bytes], mut from: usize) -> bool {
+    for part in parts {
+        let rest = part.get(from..).unwrap_or_default();
+        if memchr::memchr(b'\n', rest).is_some() {
+            return true;
+        }
+        from = from.saturating_sub(part.len());
+    }
+    false
 }
 
 /// A range of an object that is on its way. Dropping it ends the request.
@@ -286,11 +336,8 @@ impl RemoteRead {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        let (bytes, end) = match self.next.take() {
-            Some(requested) => {
-                let end = requested.range.end;
-                (self.object.take(requested)?, end)
-            }
+        let bytes = match self.next.take() {
+            Some(requested) => self.object.take(requested)?,
             None => {
                 let most = match self.soft_end {
                     Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
@@ -298,10 +345,14 @@ impl RemoteRead {
                     None => RANGE_BYTES,
                 };
                 let end = self.object.size.min(self.at + most);
-                (self.object.range(self.at..end)?, end)
+                self.object.range(self.at..end)?
             }
         };
-        (self.at, self.buffer) = (end, bytes);
+        if bytes.is_empty() {
+            return Err(io::Error::other("the store gave no bytes of a range"));
+        }
+        self.at += bytes.len() as u64;
+        self.buffer = bytes;
         self.request();
         Ok(())
     }

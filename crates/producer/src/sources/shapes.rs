@@ -79,3 +79,6 @@ fn row_groups(file: &InputFile, options: &ReadOptions) -> Result<Vec<(u64, u64)>
     };
     Ok(RowGroups::open(file, 0..u64::MAX)?.sizes(&wanted))
 }
+
+#[cfg(test)]
+mod tests;

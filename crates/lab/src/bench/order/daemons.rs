@@ -156,7 +156,8 @@ impl InputServer {
         let store = batchweave_store::open(&format!("s3://{BUCKET}/input"), &open).await?;
         for path in input {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            store.upload(&name, fs::read(path)?.into()).await?;
+            // The folder is new.
+            let _ = store.upload(&name, fs::read(path)?.into()).await?;
         }
         Ok(own)
     }

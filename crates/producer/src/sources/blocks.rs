@@ -137,7 +137,13 @@ impl<'a> BlockReader<'a> {
             let Some((reader, part)) = &mut self.open else {
                 continue;
             };
-            match reader.next_unit()?.filter(|unit| part.holds(unit.place)) {
+            // The unit behind the part is not read: of an object, its bytes would have to be requested.
+            let next = if part.holds(reader.at) {
+                reader.next_unit()?.filter(|unit| part.holds(unit.place))
+            } else {
+                None
+            };
+            match next {
                 None => self.open = None,
                 Some(_) if self.skip > 0 => self.skip -= 1,
                 Some(mut unit) => {

@@ -242,14 +242,14 @@ fn block(span: Span) -> OpenBlock {
     OpenBlock { block, quota }
 }
 
-/// Opens all blocks of the folder's objects, which must begin `reads` reads before the first is answered, and counts
-/// their units.
+/// Opens all blocks of the folder's objects, which must begin `reads` reads before the first is answered. Returns the
+/// number of their units and of all reads.
 async fn opened_together(
     folder: &Path,
     options: ReadOptions,
     spans: Vec<Span>,
     reads: usize,
-) -> usize {
+) -> (usize, usize) {
     let gate = Gate::new();
     let list = gate.list(folder).await;
     plan(&list, &options).await;
@@ -263,7 +263,9 @@ async fn opened_together(
         let readers: Vec<_> = spans.iter().map(open).collect();
         readers.into_iter().flatten().map(Result::unwrap).count()
     };
-    tokio::task::spawn_blocking(count).await.unwrap()
+    let before = *gate.begun.borrow();
+    let units = tokio::task::spawn_blocking(count).await.unwrap();
+    (units, *gate.begun.borrow() - before)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,7 +285,7 @@ async fn requests_of_many_blocks_are_on_their_way_together() {
     });
     let options = long(Format::Auto);
     let found = opened_together(folder.path(), options.clone(), spans.collect(), 10).await;
-    assert_eq!(found, 40_000);
+    assert_eq!(found, (40_000, 10));
 
     let folder = tempfile::tempdir().unwrap();
     for n in 0..10 {
@@ -295,7 +297,7 @@ async fn requests_of_many_blocks_are_on_their_way_together() {
         Span::Files { first: 5, last: 9 },
     ];
     let found = opened_together(folder.path(), options.clone(), spans, 10).await;
-    assert_eq!(found, 100);
+    assert_eq!(found, (100, 10));
 
     let folder = tempfile::tempdir().unwrap();
     row_groups(&folder.path().join("a.parquet"), &texts(1000, 400), 100);
@@ -305,7 +307,7 @@ async fn requests_of_many_blocks_are_on_their_way_together() {
         to: 100 * (n + 1),
     });
     let found = opened_together(folder.path(), options.clone(), rows.collect(), 10).await;
-    assert_eq!(found, 1000);
+    assert_eq!(found, (1000, 10));
 }
 
 /// A column of 9 MB is read in pieces, of which four are on their way.
@@ -319,5 +321,5 @@ async fn pieces_of_one_column_are_on_their_way_together() {
         to: 1000,
     };
     let found = opened_together(folder.path(), long(Format::Auto), vec![rows], 4).await;
-    assert_eq!(found, 1000);
+    assert_eq!(found.0, 1000);
 }

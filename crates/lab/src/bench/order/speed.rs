@@ -2,6 +2,7 @@
 //! that several producers read of it together.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use batchweave_console::CliError;
@@ -27,6 +28,8 @@ const BYTES: &str = "kind = \"bytes\"";
 #[derive(Debug, Serialize)]
 pub(crate) struct SpeedReport {
     text_bytes: u64,
+    /// From the start of a producer to the end of one with a single document, which is subtracted.
+    start_seconds: f64,
     /// Speed of a shuffled source over that of an ordered one: the lowest of `places`.
     shuffled_over_ordered_speed: f64,
     places: Vec<PlaceReport>,
@@ -65,12 +68,18 @@ pub(super) async fn measure(args: &OrderArgs) -> Result<SpeedReport, CliError> {
     })?;
     let folder = text.folder();
     let mut daemons = Daemons::new(folder)?;
+    let start = start(args, &mut daemons, folder).await?;
     let local = text.folder().join("*.jsonl").display().to_string();
-    let mut places = vec![place(args, &mut daemons, &text, ("files", local), None).await?];
+    let work = Work {
+        args,
+        text: &text,
+        start,
+    };
+    let mut places = vec![work.place(&mut daemons, ("files", local), None).await?];
     let (latency, objects) = (LatencyProfile::S3Standard, folder.join("s3"));
     let server = InputServer::start(&text.files, &objects, latency).await?;
     let input = ("s3-standard", InputServer::input());
-    places.push(place(args, &mut daemons, &text, input, Some(&server)).await?);
+    places.push(work.place(&mut daemons, input, Some(&server)).await?);
     let lines = reads(args, &mut daemons, "lines", (&text.files, &server)).await?;
     server.server.shutdown().await;
     let parquet = parquet_files(folder, &text)?;
@@ -82,6 +91,7 @@ pub(super) async fn measure(args: &OrderArgs) -> Result<SpeedReport, CliError> {
     let speeds = places.iter().map(|place| place.shuffled_over_ordered_speed);
     Ok(SpeedReport {
         text_bytes: text.bytes,
+        start_seconds: start,
         shuffled_over_ordered_speed: speeds.fold(f64::INFINITY, f64::min),
         bytes_read_over_input: reads
             .iter()
@@ -92,45 +102,70 @@ pub(super) async fn measure(args: &OrderArgs) -> Result<SpeedReport, CliError> {
     })
 }
 
-/// Measures ordered and shuffled producers in turns.
-async fn place(
-    args: &OrderArgs,
-    daemons: &mut Daemons,
-    text: &Text,
-    (name, input): (&'static str, String),
-    server: Option<&InputServer>,
-) -> Result<PlaceReport, CliError> {
-    let task = |window: Option<ByteSize>| Task {
-        input: input.clone(),
-        window,
+/// Measures producers that have one document.
+async fn start(args: &OrderArgs, daemons: &mut Daemons, folder: &Path) -> Result<f64, CliError> {
+    let input = folder.join("one");
+    fs::create_dir(&input)?;
+    fs::write(input.join("one.jsonl"), "{\"text\":\"one\"}\n")?;
+    let task = Task {
+        input: input.display().to_string(),
+        window: Some(args.window),
         producers: 1,
         tokenizer: CL100K,
-        server,
+        server: None,
     };
-    let (ordered, shuffled) = (task(None), task(Some(args.window)));
     let mut rounds = Vec::new();
-    for n in 0..args.rounds {
-        // The order alternates, so that other load on the machine affects both sides.
-        let first = n % 2 == 0;
-        let (one, two) = if first {
-            (&ordered, &shuffled)
-        } else {
-            (&shuffled, &ordered)
-        };
-        let (one, two) = (daemons.run(one).await?, daemons.run(two).await?);
-        rounds.push(if first { (one, two) } else { (two, one) });
+    for _ in 0..args.rounds {
+        rounds.push(daemons.run(&task).await?);
     }
-    let bytes = text.bytes as f64;
-    Ok(PlaceReport {
-        input: name,
-        ordered_bytes_per_second: median(&rounds, |(ordered, _)| bytes / ordered),
-        shuffled_bytes_per_second: median(&rounds, |(_, shuffled)| bytes / shuffled),
-        shuffled_over_ordered_speed: median(&rounds, |(ordered, shuffled)| ordered / shuffled),
-        rounds: rounds
-            .iter()
-            .map(|(ordered, shuffled)| ordered / shuffled)
-            .collect(),
-    })
+    Ok(median(&rounds, |seconds| *seconds))
+}
+
+/// The work of one producer that is measured in both orders.
+struct Work<'a> {
+    args: &'a OrderArgs,
+    text: &'a Text,
+    /// Seconds that are subtracted from each run.
+    start: f64,
+}
+
+impl Work<'_> {
+    /// Measures ordered and shuffled producers in turns.
+    async fn place(
+        &self,
+        daemons: &mut Daemons,
+        (name, input): (&'static str, String),
+        server: Option<&InputServer>,
+    ) -> Result<PlaceReport, CliError> {
+        let task = |window: Option<ByteSize>| Task {
+            input: input.clone(),
+            window,
+            producers: 1,
+            tokenizer: CL100K,
+            server,
+        };
+        let tasks = [task(None), task(Some(self.args.window))];
+        let mut rounds = Vec::new();
+        for n in 0..self.args.rounds as usize {
+            let mut seconds = [0.0; 2];
+            // The order alternates, so that other load on the machine affects both sides.
+            for side in [n % 2, (n + 1) % 2] {
+                seconds[side] = daemons.run(&tasks[side]).await? - self.start;
+            }
+            rounds.push(seconds);
+        }
+        let bytes = self.text.bytes as f64;
+        Ok(PlaceReport {
+            input: name,
+            ordered_bytes_per_second: median(&rounds, |[ordered, _]| bytes / ordered),
+            shuffled_bytes_per_second: median(&rounds, |[_, shuffled]| bytes / shuffled),
+            shuffled_over_ordered_speed: median(&rounds, |[ordered, shuffled]| ordered / shuffled),
+            rounds: rounds
+                .iter()
+                .map(|[ordered, shuffled]| ordered / shuffled)
+                .collect(),
+        })
+    }
 }
 
 /// Counts what producers that share the input read of it.

@@ -20,7 +20,7 @@ use super::{InputFile, Location};
 /// Bytes of an object per request; a reader holds two of them.
 const RANGE_BYTES: u64 = 4 << 20;
 /// Requests of this process that are made before their bytes are needed.
-static AHEAD: Semaphore = Semaphore::const_new(16);
+static AHEAD: Semaphore = Semaphore::const_new(32);
 /// Bytes per read behind the range that a reader wants, where its last line usually ends.
 const BEHIND_BYTES: u64 = 16 << 10;
 /// Requests for a range before its read fails, and the pauses between them.

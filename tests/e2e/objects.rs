@@ -48,14 +48,14 @@ fn write_parquet(path: &Path, seed: usize, count: usize) {
 
 /// Writes Megatron's two files, with documents of up to 999 ids of two bytes each.
 fn write_pair(folder: &Path, documents: u64) {
-    let lengths: Vec<u64> = (0..documents).map(|n| n * 37 % 1000).collect();
+    let lengths: Vec<u64> = (0..documents).map(|n| 1 + n * 37 % 999).collect();
     let mut index = b"MMIDIDX\x00\x00".to_vec();
     index.extend(1_u64.to_le_bytes());
     index.push(8);
     index.extend(documents.to_le_bytes());
     index.extend((documents + 1).to_le_bytes());
     index.extend(lengths.iter().flat_map(|n| (*n as i32).to_le_bytes()));
-    let mut at = 0;
+    let mut at = 0_u64;
     for length in &lengths {
         index.extend(at.to_le_bytes());
         at += 2 * length;

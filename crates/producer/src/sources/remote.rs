@@ -336,17 +336,16 @@ impl RemoteRead {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        let bytes = match self.next.take() {
-            Some(requested) => self.object.take(requested)?,
-            None => {
-                let most = match self.soft_end {
-                    Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
-                    Some(_) => BEHIND_BYTES,
-                    None => RANGE_BYTES,
-                };
-                let end = self.object.size.min(self.at + most);
-                self.object.range(self.at..end)?
-            }
+        let bytes = if let Some(requested) = self.next.take() {
+            self.object.take(requested)?
+        } else {
+            let most = match self.soft_end {
+                Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
+                Some(_) => BEHIND_BYTES,
+                None => RANGE_BYTES,
+            };
+            let end = self.object.size.min(self.at + most);
+            self.object.range(self.at..end)?
         };
         if bytes.is_empty() {
             return Err(io::Error::other("the store gave no bytes of a range"));

@@ -44,6 +44,9 @@ struct FormReport {
     end_over_read_once: f64,
 }
 
+/// Makes a case with about this many bytes of content.
+type Make = fn(&Text, u64) -> Result<Case, CliError>;
+
 /// A file and the way in which it is read.
 struct Case {
     form: &'static str,
@@ -59,7 +62,7 @@ pub(super) async fn measure(args: &OrderArgs) -> Result<RestartReport, CliError>
         rounds: 1,
     })?;
     let mut forms = Vec::new();
-    let makers: [fn(&Text, u64) -> Result<Case, CliError>; 3] = [lines, row_groups, packed];
+    let makers: [Make; 3] = [lines, row_groups, packed];
     for make in makers {
         let case = make(&text, args.restart_bytes.bytes())?;
         let list = list(&case.path).await?;

@@ -71,7 +71,7 @@ fn write_pair(folder: &Path, documents: u64) {
 /// The files of a folder, and the same objects on a server.
 struct Input {
     scene: Scene,
-    /// Runs the server.
+    /// The threads that the server runs on, as long as the input is there.
     _runtime: Runtime,
     server: Server,
     bytes: u64,

@@ -26,7 +26,7 @@ pub(super) struct Task<'a> {
     pub(super) window: Option<ByteSize>,
     /// Producers that share the input, each with one process.
     pub(super) producers: u32,
-    /// The table `[tokenizer]`.
+    /// The lines of the table `[tokenizer]`.
     pub(super) tokenizer: &'static str,
     /// The server of an input in S3.
     pub(super) server: Option<&'a InputServer>,

@@ -56,11 +56,7 @@ struct Case {
 }
 
 pub(super) async fn measure(args: &OrderArgs) -> Result<RestartReport, CliError> {
-    let text = Text::new(&TextArgs {
-        text: None,
-        mib: DISTINCT_MIB,
-        rounds: 1,
-    })?;
+    let text = Text::new(&TextArgs::generated(DISTINCT_MIB))?;
     let mut forms = Vec::new();
     let makers: [Make; 3] = [lines, row_groups, packed];
     for make in makers {

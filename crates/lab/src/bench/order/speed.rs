@@ -20,7 +20,7 @@ use crate::bench::producing::{Text, TextArgs};
 const PRODUCERS: u32 = 16;
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1000;
-/// Files of Parquet.
+/// Number of Parquet files.
 const PARQUET_FILES: usize = 8;
 const CL100K: &str = "kind = \"embedded\"\nname = \"cl100k_base\"";
 const BYTES: &str = "kind = \"bytes\"";
@@ -61,11 +61,7 @@ struct ReadsReport {
 }
 
 pub(super) async fn measure(args: &OrderArgs) -> Result<SpeedReport, CliError> {
-    let text = Text::new(&TextArgs {
-        text: None,
-        mib: args.mib,
-        rounds: args.rounds,
-    })?;
+    let text = Text::new(&TextArgs::generated(args.mib))?;
     let folder = text.folder();
     let mut daemons = Daemons::new(folder)?;
     let start = start(args, &mut daemons, folder).await?;

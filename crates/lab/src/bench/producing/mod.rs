@@ -26,13 +26,24 @@ use batchweave_console::CliError;
 pub(crate) struct TextArgs {
     /// A text file, a folder of them, or .jsonl files with a field "text"; by default generated text
     #[arg(long, value_name = "PATH")]
-    pub(super) text: Option<std::path::PathBuf>,
+    text: Option<std::path::PathBuf>,
     /// Amount of text to generate; none of it repeats
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    pub(super) mib: u64,
+    mib: u64,
     /// Measurements of each side, alternating; the report has medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
-    pub(super) rounds: u64,
+    rounds: u64,
+}
+
+impl TextArgs {
+    /// Returns the arguments for this amount of generated text.
+    pub(super) fn generated(mib: u64) -> Self {
+        Self {
+            text: None,
+            mib,
+            rounds: 1,
+        }
+    }
 }
 
 /// Returns the configuration of a producer of this text with cl100k_base, on all cores.

@@ -12,6 +12,7 @@ mod large;
 mod memory;
 mod mixture;
 mod modes;
+mod objects;
 mod reclaim;
 mod refusals;
 mod restarts;

@@ -58,7 +58,8 @@ enum What {
     Produce(producing::produce::ProduceArgs),
     /// Quality of the shuffle, exactness of a mixture's shares, and size of the sampler's state
     ///
-    /// Walks the order of docs/order.md over synthetic documents, without files and tokenizer.
+    /// Walks the order of docs/order.md over synthetic documents, without files and tokenizer. --speed and --restart
+    /// measure producers on real files too.
     Order(order::OrderArgs),
 }
 
@@ -96,9 +97,7 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
             return Ok(Exit::Ok);
         }
         What::Order(args) => {
-            let args = args.clone();
-            let measured = tokio::task::spawn_blocking(move || order::measure(&args));
-            let report = measured.await.map_err(bench_error)??;
+            let report = Box::pin(order::measure(args)).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }

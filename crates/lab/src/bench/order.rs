@@ -1,7 +1,11 @@
 //! `bench order`: how well the order of documents shuffles, how exact the shares of a mixture are, and the size of the
-//! sampler's state, over synthetic documents.
+//! sampler's state, over synthetic documents; and, on request, the speed, reads and restarts of producers.
 
+mod corpus;
+mod daemons;
 mod plot;
+mod restart;
+mod speed;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,6 +59,22 @@ pub(crate) struct OrderArgs {
     /// Draw the shares of a run whose mixture changes in the middle, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Also run producers: their speed with a shuffled source over that with the same input in order, and the bytes
+    /// that 16 of them read together
+    #[arg(long)]
+    speed: bool,
+    /// Text of these producers
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    mib: u64,
+    /// Also measure the time from a place in the middle of one file to the next document
+    #[arg(long)]
+    restart: bool,
+    /// Size of that file, before compression
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    restart_bytes: ByteSize,
+    /// Measurements of speeds and restarts; the report has medians
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
+    rounds: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,6 +96,10 @@ pub(crate) struct OrderReport {
     /// The largest stored state of the mixture's three sources, and the allowed size.
     cursor_bytes: usize,
     cursor_bytes_allowed: usize,
+    #[serde(flatten)]
+    speed: Option<speed::SpeedReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restarts: Option<restart::RestartReport>,
 }
 
 /// The quality of the shuffle for files of one form.
@@ -97,7 +121,21 @@ const FORMS: [(&str, SyntheticForm); 3] = [
     ("compressed", SyntheticForm::Compressed),
 ];
 
-pub(crate) fn measure(args: &OrderArgs) -> Result<OrderReport, CliError> {
+pub(crate) async fn measure(args: &OrderArgs) -> Result<OrderReport, CliError> {
+    let own = args.clone();
+    let measured = tokio::task::spawn_blocking(move || synthetic(&own));
+    let mut report = measured.await.map_err(bench_error)??;
+    if args.speed {
+        report.speed = Some(Box::pin(speed::measure(args)).await?);
+    }
+    if args.restart {
+        report.restarts = Some(restart::measure(args).await?);
+    }
+    Ok(report)
+}
+
+/// Measures what needs no producer.
+fn synthetic(args: &OrderArgs) -> Result<OrderReport, CliError> {
     let mut forms = Vec::new();
     for (name, form) in FORMS {
         forms.push(quality(args, name, form));
@@ -121,6 +159,8 @@ pub(crate) fn measure(args: &OrderArgs) -> Result<OrderReport, CliError> {
         tokens: args.tokens,
         cursor_bytes,
         cursor_bytes_allowed: CURSOR_BYTES[0] + CURSOR_BYTES[1] * WEIGHTS.len(),
+        speed: None,
+        restarts: None,
     })
 }
 
@@ -267,6 +307,12 @@ impl OrderReport {
              cursor     {} bytes for three sources, of {} allowed",
             self.share_error_max, self.tokens, self.cursor_bytes, self.cursor_bytes_allowed
         );
+        if let Some(speed) = &self.speed {
+            speed.text(&mut text);
+        }
+        if let Some(restarts) = &self.restarts {
+            restarts.text(&mut text);
+        }
         text
     }
 }

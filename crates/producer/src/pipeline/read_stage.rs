@@ -47,8 +47,9 @@ impl ReadStage {
         threads: usize,
         ahead: u64,
     ) -> (Self, mpsc::Receiver<Ordered>) {
-        // A window may be ahead, in chunks that are not all full.
-        let chunks = 2 * threads + 2 + (ahead / CHUNK_BYTES as u64) as usize / 4;
+        // The bound is in bytes: while all of a window waits to be tokenized, the next one is read. Its chunks may be
+        // far from full, of short documents.
+        let chunks = 2 * threads + 2 + 16 * (ahead / CHUNK_BYTES as u64) as usize;
         let (stage, receiver) = mpsc::channel(chunks);
         let reader = Self {
             pool,

@@ -5,7 +5,9 @@ use std::io::Read;
 
 use batchweave_core::order::{Documents, OpenBlock, Span};
 
-use super::{FileReader, InputList, Location, Place, ReadOptions, SourceError, Unit, remote};
+use super::{
+    FileReader, Format, InputList, Location, Place, ReadOptions, SourceError, Unit, remote,
+};
 
 /// The files of a source, whose blocks can be opened.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +29,8 @@ enum Part {
 pub struct BlockReader<'a> {
     files: SourceFiles<'a>,
     parts: VecDeque<Part>,
-    /// The bytes of a part in an object, which are requested before they are needed.
-    ahead: Option<Box<dyn Read + Send>>,
+    /// The bytes of the first parts, if they are objects: they are requested before they are needed.
+    ahead: VecDeque<Box<dyn Read + Send>>,
     open: Option<(FileReader<'a>, Part)>,
     /// Units to leave out before the first.
     skip: u64,
@@ -54,19 +56,15 @@ impl<'a> Documents for SourceFiles<'a> {
             } => ([Part::Rows(file, (begin + from).min(to), to)].into(), 0),
             Span::Files { first, last } => ((first..=last).map(Part::Whole).collect(), from),
         };
-        let ahead = match parts.front() {
-            Some(&Part::Lines(file, from, to)) if self.is_remote(file) => {
-                Some(self.lines(file, from, to)?)
-            }
-            _ => None,
-        };
-        Ok(BlockReader {
+        let mut reader = BlockReader {
             files: *self,
             parts,
-            ahead,
+            ahead: VecDeque::new(),
             open: None,
             skip,
-        })
+        };
+        reader.request()?;
+        Ok(reader)
     }
 
     fn bytes(unit: &Unit) -> u64 {
@@ -75,25 +73,58 @@ impl<'a> Documents for SourceFiles<'a> {
 }
 
 impl SourceFiles<'_> {
-    fn is_remote(&self, file: u32) -> bool {
-        let file = self.list.files.get(file as usize);
-        file.is_some_and(|file| matches!(file.location, Location::Remote { .. }))
-    }
-
-    /// Returns the bytes of a range of lines, from the byte before it on.
-    fn lines(&self, file: u32, from: u64, to: u64) -> Result<Box<dyn Read + Send>, SourceError> {
+    /// Returns the bytes of a file, or of the lines that begin in `lines`, from the byte before on.
+    fn bytes(
+        &self,
+        file: u32,
+        lines: Option<(u64, u64)>,
+    ) -> Result<Box<dyn Read + Send>, SourceError> {
         let Some(file) = self.list.files.get(file as usize) else {
             return Ok(Box::new(std::io::empty()));
         };
-        let stream = remote::open_range(file, from.saturating_sub(1), to);
+        let stream = match lines {
+            Some((from, to)) => remote::open_lines(file, from.saturating_sub(1), to),
+            None => remote::open_range(file, 0, file.pin.size),
+        };
         stream.map_err(|why| SourceError::Unreadable {
             file: file.pin.name.clone(),
             why,
         })
     }
+
+    /// Returns the format of a file that is an object.
+    fn remote_format(&self, file: u32) -> Option<Format> {
+        let file = self.list.files.get(file as usize)?;
+        let remote = matches!(file.location, Location::Remote { .. });
+        remote.then(|| self.options.format.for_file(&file.pin.name))
+    }
 }
 
 impl<'a> BlockReader<'a> {
+    /// Requests the first bytes of parts that are objects, so that those of many blocks are on their way together.
+    fn request(&mut self) -> Result<(), SourceError> {
+        for part in self.parts.clone() {
+            let Some(format) = self.files.remote_format(part.file()) else {
+                return Ok(());
+            };
+            match part {
+                Part::Lines(file, from, to) => {
+                    self.ahead
+                        .push_back(self.files.bytes(file, Some((from, to)))?);
+                }
+                Part::Whole(file) if !matches!(format, Format::Parquet | Format::Megatron) => {
+                    self.ahead.push_back(self.files.bytes(file, None)?);
+                }
+                Part::Whole(_) => return Ok(()),
+                Part::Rows(..) => {
+                    self.parts.pop_front();
+                    self.open = self.open_part(part)?.map(|reader| (reader, part));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn next_unit(&mut self) -> Result<Option<Unit>, SourceError> {
         loop {
             if self.open.is_none() {
@@ -106,7 +137,13 @@ impl<'a> BlockReader<'a> {
             let Some((reader, part)) = &mut self.open else {
                 continue;
             };
-            match reader.next_unit()?.filter(|unit| part.holds(unit.place)) {
+            // The unit behind the part is not read: of an object, its bytes would have to be requested.
+            let next = if part.holds(reader.at) {
+                reader.next_unit()?.filter(|unit| part.holds(unit.place))
+            } else {
+                None
+            };
+            match next {
                 None => self.open = None,
                 Some(_) if self.skip > 0 => self.skip -= 1,
                 Some(mut unit) => {
@@ -122,28 +159,17 @@ impl<'a> BlockReader<'a> {
 
     fn open_part(&mut self, part: Part) -> Result<Option<FileReader<'a>>, SourceError> {
         let SourceFiles { list, options } = self.files;
-        match part {
-            Part::Whole(file) => FileReader::open_in(
-                list,
-                options,
-                Place {
-                    file,
-                    ..Place::default()
-                },
-            ),
-            Part::Rows(file, unit, _) => FileReader::open_in(
-                list,
-                options,
-                Place {
-                    file,
-                    unit,
-                    offset: 0,
-                },
-            ),
-            Part::Lines(file, from, to) => {
-                let stream = match self.ahead.take() {
+        let ahead = self.ahead.pop_front();
+        match (part, ahead) {
+            (Part::Whole(file), None) => FileReader::open_in(list, options, Place::of_file(file)),
+            (Part::Whole(file), Some(begun)) => FileReader::open_begun(list, options, file, begun),
+            (Part::Rows(file, from, to), _) => {
+                FileReader::open_rows(list, options, file, (from, to))
+            }
+            (Part::Lines(file, from, to), ahead) => {
+                let stream = match ahead {
                     Some(stream) => stream,
-                    None => self.files.lines(file, from, to)?,
+                    None => self.files.bytes(file, Some((from, to)))?,
                 };
                 FileReader::open_lines(list, options, (file, from), stream)
             }
@@ -152,6 +178,12 @@ impl<'a> BlockReader<'a> {
 }
 
 impl Part {
+    fn file(self) -> u32 {
+        match self {
+            Self::Whole(file) | Self::Lines(file, ..) | Self::Rows(file, ..) => file,
+        }
+    }
+
     /// Returns whether the unit belongs to the part, and not to the one behind it.
     fn holds(self, place: Place) -> bool {
         match self {

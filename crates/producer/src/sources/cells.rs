@@ -1,12 +1,15 @@
 //! Several columns of a Parquet file, row by row, as the bytes and numbers of samples.
 
+use std::ops::Range;
+
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::columns::{Groups, ReadFailure};
+use super::columns::ReadFailure;
+use super::row_groups::RowGroups;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time; small, because samples may be large.
@@ -39,7 +42,7 @@ type Row = Result<Vec<Cell>, Reason>;
 
 /// A cursor over the rows of several columns.
 pub(super) struct CellRows {
-    groups: Groups,
+    groups: RowGroups,
     /// Index, levels and reader (in the open group) of each column.
     columns: Vec<(usize, Levels, Option<ColumnReader>)>,
     batch: std::vec::IntoIter<Row>,
@@ -52,9 +55,10 @@ impl CellRows {
         self.groups.rows()
     }
 
-    /// Opens `file` at row `row` of the columns `names`.
-    pub(super) fn open(file: &InputFile, names: &[String], row: u64) -> Outcome<Self> {
-        let groups = Groups::open(file)?;
+    /// Opens `file` at the beginning of `rows` of the columns `names`. Row groups behind them are left out.
+    pub(super) fn open(file: &InputFile, names: &[String], rows: Range<u64>) -> Outcome<Self> {
+        let row = rows.start;
+        let groups = RowGroups::open(file, rows)?;
         let find = |name: &String| {
             let index = groups.column(name)?;
             let column = groups.descriptor(index);
@@ -67,7 +71,9 @@ impl CellRows {
             batch: Vec::new().into_iter(),
             next_row: 0,
         };
-        rows.next_row = rows.groups.skip_groups(row);
+        let columns = rows.columns.iter().map(|(index, _, _)| *index);
+        rows.groups.read_columns(columns.collect());
+        rows.next_row = rows.groups.first_row();
         let within = row.saturating_sub(rows.next_row);
         if within > 0 && rows.open_group()? {
             let within = usize::try_from(within).unwrap_or(usize::MAX);
@@ -81,9 +87,9 @@ impl CellRows {
         Ok(rows)
     }
 
-    /// Opens `file` at row `row` of the column `name`, whose rows must be lists of whole numbers.
-    pub(super) fn open_lists(file: &InputFile, name: &str, row: u64) -> Outcome<Self> {
-        let rows = Self::open(file, &[name.to_owned()], row)?;
+    /// Opens `file` at the beginning of `rows` of the column `name`, whose rows must be lists of whole numbers.
+    pub(super) fn open_lists(file: &InputFile, name: &str, rows: Range<u64>) -> Outcome<Self> {
+        let rows = Self::open(file, &[name.to_owned()], rows)?;
         let whole = rows.columns.iter().all(|(index, levels, _)| {
             let kind = rows.groups.descriptor(*index).physical_type();
             levels.list && [PhysicalType::INT32, PhysicalType::INT64].contains(&kind)
@@ -215,9 +221,12 @@ fn read(reader: &mut ColumnReader, levels: Levels) -> Result<Cells, ParquetError
             records(r, levels, |v| ints(v.into_iter().map(i64::from).collect()))
         }
         ColumnReader::Int32ColumnReader(r) => records(r, levels, |v| {
-            let whole = |n: i32| match levels.unsigned {
-                true => i64::from(n.cast_unsigned()),
-                false => i64::from(n),
+            let whole = |n: i32| {
+                if levels.unsigned {
+                    i64::from(n.cast_unsigned())
+                } else {
+                    i64::from(n)
+                }
             };
             ints(v.into_iter().map(whole).collect())
         }),
@@ -298,7 +307,7 @@ mod tests {
             pin: PinnedFile::new(path.display().to_string(), size, b"", b""),
             location: Location::Local(path.to_owned()),
         };
-        let rows = CellRows::open_lists(&file, "ids", 0);
+        let rows = CellRows::open_lists(&file, "ids", 0..1);
         let row = rows
             .unwrap_or_else(|_| panic!("not a list of numbers"))
             .next();

@@ -1,26 +1,24 @@
 //! One text column of a Parquet file, row by row, through the column reader (no Arrow).
 
-use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::ops::Range;
 
 use batchweave_store::StoreError;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader as ParquetReader, RowGroupReader, SerializedFileReader};
-use parquet::schema::types::{ColumnDescPtr, SchemaDescPtr};
+use parquet::schema::types::ColumnDescPtr;
 
-use super::remote::{self, Bounded, RemoteObject};
-use super::{InputFile, Location, Reason};
+use super::row_groups::RowGroups;
+use super::{InputFile, Reason, remote};
 
 /// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 256;
 
 /// A cursor over the rows of one column.
 pub(super) struct ColumnRows {
-    groups: Groups,
+    groups: RowGroups,
     column: usize,
     nullable: bool,
     reader: Option<ColumnReaderImpl<ByteArrayType>>,
@@ -64,113 +62,7 @@ fn is_access_failure(why: &io::Error) -> bool {
         || inner.is_some_and(|e| e.is::<StoreError>() || e.is::<remote::Changed>())
 }
 
-type Outcome<T> = Result<T, ReadFailure>;
-
-/// The row groups of a file, one after another.
-pub(super) struct Groups {
-    file: Arc<dyn ParquetReader>,
-    next: usize,
-}
-
-impl Groups {
-    pub(super) fn open(file: &InputFile) -> Outcome<Self> {
-        let size = file.pin.size;
-        let file: Arc<dyn ParquetReader> = match &file.location {
-            Location::Local(path) => {
-                remote::check_size(file).map_err(ReadFailure::Io)?;
-                let local = File::open(path).map_err(ReadFailure::Io)?;
-                Arc::new(SerializedFileReader::new(Bounded::new(local, size))?)
-            }
-            Location::Remote { .. } => {
-                let object = RemoteObject::from_file(file).map_err(ReadFailure::Io)?;
-                Arc::new(SerializedFileReader::new(Bounded::new(object, size))?)
-            }
-        };
-        Ok(Self { file, next: 0 })
-    }
-
-    /// Returns the index of the column `wanted`.
-    pub(super) fn column(&self, wanted: &str) -> Outcome<usize> {
-        let schema = self.file.metadata().file_metadata().schema_descr();
-        let mut columns = schema.columns().iter();
-        columns
-            .position(|c| c.path().string() == wanted || is_list(c, wanted))
-            .ok_or_else(|| {
-                let names: Vec<String> =
-                    schema.columns().iter().map(|c| c.path().string()).collect();
-                let (column, columns) = (wanted.to_owned(), names.join(", "));
-                Reason::NoColumn { column, columns }.into()
-            })
-    }
-
-    /// Returns the number of rows in the file, by its footer.
-    pub(super) fn rows(&self) -> u64 {
-        let rows = self.file.metadata().file_metadata().num_rows();
-        rows.unsigned_abs()
-    }
-
-    /// Returns rows and bytes of each row group: of the columns below `wanted`, or of all if there are none.
-    pub(super) fn sizes(&self, wanted: &[&str]) -> Vec<(u64, u64)> {
-        let below = |path: &str| {
-            let rests = wanted.iter().filter_map(|name| path.strip_prefix(name));
-            rests
-                .into_iter()
-                .any(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let groups = self.file.metadata().row_groups().iter();
-        groups
-            .map(|group| {
-                let columns = group.columns().iter();
-                let columns = columns.filter(|c| below(&c.column_path().string()));
-                let own: u64 = columns.map(|c| c.uncompressed_size().unsigned_abs()).sum();
-                let all = group.total_byte_size().unsigned_abs();
-                let bytes = if own > 0 { own } else { all };
-                (group.num_rows().unsigned_abs(), bytes.max(1))
-            })
-            .collect()
-    }
-
-    pub(super) fn schema(&self) -> SchemaDescPtr {
-        self.file.metadata().file_metadata().schema_descr_ptr()
-    }
-
-    pub(super) fn descriptor(&self, column: usize) -> ColumnDescPtr {
-        let schema = self.file.metadata().file_metadata().schema_descr();
-        schema.column(column)
-    }
-
-    /// Skips whole row groups before `row`, by the footer's counts. Returns the first row of the next one.
-    pub(super) fn skip_groups(&mut self, row: u64) -> u64 {
-        let mut first = 0;
-        while self.next < self.file.num_row_groups() {
-            let group = self.file.metadata().row_group(self.next);
-            let rows = group.num_rows().unsigned_abs();
-            if first + rows > row {
-                break;
-            }
-            first += rows;
-            self.next += 1;
-        }
-        first
-    }
-
-    pub(super) fn next(&mut self) -> Outcome<Option<Box<dyn RowGroupReader + '_>>> {
-        if self.next == self.file.num_row_groups() {
-            return Ok(None);
-        }
-        self.next += 1;
-        Ok(Some(self.file.get_row_group(self.next - 1)?))
-    }
-}
-
-/// Returns whether this is the only column of the list `wanted`, as `a.list.element`.
-fn is_list(column: &ColumnDescPtr, wanted: &str) -> bool {
-    let path = column.path().string();
-    column.max_rep_level() == 1
-        && path
-            .strip_prefix(wanted)
-            .is_some_and(|rest| rest.starts_with('.') && rest.matches('.').count() == 2)
-}
+pub(super) type Outcome<T> = Result<T, ReadFailure>;
 
 impl ColumnRows {
     /// Returns the number of rows in the file.
@@ -178,11 +70,13 @@ impl ColumnRows {
         self.groups.rows()
     }
 
-    /// Opens `file` at row `row` of column `column`.
-    pub(super) fn open(file: &InputFile, column: &str, row: u64) -> Outcome<Self> {
-        let groups = Groups::open(file)?;
+    /// Opens `file` at the beginning of `rows` of column `column`. Row groups behind them are left out.
+    pub(super) fn open(file: &InputFile, column: &str, rows: Range<u64>) -> Outcome<Self> {
+        let row = rows.start;
+        let mut groups = RowGroups::open(file, rows)?;
         let index = groups.column(column)?;
         let nullable = check_text(&groups.descriptor(index), column)?;
+        groups.read_columns(vec![index]);
         let mut rows = Self {
             groups,
             column: index,
@@ -195,9 +89,9 @@ impl ColumnRows {
         Ok(rows)
     }
 
-    /// Skips whole row groups, then rows within one.
+    /// Skips rows within the first row group.
     fn seek(&mut self, row: u64) -> Outcome<()> {
-        self.next_row = self.groups.skip_groups(row);
+        self.next_row = self.groups.first_row();
         let within = row.saturating_sub(self.next_row);
         if within > 0 && self.open_group()? {
             if let Some(reader) = &mut self.reader {

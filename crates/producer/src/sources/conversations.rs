@@ -4,6 +4,7 @@
 //! writer adds them to every message for a field that any message has.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::record::Field;
@@ -11,7 +12,8 @@ use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 use serde::de::IgnoredAny;
 
-use super::columns::{Groups, ReadFailure};
+use super::columns::ReadFailure;
+use super::row_groups::RowGroups;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time.
@@ -36,7 +38,7 @@ type Row = (u64, Result<Vec<u8>, Reason>);
 
 /// A cursor over the conversations of a file.
 pub(super) struct ConversationRows {
-    groups: Groups,
+    groups: RowGroups,
     columns: ConversationColumns,
     schema: SchemaDescPtr,
     rows: Option<ReaderIter>,
@@ -49,11 +51,18 @@ impl ConversationRows {
         self.groups.rows()
     }
 
-    /// Opens `file` at row `row`.
-    pub(super) fn open(file: &InputFile, columns: &ConversationColumns, row: u64) -> Outcome<Self> {
-        let mut groups = Groups::open(file)?;
+    /// Opens `file` at the beginning of `rows`. Row groups behind them are left out.
+    pub(super) fn open(
+        file: &InputFile,
+        columns: &ConversationColumns,
+        rows: Range<u64>,
+    ) -> Outcome<Self> {
+        let row = rows.start;
+        let mut groups = RowGroups::open(file, rows)?;
         let schema = projection(&groups.schema(), columns)?;
-        let next_row = groups.skip_groups(row);
+        let all = columns.wanted.iter().chain(&columns.optional);
+        groups.read_columns_below(all.map(String::as_str));
+        let next_row = groups.first_row();
         let mut rows = Self {
             groups,
             columns: columns.clone(),

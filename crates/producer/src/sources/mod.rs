@@ -2,11 +2,12 @@
 //!
 //! - `find` finds the files of the configured paths; `list` is their list, which may grow (`growing`) and is
 //!   stored beside the log (`stored_list`);
-//! - `read` reads the units of a file: `lines` of text, rows of Parquet (`columns`, `cells`, `conversations`) or
+//! - `read` reads the units of a file: `lines` of text, `rows` of Parquet (`columns`, `cells`, `conversations`) or
 //!   whole files;
 //! - `ids` reads token ids of .npy arrays and of Megatron's files;
 //! - `shapes` finds how files are divided into blocks, and `blocks` reads those of several sources in any order;
-//! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd;
+//! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd, `parquet_bytes` those of Parquet
+//!   files, whose `row_groups` are read one after another, and whose `footers` are kept;
 //! - `plan` is a source of several as it is read;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
@@ -20,14 +21,18 @@ mod conversations;
 mod decompress;
 mod error;
 mod find;
+mod footers;
 mod growing;
 mod ids;
 mod lines;
 mod list;
+mod parquet_bytes;
 mod plan;
 mod read;
 mod read_ids;
 mod remote;
+mod row_groups;
+mod rows;
 mod shapes;
 mod stored_list;
 
@@ -54,6 +59,16 @@ pub struct Place {
     pub unit: u64,
     /// Offset of the unit in the decompressed file, for a quick seek; 0 in Parquet files, which seek by row.
     pub offset: u64,
+}
+
+impl Place {
+    /// Returns the beginning of a file.
+    pub(crate) fn of_file(file: u32) -> Self {
+        Self {
+            file,
+            ..Self::default()
+        }
+    }
 }
 
 /// One unit as read: bytes that are still to be decoded, or the reason why it is bad.
@@ -107,5 +122,7 @@ impl Share {
 
 #[cfg(test)]
 mod consumed_tests;
+#[cfg(test)]
+mod remote_tests;
 #[cfg(test)]
 mod tests;

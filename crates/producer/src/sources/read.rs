@@ -4,14 +4,15 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use batchweave_daemon::panics::{Panic, guard};
+use batchweave_daemon::panics::guard;
 
-use super::cells::{Cell, CellRows};
-use super::columns::{ColumnRows, ReadFailure};
-use super::conversations::{ConversationColumns, ConversationRows};
+use super::cells::Cell;
+use super::columns::ReadFailure;
+use super::conversations::ConversationColumns;
 use super::decompress::{Codec, Counted};
 use super::ids::IdRows;
 use super::lines::{Line, next_line, whole};
+use super::rows::{Rows, panicked};
 use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
 
 /// The buffer of a range of lines, of which many are open at a time.
@@ -55,6 +56,8 @@ pub struct FileReader<'a> {
     /// Bytes of a compressed file that the decoder has taken.
     pub(super) packed: Option<Arc<AtomicU64>>,
     pub(super) kind: Kind<'a>,
+    /// The bytes from the beginning on, when they are requested already.
+    begun: Option<Box<dyn Read + Send>>,
 }
 
 pub(super) enum Kind<'a> {
@@ -66,47 +69,6 @@ pub(super) enum Kind<'a> {
     Failed(Reason),
     Done,
 }
-
-/// The rows of a Parquet file, as texts, samples or conversations.
-pub(super) enum Rows {
-    Texts(Box<ColumnRows>),
-    Samples(Box<CellRows>),
-    Conversations(Box<ConversationRows>),
-}
-
-impl Rows {
-    /// Returns the number of rows in the file.
-    fn total(&self) -> u64 {
-        match self {
-            Self::Texts(rows) => rows.total(),
-            Self::Samples(rows) => rows.total(),
-            Self::Conversations(rows) => rows.total(),
-        }
-    }
-
-    /// Returns the number, bytes and cells of the next row.
-    fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
-        Ok(match self {
-            Self::Texts(rows) => rows
-                .next()?
-                .map(|(row, text)| (row, text.map(|t| (t.data().to_vec(), Vec::new())))),
-            Self::Conversations(rows) => rows
-                .next()?
-                .map(|(row, json)| (row, json.map(|json| (json, Vec::new())))),
-            Self::Samples(rows) => rows
-                .next()?
-                .map(|(row, cells)| (row, cells.map(|cells| (Vec::new(), cells)))),
-        })
-    }
-}
-
-fn panicked<T>(panic: Panic) -> Result<T, ReadFailure> {
-    Err(ReadFailure::Content(Reason::Panicked {
-        panic: panic.to_string(),
-    }))
-}
-
-type NextRow = (u64, Result<(Vec<u8>, Vec<Cell>), Reason>);
 
 impl<'a> FileReader<'a> {
     /// Opens the file of `list` that `from` names, at `from`, a place that an earlier reader of the same file returned.
@@ -130,28 +92,76 @@ impl<'a> FileReader<'a> {
         options: &'a ReadOptions,
         from: Place,
     ) -> Result<Self, SourceError> {
-        let mut reader = Self {
+        let mut reader = Self::closed(file, options, from);
+        reader.open_kind(u64::MAX)?;
+        Ok(reader)
+    }
+
+    /// Opens file number `at` of `list` at its beginning, from which `begun` has the bytes.
+    pub(super) fn open_begun(
+        list: &'a InputList,
+        options: &'a ReadOptions,
+        at: u32,
+        begun: Box<dyn Read + Send>,
+    ) -> Result<Option<Self>, SourceError> {
+        let Some(file) = list.files.get(at as usize) else {
+            return Ok(None);
+        };
+        let mut reader = Self::closed(file, options, Place::of_file(at));
+        reader.begun = Some(begun);
+        reader.open_kind(u64::MAX)?;
+        Ok(Some(reader))
+    }
+
+    /// Opens the row groups of file number `at` of `list` that hold these rows, at the first row.
+    pub(super) fn open_rows(
+        list: &'a InputList,
+        options: &'a ReadOptions,
+        at: u32,
+        (unit, to): (u64, u64),
+    ) -> Result<Option<Self>, SourceError> {
+        let Some(file) = list.files.get(at as usize) else {
+            return Ok(None);
+        };
+        let place = Place {
+            unit,
+            ..Place::of_file(at)
+        };
+        let mut reader = Self::closed(file, options, place);
+        reader.open_kind(to)?;
+        Ok(Some(reader))
+    }
+
+    /// Returns a reader that has no bytes yet.
+    pub(super) fn closed(file: &'a InputFile, options: &'a ReadOptions, at: Place) -> Self {
+        Self {
             file,
             options,
-            at: from,
+            at,
             codec: Codec::Plain,
             packed: None,
             kind: Kind::Done,
-        };
+            begun: None,
+        }
+    }
+
+    /// Opens the file at `self.at`; row groups from row `to` on are left out.
+    fn open_kind(&mut self, to: u64) -> Result<(), SourceError> {
+        let (file, options, from) = (self.file, self.options, self.at);
         match options.format.for_file(&file.pin.name) {
-            Format::Parquet => reader.open_parquet()?,
+            Format::Parquet => self.open_parquet(to)?,
             Format::Npy if let ReadContent::Ids { end_token } = options.content => {
-                reader.open_npy(end_token)?;
+                self.open_npy(end_token)?;
             }
-            Format::Megatron => return Err(reader.unpaired("one file alone")),
+            Format::Megatron => return Err(self.unpaired("one file alone")),
             Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
-            Format::Text | Format::Npy => reader.kind = Kind::Text(reader.open_stream()?),
+            Format::Text | Format::Npy => self.kind = Kind::Text(self.open_stream()?),
             _ => {
-                reader.kind =
-                    Kind::Lines(BufReader::with_capacity(256 << 10, reader.open_stream()?));
+                let stream = self.open_stream()?;
+                self.kind = Kind::Lines(BufReader::with_capacity(256 << 10, stream));
             }
         }
-        Ok(reader)
+        Ok(())
     }
 
     /// Opens the uncompressed file number `at` at the first line that begins at `from` or behind; `stream` begins at the
@@ -165,17 +175,7 @@ impl<'a> FileReader<'a> {
         let Some(file) = list.files.get(at as usize) else {
             return Ok(None);
         };
-        let mut reader = Self {
-            file,
-            options,
-            at: Place {
-                file: at,
-                ..Place::default()
-            },
-            codec: Codec::Plain,
-            packed: None,
-            kind: Kind::Done,
-        };
+        let mut reader = Self::closed(file, options, Place::of_file(at));
         let mut stream = BufReader::with_capacity(LINES_BUFFER_BYTES, stream);
         reader.at.offset = from.saturating_sub(1);
         // A line begins behind a line break, so the byte before decides about the first one.
@@ -199,35 +199,36 @@ impl<'a> FileReader<'a> {
     }
 
     pub(super) fn open_stream_at(&mut self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
-        self.codec = Codec::from_head(&remote::head(self.file, Codec::HEAD_BYTES)?);
-        if self.codec == Codec::Plain {
-            return remote::open(self.file, offset);
+        if offset > 0 && self.begun.is_none() {
+            self.codec = Codec::from_head(&remote::head(self.file, Codec::HEAD_BYTES)?);
+            if self.codec == Codec::Plain {
+                return remote::open(self.file, offset);
+            }
         }
-        let (file, count) = Counted::new(remote::open(self.file, 0)?);
-        self.packed = Some(count);
-        let mut stream = self.codec.decode(Box::new(file))?;
+        let mut begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => remote::open(self.file, 0)?,
+        };
+        let mut head = Vec::new();
+        let mut first = begun.by_ref().take(Codec::HEAD_BYTES);
+        first.read_to_end(&mut head)?;
+        self.codec = Codec::from_head(&head);
+        let whole = io::Cursor::new(head).chain(begun);
+        let mut stream: Box<dyn Read + Send> = if self.codec == Codec::Plain {
+            Box::new(whole)
+        } else {
+            let (file, count) = Counted::new(whole);
+            self.packed = Some(count);
+            self.codec.decode(Box::new(file))?
+        };
         // An earlier reader returned this place, so these bytes were readable then.
         io::copy(&mut stream.by_ref().take(offset), &mut io::sink())?;
         Ok(stream)
     }
 
-    fn open_parquet(&mut self) -> Result<(), SourceError> {
-        let (options, row) = (self.options, self.at.unit);
-        let open = || {
-            if let ReadContent::Conversations(columns) = &options.content {
-                ConversationRows::open(self.file, columns, row)
-                    .map(|rows| Rows::Conversations(Box::new(rows)))
-            } else if matches!(options.content, ReadContent::Ids { .. }) {
-                CellRows::open_lists(self.file, &options.column, row)
-                    .map(|rows| Rows::Samples(Box::new(rows)))
-            } else if options.arrays.is_empty() {
-                ColumnRows::open(self.file, &options.column, row)
-                    .map(|rows| Rows::Texts(Box::new(rows)))
-            } else {
-                CellRows::open(self.file, &options.arrays, row)
-                    .map(|rows| Rows::Samples(Box::new(rows)))
-            }
-        };
+    fn open_parquet(&mut self, to: u64) -> Result<(), SourceError> {
+        let rows = self.at.unit..to;
+        let open = || Rows::open(self.file, self.options, rows);
         self.kind = match guard(open).unwrap_or_else(panicked) {
             Ok(rows) => Kind::Parquet(rows),
             Err(ReadFailure::Content(reason)) => {

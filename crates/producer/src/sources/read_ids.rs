@@ -18,14 +18,7 @@ impl<'a> FileReader<'a> {
         options: &'a ReadOptions,
         from: Place,
     ) -> Result<Self, SourceError> {
-        let mut reader = Self {
-            file,
-            options,
-            at: from,
-            codec: decompress::Codec::Plain,
-            packed: None,
-            kind: Kind::Done,
-        };
+        let mut reader = Self::closed(file, options, from);
         let name = file.pin.name.as_str();
         let (partner, is_index) = if let Some(stem) = name.strip_suffix(".idx") {
             (format!("{stem}.bin"), true)
@@ -90,10 +83,13 @@ impl<'a> FileReader<'a> {
             return Err(Reason::Npy { detail }.into());
         }
         let place = (self.at.unit, self.at.offset);
-        let stream = self.open_stream_at(layout.offset(place.0, place.1));
+        let at = layout.offset(place.0, place.1);
+        if at != layout.data_at() {
+            stream = self.open_stream_at(at).map_err(ReadFailure::Io)?;
+        }
         Ok(Box::new(NpyIds::new(
             layout,
-            stream.map_err(ReadFailure::Io)?,
+            stream,
             place,
             end_token,
             self.options.max_document_bytes,

@@ -1,6 +1,6 @@
-//! Reads the bytes of an input file, local or in a store, in a blocking thread. An object is read in ranges; a
-//! range that fails for a transient reason is requested again. The *pinned* size is the one that the producer's
-//! input list recorded.
+//! Reads the bytes of an input file, local or in a store, in a blocking thread. An object is read in ranges, of which
+//! the next one is on its way while one is used; a range that fails for a transient reason is requested again. The
+//! *pinned* size is the one that the producer's input list recorded.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,19 +11,17 @@ use std::time::Duration;
 use batchweave_store::{Backoff, Store, StoreError};
 use bytes::{Buf, Bytes};
 use futures::TryStreamExt;
-use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, Length};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::{InputFile, Location};
 
-/// Bytes of an object per request.
-const RANGE_BYTES: u64 = 8 << 20;
+/// Bytes of an object per request; a reader holds two of them.
+const RANGE_BYTES: u64 = 4 << 20;
 /// Requests of this process that are made before their bytes are needed.
-static AHEAD: Semaphore = Semaphore::const_new(16);
-/// Bytes per read behind the range that a reader wants.
+static AHEAD: Semaphore = Semaphore::const_new(32);
+/// Bytes per read behind the range that a reader wants, where its last line usually ends.
 const BEHIND_BYTES: u64 = 16 << 10;
 /// Requests for a range before its read fails, and the pauses between them.
 const TRIES: u32 = 6;
@@ -46,13 +44,11 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
                 file: local,
             }))
         }
-        Location::Remote { .. } => Ok(Box::new(RemoteRead {
-            object: RemoteObject::from_file(file)?,
-            at: offset,
-            soft_end: None,
-            first: None,
-            buffer: Bytes::new(),
-        })),
+        Location::Remote { .. } => Ok(Box::new(RemoteRead::new(
+            RemoteObject::from_file(file)?,
+            offset,
+            None,
+        ))),
     }
 }
 
@@ -86,22 +82,25 @@ pub(super) fn open_range(
         }));
     }
     let object = RemoteObject::from_file(file)?;
-    // The last line usually ends in the bytes behind.
-    let soft_end = object.size.min(soft_end.saturating_add(BEHIND_BYTES));
-    let first = from..soft_end.min(from + RANGE_BYTES);
-    let ahead = object.clone();
-    let task = object.runtime.spawn(async move {
-        // The semaphore is never closed.
-        let _permit = AHEAD.acquire().await;
-        ahead.fetch(first).await
-    });
-    Ok(Box::new(RemoteRead {
-        object,
-        at: from,
-        soft_end: Some(soft_end),
-        first: Some(task),
-        buffer: Bytes::new(),
-    }))
+    let mut read = RemoteRead::new(object, from, Some(soft_end.min(file.pin.size)));
+    read.request();
+    Ok(Box::new(read))
+}
+
+/// Returns the bytes of `file` from `from` on, for a reader of the lines that begin before `to`. Of an object they are
+/// requested at once, up to the end of the last of these lines.
+pub(super) fn open_lines(file: &InputFile, from: u64, to: u64) -> io::Result<Box<dyn Read + Send>> {
+    if let Location::Local(_) = &file.location {
+        return open_range(file, from, to);
+    }
+    let object = RemoteObject::from_file(file)?;
+    let mut read = RemoteRead::new(object, from, Some(to));
+    if to.saturating_sub(from) <= RANGE_BYTES {
+        read.next = Some(read.object.request_lines(from..to));
+    } else {
+        read.request();
+    }
+    Ok(Box::new(read))
 }
 
 /// Never reads across the border after `left` bytes, and in small steps behind it.
@@ -147,49 +146,6 @@ pub(super) fn check_size(file: &InputFile) -> io::Result<()> {
         Ok(())
     } else {
         Err(changed(file.pin.size, size))
-    }
-}
-
-/// A file or object that refuses reads beyond its end. A damaged footer may name any offset, and the answer of the
-/// system or the store to such a read would count as a failure to access the file.
-pub(super) struct Bounded<R> {
-    inner: R,
-    size: u64,
-}
-
-impl<R> Bounded<R> {
-    pub(super) fn new(inner: R, size: u64) -> Self {
-        Self { inner, size }
-    }
-
-    fn check(&self, start: u64, length: u64) -> parquet::errors::Result<()> {
-        match start.checked_add(length) {
-            Some(end) if end <= self.size => Ok(()),
-            _ => Err(ParquetError::EOF(format!(
-                "it refers to {length} bytes from byte {start} on, and the file has {}",
-                self.size
-            ))),
-        }
-    }
-}
-
-impl<R: Send + Sync> Length for Bounded<R> {
-    fn len(&self) -> u64 {
-        self.size
-    }
-}
-
-impl<R: ChunkReader> ChunkReader for Bounded<R> {
-    type T = R::T;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        self.check(start, 0)?;
-        self.inner.get_read(start)
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        self.check(start, length as u64)?;
-        self.inner.get_bytes(start, length)
     }
 }
 
@@ -242,8 +198,57 @@ impl RemoteObject {
         })
     }
 
+    /// Returns the pinned size.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Requests a range before it is needed.
+    pub(super) fn request(&self, range: Range<u64>) -> Requested {
+        let object = self.clone();
+        let asked = range.clone();
+        let task = self.runtime.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = AHEAD.acquire().await;
+            object.fetch(asked).await
+        });
+        Requested { range, task }
+    }
+
+    /// Requests a range, and more behind it until the line that holds its last byte has ended, unless that is long.
+    /// Asking for the rest when the range is read would take the time of an answer for many a block.
+    fn request_lines(&self, range: Range<u64>) -> Requested {
+        let object = self.clone();
+        let last = range.end.saturating_sub(range.start + 1) as usize;
+        let first = range.start..self.size.min(range.end.saturating_add(BEHIND_BYTES));
+        let (asked, most) = (first.clone(), range.end.saturating_add(RANGE_BYTES));
+        let task = self.runtime.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = AHEAD.acquire().await;
+            let mut at = asked.end;
+            let mut parts = vec![object.fetch(asked).await?];
+            let mut seen = last;
+            while at < object.size.min(most) && !ends_in_line(&parts, seen) {
+                seen = parts.iter().map(Bytes::len).sum();
+                let end = object.size.min(at + BEHIND_BYTES.max(seen as u64 / 8));
+                parts.push(object.fetch(at..end).await?);
+                at = end;
+            }
+            Ok(joined(parts))
+        });
+        Requested { range: first, task }
+    }
+
+    /// Waits for a range that was requested; one that failed is requested again.
+    pub(super) fn take(&self, mut requested: Requested) -> io::Result<Bytes> {
+        match self.runtime.block_on(&mut requested.task) {
+            Ok(Ok(bytes)) => Ok(bytes),
+            _ => self.range(requested.range.clone()),
+        }
+    }
+
     /// Reads a range; repeats requests that fail for a transient reason.
-    fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
+    pub(super) fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for _ in 1..TRIES {
             match self.try_range(range.clone()) {
@@ -262,88 +267,103 @@ impl RemoteObject {
     }
 
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
-        let chunks: Vec<Bytes> = self
-            .store
-            .get_range(&self.key, range)
-            .await?
-            .try_collect()
-            .await?;
-        Ok(match <[Bytes; 1]>::try_from(chunks) {
-            Ok([one]) => one,
-            Err(several) => several.concat().into(),
-        })
+        let chunks = self.store.get_range(&self.key, range).await?;
+        Ok(joined(chunks.try_collect().await?))
     }
 }
 
-/// Sequential reads of an object, with one range in memory.
-struct RemoteRead {
+/// Returns the parts as one.
+pub(super) fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.pop().unwrap_or_default();
+    }
+    parts.concat().into()
+}
+
+/// Returns whether there is a line break from byte `from` of `parts` on.
+fn ends_in_line(parts: &[Bytes], mut from: usize) -> bool {
+    for part in parts {
+        let rest = part.get(from..).unwrap_or_default();
+        if memchr::memchr(b'\n', rest).is_some() {
+            return true;
+        }
+        from = from.saturating_sub(part.len());
+    }
+    false
+}
+
+/// A range of an object that is on its way. Dropping it ends the request.
+pub(super) struct Requested {
+    pub(super) range: Range<u64>,
+    task: JoinHandle<Result<Bytes, StoreError>>,
+}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Sequential reads of an object, with one range in memory and the next one on its way.
+pub(super) struct RemoteRead {
     object: RemoteObject,
     /// The end of the range in `buffer`.
     at: u64,
     /// Requests end here, and are small behind it.
     soft_end: Option<u64>,
-    /// A request for the first range, up to `soft_end`.
-    first: Option<JoinHandle<Result<Bytes, StoreError>>>,
+    next: Option<Requested>,
     buffer: Bytes,
 }
 
 impl RemoteRead {
-    /// Waits for the first range; `None` when it was not requested, or failed and is to be requested again.
-    fn take_first(&mut self) -> Option<Bytes> {
-        let task = self.first.take()?;
-        self.object.runtime.block_on(task).ok()?.ok()
-    }
-}
-
-impl Drop for RemoteRead {
-    fn drop(&mut self) {
-        if let Some(task) = &self.first {
-            task.abort();
+    pub(super) fn new(object: RemoteObject, at: u64, soft_end: Option<u64>) -> Self {
+        Self {
+            object,
+            at,
+            soft_end,
+            next: None,
+            buffer: Bytes::new(),
         }
     }
-}
 
-impl Read for RemoteRead {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.buffer.is_empty() && self.at < self.object.size {
+    /// Requests the range at `at`, if it is surely needed.
+    fn request(&mut self) {
+        let end = self.soft_end.unwrap_or(self.object.size);
+        if self.at < end.min(self.object.size) {
+            let range = self.at..end.min(self.at + RANGE_BYTES);
+            self.next = Some(self.object.request(range));
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let bytes = if let Some(requested) = self.next.take() {
+            self.object.take(requested)?
+        } else {
             let most = match self.soft_end {
                 Some(end) if self.at < end => RANGE_BYTES.min(end - self.at),
                 Some(_) => BEHIND_BYTES,
                 None => RANGE_BYTES,
             };
             let end = self.object.size.min(self.at + most);
-            self.buffer = match self.take_first() {
-                Some(bytes) => bytes,
-                None => self.object.range(self.at..end)?,
-            };
-            self.at = end;
+            self.object.range(self.at..end)?
+        };
+        if bytes.is_empty() {
+            return Err(io::Error::other("the store gave no bytes of a range"));
+        }
+        self.at += bytes.len() as u64;
+        self.buffer = bytes;
+        self.request();
+        Ok(())
+    }
+}
+
+impl Read for RemoteRead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.buffer.is_empty() && self.at < self.object.size {
+            self.fill()?;
         }
         let n = out.len().min(self.buffer.len());
         self.buffer.copy_to_slice(&mut out[..n]);
         Ok(n)
-    }
-}
-
-impl Length for RemoteObject {
-    fn len(&self) -> u64 {
-        self.size
-    }
-}
-
-impl ChunkReader for RemoteObject {
-    type T = Box<dyn Read + Send>;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        Ok(Box::new(RemoteRead {
-            object: self.clone(),
-            at: start,
-            soft_end: None,
-            first: None,
-            buffer: Bytes::new(),
-        }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        Ok(self.range(start..start + length as u64)?)
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use batchweave_core::order::FileShape;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::columns::{Groups, ReadFailure};
+use super::columns::ReadFailure;
 use super::decompress::Codec;
+use super::row_groups::RowGroups;
 use super::{Format, InputFile, ReadContent, ReadOptions, SourceError, remote};
 use crate::worker::WorkerError;
 
@@ -76,5 +77,8 @@ fn row_groups(file: &InputFile, options: &ReadOptions) -> Result<Vec<(u64, u64)>
         _ if options.arrays.is_empty() => vec![&options.column],
         _ => options.arrays.iter().map(String::as_str).collect(),
     };
-    Ok(Groups::open(file)?.sizes(&wanted))
+    Ok(RowGroups::open(file, 0..u64::MAX)?.sizes(&wanted))
 }
+
+#[cfg(test)]
+mod tests;

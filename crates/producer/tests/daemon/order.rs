@@ -308,3 +308,32 @@ async fn a_bad_line_is_named_by_its_byte() {
     let place = format!("bad document: {path}@{}: broken JSON", text.len() - 5);
     assert!(why.to_string().starts_with(&place), "{why}");
 }
+
+/// Shuffle needs parts: a text is one document, however large, and is refused when it is too long for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_huge_text_is_one_document_or_refused() {
+    let world = World::new();
+    let path = write(&world, "huge.txt", "word ".repeat(500_000).as_bytes());
+    let mut config = World::config(&[], "a");
+    config.source.paths.clear();
+    config.sources = vec![source("all", vec![path.clone()], 1.0, Some(1 << 20))];
+    config.sources[0].format = Format::Text;
+    config.source.max_document_bytes = ByteSize::mib(1);
+    let why = world.run(config.clone()).await.unwrap_err();
+    assert_eq!(why.exit(), Exit::BadInput);
+    let expected = format!(
+        "bad document: {path}: the document is longer than 1048576 bytes; split it, or raise source.max_document_bytes"
+    );
+    assert!(why.to_string().starts_with(&expected), "{why}");
+    let world = World::new();
+    config.source.max_document_bytes = ByteSize::mib(64);
+    config.sources[0].paths = vec![write(
+        &world,
+        "huge.txt",
+        "word ".repeat(500_000).as_bytes(),
+    )];
+    config.stream.seq_len = 4096;
+    world.run(config).await.unwrap();
+    let batches = world.payloads().await.len();
+    assert!(batches > 100, "{batches}");
+}

@@ -17,7 +17,7 @@ use batchweave_producer::tokenizer::{Choice, Encoding, Tokenizer, load};
 use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
-use self::text::Text;
+pub(super) use self::text::Text;
 use super::cpu::process_seconds;
 use crate::error::bench_error;
 use batchweave_console::CliError;
@@ -33,6 +33,17 @@ pub(crate) struct TextArgs {
     /// Measurements of each side, alternating; the report has medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: u64,
+}
+
+impl TextArgs {
+    /// Returns the arguments for this amount of generated text.
+    pub(super) fn generated(mib: u64) -> Self {
+        Self {
+            text: None,
+            mib,
+            rounds: 1,
+        }
+    }
 }
 
 /// Returns the configuration of a producer of this text with cl100k_base, on all cores.

@@ -26,15 +26,15 @@ const SYLLABLES: [&str; 40] = [
 ];
 
 /// The documents, in JSONL files and in memory.
-pub(super) struct Text {
+pub(in crate::bench) struct Text {
     folder: tempfile::TempDir,
-    pub(super) files: Vec<PathBuf>,
-    pub(super) documents: Vec<String>,
-    pub(super) bytes: u64,
+    pub(in crate::bench) files: Vec<PathBuf>,
+    pub(in crate::bench) documents: Vec<String>,
+    pub(in crate::bench) bytes: u64,
 }
 
 impl Text {
-    pub(super) fn new(args: &TextArgs) -> Result<Self, CliError> {
+    pub(in crate::bench) fn new(args: &TextArgs) -> Result<Self, CliError> {
         let mut text = Self {
             folder: tempfile::tempdir()?,
             files: Vec::new(),
@@ -48,7 +48,7 @@ impl Text {
         Ok(text)
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(in crate::bench) fn folder(&self) -> &Path {
         self.folder.path()
     }
 

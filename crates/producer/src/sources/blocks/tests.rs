@@ -109,3 +109,82 @@ fn a_run_of_files_is_read_as_one() {
     assert_eq!(read(&list, span, 0), all);
     assert_eq!(read(&list, span, 3), all[3..]);
 }
+
+/// Documents that a file has after it was listed belong to no block, and its size says so.
+#[tokio::test]
+async fn a_file_that_grew_since_it_was_listed_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let packed = super::super::tests::gzip(b"one\ntwo\n");
+    let mut list = InputList {
+        files: vec![
+            input(&path("a"), b"one\ntwo\n", true),
+            input(&path("b"), &packed, false),
+        ],
+    };
+    let parquet = path("c.parquet");
+    super::super::columns::tests::parquet(
+        &parquet,
+        super::super::columns::tests::SCHEMA,
+        &[&[Some("a"), Some("b")]],
+    );
+    let content = std::fs::read(&parquet).unwrap();
+    list.files.push(input(&parquet, &content, false));
+    let spans = [
+        (
+            Format::Lines,
+            Span::Lines {
+                file: 0,
+                from: 0,
+                to: 4,
+            },
+        ),
+        (Format::Lines, Span::Files { first: 1, last: 1 }),
+        (
+            Format::Parquet,
+            Span::Rows {
+                file: 2,
+                from: 0,
+                to: 2,
+            },
+        ),
+    ];
+    for (file, (format, span)) in list.files.iter().zip(spans) {
+        let Location::Local(path) = &file.location else {
+            continue;
+        };
+        let mut grown = std::fs::read(path).unwrap();
+        let was = grown.len();
+        grown.extend(b"three\n");
+        std::fs::write(path, grown).unwrap();
+        let options = ReadOptions {
+            format,
+            column: "text".to_owned(),
+            ..options()
+        };
+        let why = first_error(&list, &options, span);
+        let expected = format!(
+            "{}: can't be read: it changed from {was} to {} bytes while it was in use",
+            path.display(),
+            was + 6
+        );
+        assert!(why.starts_with(&expected), "{why}");
+    }
+}
+
+fn first_error(list: &InputList, options: &ReadOptions, span: Span) -> String {
+    let block = Block {
+        span,
+        bytes: 0,
+        units: None,
+        exact: true,
+    };
+    let open = OpenBlock {
+        block,
+        quota: Quota::All,
+    };
+    let mut files = SourceFiles { list, options };
+    let units = files.open(&open, 0);
+    let first = units.and_then(|mut units| units.next().unwrap());
+    first.unwrap_err().to_string()
+}

@@ -105,8 +105,9 @@ pub(in crate::sources) struct MegatronIds<'a> {
     sequence: u64,
 }
 
-fn open(file: &InputFile, at: u64, buffer: usize) -> io::Result<Stream> {
-    let stream = remote::open(file, at)?;
+/// Opens `file` at `at` for reads up to `end`.
+fn open(file: &InputFile, (at, end): (u64, u64), buffer: usize) -> io::Result<Stream> {
+    let stream = remote::open_range(file, at, end)?;
     Ok(BufReader::with_capacity(buffer, stream))
 }
 
@@ -124,16 +125,14 @@ impl<'a> MegatronIds<'a> {
         document: u64,
         limit: u64,
     ) -> Result<Option<Self>, ReadFailure> {
-        let mut head = Vec::new();
-        let from = remote::open(index, 0).map_err(ReadFailure::Io)?;
-        let read = from.take(HEADER_BYTES).read_to_end(&mut head);
-        read.map_err(ReadFailure::Io)?;
+        let head = remote::head(index, HEADER_BYTES).map_err(ReadFailure::Io)?;
         let header = IndexHeader::parse(&head, index.pin.size)?;
         if document >= header.borders.saturating_sub(1) {
             return Ok(None);
         }
-        let open = |at| open(index, at, INDEX_BUFFER).map_err(ReadFailure::Io);
-        let mut borders = open(header.border_at(document))?;
+        let (pointers_at, borders_at) = (header.pointer_at(0), header.border_at(0));
+        let open = |at, end| open(index, (at, end), INDEX_BUFFER).map_err(ReadFailure::Io);
+        let mut borders = open(header.border_at(document), index.pin.size)?;
         let sequence = u64::from_le_bytes(word(&mut borders).map_err(ReadFailure::Io)?);
         if sequence > header.sequences {
             return Err(wrong(format!(
@@ -144,8 +143,8 @@ impl<'a> MegatronIds<'a> {
             .into());
         }
         Ok(Some(Self {
-            lengths: open(HEADER_BYTES + 4 * sequence)?,
-            pointers: open(header.pointer_at(sequence))?,
+            lengths: open(HEADER_BYTES + 4 * sequence, pointers_at)?,
+            pointers: open(header.pointer_at(sequence), borders_at)?,
             borders,
             header,
             data,
@@ -183,7 +182,7 @@ impl<'a> MegatronIds<'a> {
                 io::copy(&mut stream.by_ref().take(at - was), &mut io::sink())?;
                 stream
             }
-            _ => open(self.data, at, DATA_BUFFER)?,
+            _ => open(self.data, (at, self.data.pin.size), DATA_BUFFER)?,
         };
         read_ids(&mut stream, self.header.kind, count, ids)?;
         self.ids = Some((stream, at + count * self.header.kind.bytes()));

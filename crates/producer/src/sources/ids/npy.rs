@@ -87,6 +87,11 @@ impl NpyLayout {
         self.data_at.saturating_add(self.items * self.kind.bytes())
     }
 
+    /// Returns the offset of the first id.
+    pub(in crate::sources) fn data_at(&self) -> u64 {
+        self.data_at
+    }
+
     /// Returns the offset of the document at `unit`, whose place has `offset`.
     pub(in crate::sources) fn offset(&self, unit: u64, offset: u64) -> u64 {
         let by_row = |row: u64| {

@@ -99,12 +99,11 @@ impl Lanes<'_> {
         let (to_here, mut seen) = mpsc::channel(1);
         let mut watches = self.config.takes_over();
         if watches {
-            let held = self.held.clone();
             tokio::spawn(watch::follow(
                 self.shared.store.clone(),
-                self.config.producer.takeover_after.0,
+                self.config.clone(),
                 (self.takeover.clone(), self.began),
-                move || held.any(),
+                self.held.clone(),
                 to_here,
             ));
         }

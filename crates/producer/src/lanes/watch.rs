@@ -3,12 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_core::flow_control::FlowControl;
+use batchweave_core::ids::Step;
+use batchweave_core::manifest::Manifest;
+use batchweave_log::{FlowControlStatus, Log, LogError, LogOptions, PositionReader, TokioClock};
 use batchweave_store::Store;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::takeover::Takeover;
+use crate::config::ProducerConfig;
+use crate::flow_control;
+use crate::produce::HeldByJob;
 
 /// The time between two reads of the log is this part of the time after which a lane is taken over.
 const READS: u32 = 8;
@@ -26,20 +32,86 @@ pub(super) enum Seen {
     Failed(LogError),
 }
 
+/// The log, and how far the jobs let a producer go.
+struct Follower {
+    store: Arc<dyn Store>,
+    log: Option<Log>,
+    reader: Option<PositionReader>,
+    bounds: Option<watch::Receiver<FlowControl>>,
+    /// The reader looks up positions by what this says, until it is dropped.
+    status: Option<watch::Sender<FlowControlStatus>>,
+}
+
+impl Follower {
+    async fn read(&mut self) -> Result<(), LogError> {
+        let log = match &mut self.log {
+            Some(log) => {
+                log.catch_up().await?;
+                log
+            }
+            None => {
+                let options = LogOptions {
+                    write_snapshots: false,
+                    ..LogOptions::new(rand::random())
+                };
+                let opened = Log::open(self.store.clone(), &options).await?;
+                self.log.insert(opened)
+            }
+        };
+        let status = FlowControlStatus {
+            manifest: log.manifest().clone(),
+            held: None,
+            lead: None,
+        };
+        match (&self.status, self.reader.take()) {
+            (Some(sender), _) => drop(sender.send(status)),
+            (None, Some(reader)) => {
+                let (sender, receiver) = watch::channel(status);
+                let (store, clock) = (self.store.clone(), TokioClock::shared());
+                tokio::spawn(reader.follow(store, clock, receiver, rand::random()));
+                self.status = Some(sender);
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Returns whether a job, or its absence, may hold the owner of the first missing step: the next entry of that lane could
+    /// give `most` steps, and would be over the ceiling.
+    fn at_ceiling(&self, m: &Manifest, most: Step) -> bool {
+        let Some(bounds) = &self.bounds else {
+            return false;
+        };
+        let flow = bounds.borrow();
+        // A job that has received all steps holds nobody.
+        let starved = flow
+            .slowest(m)
+            .is_some_and(|slowest| slowest.position >= m.next_step());
+        let over = |ceiling| m.next_step().saturating_add(most) > ceiling;
+        !starved && flow.ceiling(m).is_some_and(over)
+    }
+}
+
 /// Reads the log again and again until it is over, or nobody listens.
 pub(super) async fn follow(
     store: Arc<dyn Store>,
-    after: Duration,
+    config: ProducerConfig,
     (takeover, began): (Arc<Mutex<Takeover>>, Instant),
-    held: impl Fn() -> bool + Send,
+    held: HeldByJob,
     seen: mpsc::Sender<Seen>,
 ) {
-    let every = (after / READS).clamp(EVERY[0], EVERY[1]);
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new(rand::random())
+    let after = config.producer.takeover_after.0;
+    let (reader, bounds) = flow_control::position_reader(&config);
+    let mut follower = Follower {
+        store,
+        log: None,
+        reader,
+        bounds,
+        status: None,
     };
-    let mut log = None;
+    // With each batch of the lane, every other one may give one that waits.
+    let most = (flow_control::entry_max(&config) * config.stream.producers.len()) as Step;
+    let every = (after / READS).clamp(EVERY[0], EVERY[1]);
     let mut failing = false;
     loop {
         tokio::select! {
@@ -47,13 +119,7 @@ pub(super) async fn follow(
             () = tokio::time::sleep(every) => {}
             () = seen.closed() => return,
         }
-        let read = match &mut log {
-            Some(log) => Log::catch_up(log).await,
-            None => Log::open(store.clone(), &options)
-                .await
-                .map(|opened| log = Some(opened)),
-        };
-        match read {
+        match follower.read().await {
             Ok(()) => failing = false,
             // A lane is about to create it.
             Err(LogError::NoStream { .. }) => continue,
@@ -70,7 +136,7 @@ pub(super) async fn follow(
                 return;
             }
         }
-        let Some(m) = log.as_ref().map(Log::manifest) else {
+        let Some(m) = follower.log.as_ref().map(Log::manifest) else {
             continue;
         };
         if m.end().is_some() {
@@ -78,9 +144,10 @@ pub(super) async fn follow(
             return;
         }
         let awaited = m.awaited_lane().map(|lane| (lane.as_str(), m.next_step()));
+        let held = held.any() || follower.at_ceiling(m, most);
         let lane = {
             let mut takeover = takeover.lock().unwrap_or_else(PoisonError::into_inner);
-            takeover.look(began.elapsed(), awaited, held())
+            takeover.look(began.elapsed(), awaited, held)
         };
         if let Some(lane) = lane
             && seen.send(Seen::Abandoned(lane)).await.is_err()

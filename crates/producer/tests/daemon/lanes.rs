@@ -161,3 +161,42 @@ async fn a_bad_document_of_one_lane_ends_the_daemon_and_loses_nothing() {
     whole.run(input.daemon(&LANES)).await.unwrap();
     assert_eq!(world.payloads().await, whole.payloads().await);
 }
+
+/// A bound of the jobs holds the awaited lane, too, so nobody takes it over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_that_a_bound_holds_is_not_taken_over() {
+    let world = World::new();
+    let mut input = Input::write(&world);
+    input.0.ahead.max_steps = 10;
+    input.0.ahead.lane_lead = 2;
+    let running = [&LANES[..2], &LANES[2..]].map(|own| world.spawn(input.taking_over(own, 60)));
+    world.wait_for_batches(5).await;
+    let epochs = async || {
+        let log = world.open_log().await;
+        let epochs = log
+            .manifest()
+            .producers()
+            .map(|(_, p)| p.epoch)
+            .collect::<Vec<_>>();
+        (log.manifest().next_step(), epochs)
+    };
+    // Before the bound was reached a slow machine may have caused takeovers; then there are none.
+    let settled = async {
+        loop {
+            let before = epochs().await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            if epochs().await == before {
+                return before.0;
+            }
+        }
+    };
+    let steps = tokio::time::timeout(Duration::from_mins(1), settled)
+        .await
+        .unwrap();
+    // A batch may give steps to others that wait, and then would pass the bound.
+    assert!((5..=10).contains(&steps), "{steps}");
+    for (run, stop) in running {
+        stop.cancel();
+        run.await.unwrap().unwrap();
+    }
+}

@@ -197,7 +197,7 @@ docs: $(VENV)/ready
 
 # After a change of config/*.toml or of --help.
 generated-docs: build $(VENV)/ready
-	PYTHONPATH=tests/py $(PYTHON) tests/py/generated_docs.py
+	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py $(PYTHON) tests/py/generated_docs.py
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

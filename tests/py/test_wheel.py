@@ -1,5 +1,5 @@
-"""The wheel with the programs: from the profile of the other tests, installed where there is no Rust, and
-used as its user does.
+"""The wheel with the programs: of the profile that the other tests use, installed where there is no
+Rust, and used as its user does.
 """
 
 from __future__ import annotations

@@ -44,19 +44,16 @@ struct Follower {
 
 impl Follower {
     async fn read(&mut self) -> Result<(), LogError> {
-        let log = match &mut self.log {
-            Some(log) => {
-                log.catch_up().await?;
-                log
-            }
-            None => {
-                let options = LogOptions {
-                    write_snapshots: false,
-                    ..LogOptions::new(rand::random())
-                };
-                let opened = Log::open(self.store.clone(), &options).await?;
-                self.log.insert(opened)
-            }
+        let log = if let Some(log) = &mut self.log {
+            log.catch_up().await?;
+            log
+        } else {
+            let options = LogOptions {
+                write_snapshots: false,
+                ..LogOptions::new(rand::random())
+            };
+            let opened = Log::open(self.store.clone(), &options).await?;
+            self.log.insert(opened)
         };
         let status = FlowControlStatus {
             manifest: log.manifest().clone(),

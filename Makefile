@@ -42,7 +42,7 @@ demo: system-build system-python $(VENV)/numpy
 
 # Each step runs, even after a failure; a summary follows.
 test: system-all
-	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps fmt ruff mypy clippy build rust-tests mutations+py-tests rust-docs units image-check
+	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps fmt ruff mypy clippy build rust-tests mutations py-tests rust-docs units image-check
 
 lint: system-build system-python fmt ruff mypy clippy
 

@@ -1,6 +1,7 @@
 //! Limits on how far this producer may run ahead of the jobs, and reports of a held-back producer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{ProducerConfig, WhenNoJob};
 use crate::metrics::Metrics;
-use crate::produce::{HeldByJob, HeldMark};
 
 /// Text of `/readyz` while nothing is held back.
 pub(crate) const PRODUCING: &str = "producing";
@@ -93,6 +93,32 @@ pub(crate) fn start(
         hold: None,
     };
     tokio::spawn(reporter.run(queue.flow_control()));
+}
+
+/// How many producers of this daemon a job, or its absence, holds back.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeldByJob(Arc<AtomicUsize>);
+
+impl HeldByJob {
+    /// Counts one more until the mark is dropped.
+    pub(crate) fn mark(&self) -> HeldMark {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        HeldMark(self.clone())
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A producer that is held back.
+#[derive(Debug)]
+pub(crate) struct HeldMark(HeldByJob);
+
+impl Drop for HeldMark {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Reports in metrics, `/readyz` and the log that this producer is held back, and by which job.

@@ -1,7 +1,6 @@
 //! One producer, from its opening to its end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use batchweave_daemon::health::Health;
@@ -15,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
-use crate::flow_control;
+use crate::flow_control::{self, HeldByJob};
 use crate::metrics::Metrics;
 use crate::progress::InputProgress;
 use crate::progress::ending::{self, Totals};
@@ -25,32 +24,6 @@ use crate::sample::SampleTaker;
 use crate::startup::{self, Opened, Opening, assemble};
 use crate::transform::DocumentTransform;
 use crate::worker::Worker;
-
-/// How many producers of this daemon a job, or its absence, holds back.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct HeldByJob(Arc<AtomicUsize>);
-
-impl HeldByJob {
-    /// Counts one more until the mark is dropped.
-    pub(crate) fn mark(&self) -> HeldMark {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        HeldMark(self.clone())
-    }
-
-    pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
-/// A producer that is held back.
-#[derive(Debug)]
-pub(crate) struct HeldMark(HeldByJob);
-
-impl Drop for HeldMark {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The tokenizer and template, loaded once for all producers of a daemon.
 pub(crate) type SharedTransform = Arc<OnceCell<Arc<DocumentTransform>>>;

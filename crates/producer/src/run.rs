@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::flow_control::HeldByJob;
 use crate::lanes::{self, Shared};
 use crate::metrics::{DaemonMetrics, Metrics, register};
-use crate::produce::{self, HeldByJob, SharedTransform, Site};
+use crate::produce::{self, SharedTransform, Site};
 use crate::progress::ending;
 use crate::status_page::STATUS_PAGE;
 

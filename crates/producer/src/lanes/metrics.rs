@@ -64,18 +64,36 @@ impl Collector for OfAll {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut families: Vec<MetricFamily> = Vec::new();
-        for family in lanes.iter().flat_map(|lane| lane.registry.gather()) {
-            match families
-                .iter_mut()
-                .find(|known| known.name() == family.name())
-            {
-                Some(known) => known
-                    .mut_metric()
-                    .extend(family.get_metric().iter().cloned()),
-                None => families.push(family),
-            }
-        }
-        families
+        lanes
+            .iter()
+            .flat_map(|lane| lane.registry.gather())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_has_the_metrics_of_all_lanes() {
+        let registry = Registry::new();
+        let lanes = LaneMetrics::new(&registry).unwrap();
+        lanes.of("a").unwrap().documents.inc_by(3);
+        lanes.of("b").unwrap().documents.inc_by(5);
+        lanes.of("a").unwrap().documents.inc();
+        let families = registry.gather();
+        let found: Vec<_> = families
+            .iter()
+            .filter(|family| family.name() == "batchweave_producer_documents_total")
+            .flat_map(MetricFamily::get_metric)
+            .map(|metric| {
+                (
+                    metric.get_label()[0].value().to_owned(),
+                    metric.get_counter().get_value(),
+                )
+            })
+            .collect();
+        assert_eq!(found, [("a".to_owned(), 4.0), ("b".to_owned(), 5.0)]);
     }
 }

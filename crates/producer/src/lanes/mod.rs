@@ -29,8 +29,9 @@ use self::takeover::Takeover;
 use self::watch::Seen;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::flow_control::HeldByJob;
 use crate::metrics::DaemonMetrics;
-use crate::produce::{self, HeldByJob, SharedTransform, Site};
+use crate::produce::{self, SharedTransform, Site};
 use crate::run::Outcome;
 
 /// The surroundings that all lanes of the daemon share.

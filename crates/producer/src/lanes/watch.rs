@@ -13,8 +13,7 @@ use tokio::time::Instant;
 
 use super::takeover::Takeover;
 use crate::config::ProducerConfig;
-use crate::flow_control;
-use crate::produce::HeldByJob;
+use crate::flow_control::{self, HeldByJob};
 
 /// The time between two reads of the log is this part of the time after which a lane is taken over.
 const READS: u32 = 8;

@@ -206,9 +206,12 @@ impl BatchBuilder {
         }
     }
 
-    /// Sets the name of the input list, which has grown.
+    /// Sets the name of the input list, which has grown. Lists of one opening only grow, and sources may tell of theirs in
+    /// any order, so a shorter one is not taken.
     pub fn grown(&mut self, inputs: LinkId) {
-        self.options.inputs = inputs;
+        if inputs.files > self.options.inputs.files {
+            self.options.inputs = inputs;
+        }
     }
 
     /// Declares the input over at `end`. Call `next_group` until it returns none, then `finish`.

@@ -59,8 +59,6 @@ pub(super) struct MixedFeed {
     plans: Vec<Arc<SourcePlan>>,
     feeds: Vec<Feed>,
     sampler: Sampler,
-    /// Number of files of the longest list that was told.
-    files: u64,
 }
 
 impl MixedFeed {
@@ -83,7 +81,6 @@ impl MixedFeed {
             plans,
             feeds: feeds.collect(),
             sampler,
-            files: 0,
         }
     }
 
@@ -92,14 +89,10 @@ impl MixedFeed {
         self.sampler.state()
     }
 
-    /// Returns the longest list that has grown since the last call. Lists of one opening only grow, and sources may tell
-    /// of theirs in any order.
+    /// Returns the longest of the lists that have grown since the last call.
     pub(super) fn grown(&mut self) -> Option<LinkId> {
         let new = self.feeds.iter_mut().filter_map(|feed| feed.grown.take());
-        let longest = new.max_by_key(|list| list.files)?;
-        let longer = longest.files > self.files;
-        self.files = self.files.max(longest.files);
-        longer.then_some(longest)
+        new.max_by_key(|list| list.files)
     }
 
     /// Adds the weights of mixtures that are still to begin.

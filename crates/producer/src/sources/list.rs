@@ -87,7 +87,8 @@ impl InputList {
                 .is_some_and(|own| followed.contains(own))
         };
         let fixed: Vec<PinnedFile> = pins.iter().filter(|pin| !grows(pin)).cloned().collect();
-        let differences = self.without(added).without(followed).differences(&fixed);
+        let others = &(followed | added);
+        let differences = self.without(others).differences(&fixed);
         if !differences.is_empty() {
             return Err(SourceError::Changed { differences });
         }
@@ -107,9 +108,8 @@ impl InputList {
         Ok(list)
     }
 
-    /// Returns the list without the files of these sources, all of which come after the others.
-    #[must_use]
-    pub fn without(&self, sources: &BTreeSet<String>) -> Self {
+    /// Returns the list without the files of these sources.
+    fn without(&self, sources: &BTreeSet<String>) -> Self {
         let of = |file: &InputFile| {
             file.pin
                 .source

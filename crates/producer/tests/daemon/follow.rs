@@ -209,7 +209,7 @@ async fn a_source_of_several_grows_through_stops_and_crashes() {
             stop.cancel();
             let stopped = task.await.unwrap().unwrap();
             assert!(matches!(stopped, Outcome::Stopped { .. }));
-            // What was read to its end is no longer needed.
+            // A file that is read to its end may vanish.
             if n == 3 {
                 std::fs::remove_file(folder.join("0.jsonl")).unwrap();
             }

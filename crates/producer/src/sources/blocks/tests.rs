@@ -27,23 +27,26 @@ fn options() -> ReadOptions {
     }
 }
 
+/// A block at `span`, all of which is read.
+fn whole(span: Span) -> OpenBlock {
+    OpenBlock {
+        block: Block {
+            span,
+            bytes: 0,
+            units: None,
+            exact: true,
+        },
+        quota: Quota::All,
+    }
+}
+
 fn read(list: &InputList, span: Span, from: u64) -> Vec<(u32, u64, String)> {
     let options = options();
     let mut files = SourceFiles {
         list,
         options: &options,
     };
-    let block = Block {
-        span,
-        bytes: 0,
-        units: None,
-        exact: true,
-    };
-    let open = OpenBlock {
-        block,
-        quota: Quota::All,
-    };
-    let units = files.open(&open, from).unwrap().map(|unit| {
+    let units = files.open(&whole(span), from).unwrap().map(|unit| {
         let unit = unit.unwrap();
         let text = String::from_utf8(unit.raw.unwrap()).unwrap();
         (unit.place.file, unit.place.unit, text)
@@ -173,18 +176,8 @@ async fn a_file_that_grew_since_it_was_listed_is_refused_by_name() {
 }
 
 fn first_error(list: &InputList, options: &ReadOptions, span: Span) -> String {
-    let block = Block {
-        span,
-        bytes: 0,
-        units: None,
-        exact: true,
-    };
-    let open = OpenBlock {
-        block,
-        quota: Quota::All,
-    };
     let mut files = SourceFiles { list, options };
-    let units = files.open(&open, 0);
+    let units = files.open(&whole(span), 0);
     let first = units.and_then(|mut units| units.next().unwrap());
     first.unwrap_err().to_string()
 }

@@ -63,7 +63,7 @@ impl ProducerConfig {
             let fits = (memory.bytes() / (WINDOWS * count.max(1) * lanes)) >> 20;
             let of_lanes = match lanes {
                 1 => String::new(),
-                lanes => format!(" for each of {lanes} lanes"),
+                lanes => format!(", for each of {lanes} lanes"),
             };
             let message = format!(
                 "the windows of {count} shuffled sources need {}, twice their sum{of_lanes}, and source.memory is {memory}: set each \

@@ -84,10 +84,11 @@ impl ProducerConfig {
         let mut seen = BTreeSet::new();
         for lane in &producer.lanes {
             if !seen.insert(lane) {
-                wrong(format!("names {lane:?} twice"));
+                wrong(format!("names {lane:?} twice; a daemon runs a lane once"));
             } else if !self.stream.producers.contains(lane) {
                 wrong(format!(
-                    "has {lane:?}, which stream.producers does not list"
+                    "has {lane:?}, which stream.producers does not list; correct it, or add it there before the stream \
+                     is created"
                 ));
             }
         }

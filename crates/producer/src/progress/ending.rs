@@ -91,8 +91,8 @@ fn reason(config: &ProducerConfig, totals: &Totals) -> String {
         );
     }
     if *documents == 0 {
-        return "the input has no document for this producer; check source.paths, source.format, and \
-                producer.of if several share the input"
+        return "the input has no document for this producer; check source.paths and source.format, and \
+                whether the input has enough files or blocks for all producers that share it"
             .to_owned();
     }
     let stream = &config.stream;

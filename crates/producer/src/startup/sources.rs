@@ -46,7 +46,7 @@ pub(super) async fn plan(
             let files: Vec<_> = files.filter(|_| read).cloned().collect();
             let blocks = plan_blocks(&files, &options, inputs).await?;
             if !source.follow {
-                warn_of_few(&source.name, blocks.len(), portion(config, source));
+                warn_of_few(config, source, blocks.len());
             }
             let portion = portion(config, source);
             orders.push(SourceOrder::new(&source.name, blocks, shuffle, portion));
@@ -72,12 +72,14 @@ fn portion(config: &ProducerConfig, source: &NamedSource) -> Portion {
     }
 }
 
-fn warn_of_few(source: &str, blocks: u64, portion: Portion) {
-    if blocks < portion.of.into() {
+fn warn_of_few(config: &ProducerConfig, source: &NamedSource, blocks: u64) {
+    let producers = portion(config, source).of;
+    if blocks < producers.into() {
         tracing::warn!(
-            source,
+            producer = %config.producer.name,
+            source = %source.name,
             blocks,
-            producers = portion.of,
+            producers,
             "fewer blocks than producers, so some read nothing of this source: use more row groups, uncompressed lines or \
              smaller files, or fewer producers"
         );

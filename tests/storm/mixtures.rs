@@ -24,15 +24,14 @@ fn storm(daemons: (Daemons, Daemons), seed: u64) -> (u64, u64, usize) {
     let mut wild = Scene::new(daemons.0, seed, Some(FAULTS));
     let sources = wild.path("sources");
     write_sources(&sources, daemons.0, seed);
-    wild.configure(&sources, false);
-    let kills = wild.rage();
+    let kills = wild.rage(&sources);
     let found = wild.content();
     assert_eq!(found.mixtures.len(), CHANGE_AT.len());
     let calm = Scene::new(daemons.1, seed, None);
     // A change may begin with a batch that producers without a bound would have passed.
-    calm.configure(&sources, true);
+    calm.configure(&sources, Some(1));
     calm.repeat(&found.mixtures);
-    calm.configure(&sources, false);
+    calm.configure(&sources, None);
     for (name, mut process) in calm.start_all() {
         assert_eq!(process.wait(WITHIN), Some(0), "{}", calm.log_text(name));
     }

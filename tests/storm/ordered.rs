@@ -31,6 +31,8 @@ const KILL_EVERY: u64 = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Steps after which a change is made.
 pub(super) const CHANGE_AT: [u64; 2] = [16, 60];
+/// The producers stop here until all changes are made, however slow the person is.
+pub(super) const HOLD_AT: u64 = 90;
 pub(super) const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
 /// Much longer than a healthy run takes on a busy machine.
 pub(super) const WITHIN: Duration = Duration::from_mins(15);
@@ -99,8 +101,8 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// `bounded` stops the producers after some steps, until they get a configuration without a bound.
-    pub(super) fn configure(&self, sources: &Path, bounded: bool) {
+    /// `bound` stops the producers after some steps, until they get a configuration without one.
+    pub(super) fn configure(&self, sources: &Path, bound: Option<u64>) {
         let producers = self.producers();
         for (index, (daemon, lanes)) in self.daemons.iter().enumerate() {
             let of = producers.len();
@@ -135,11 +137,12 @@ impl Scene {
                 ["1B", "16KiB"][index % 2],
             );
             // Without a bound the other lanes could finish while the stream waits for one.
-            text.push_str(if bounded {
-                "[ahead]\nmax_steps = 1\nlane_lead = 1\n"
-            } else {
-                "[ahead]\nlane_lead = 8\n"
-            });
+            text.push_str("[ahead]\n");
+            if let Some(steps) = bound {
+                writeln!(text, "max_steps = {steps}").unwrap();
+            }
+            let lead = if bound == Some(1) { 1 } else { 8 };
+            writeln!(text, "lane_lead = {lead}").unwrap();
             for (source, weight) in SOURCES {
                 let paths = format!("{}/{source}/*.jsonl", sources.display());
                 write!(
@@ -232,7 +235,8 @@ impl Scene {
     }
 
     /// Runs all daemons to their end; kills one of them again and again, and changes the mixture.
-    pub(super) fn rage(&mut self) -> u64 {
+    pub(super) fn rage(&mut self, sources: &Path) -> u64 {
+        self.configure(sources, Some(HOLD_AT));
         let kill_every = KILL_EVERY * self.producers().len() as u64;
         let (began, mut kills, mut next_kill) = (Instant::now(), 0, kill_every);
         let mut changes = CHANGE_AT.iter().peekable();
@@ -245,6 +249,12 @@ impl Scene {
                 looked = Instant::now();
                 if self.steps() >= **at && self.change() {
                     changes.next();
+                    if changes.peek().is_none() {
+                        self.configure(sources, None);
+                        running.iter_mut().for_each(|(_, process)| {
+                            kills += u64::from(process.0.kill().is_ok());
+                        });
+                    }
                 }
             }
             if self.server.stats().total() >= next_kill {

@@ -21,6 +21,7 @@ from batchweave import errors
 from batchweave import inbox as inbox
 from batchweave import jax as jax
 from batchweave import mesh as mesh
+from batchweave import ray as ray
 from batchweave import torch as torch
 from batchweave import views as views
 from batchweave._arguments import check_seconds, check_state, check_whole
@@ -42,7 +43,7 @@ from batchweave.state import State
 from batchweave.stream import Stream
 from batchweave.stream import open as open
 
-# Without jax, torch and open: `from batchweave import *` must not hide the real ones.
+# Without jax, ray, torch and open: `from batchweave import *` must not hide the real ones.
 __all__ = [
     "Batch",
     "BatchWeaveError",
@@ -56,7 +57,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "inbox", "jax", "mesh", "open", "torch", "views"])
+    return sorted([*__all__, "inbox", "jax", "mesh", "open", "ray", "torch", "views"])
 
 
 @names_checked

@@ -28,6 +28,7 @@ from batchweave.inbox.errors import (
     InboxError,
     InboxExtraError,
     InboxRewoundError,
+    NameTakenError,
     RowTooLargeError,
     StoreNotAnsweringError,
     StoreRefusedError,
@@ -44,6 +45,7 @@ __all__ = [
     "InboxError",
     "InboxExtraError",
     "InboxRewoundError",
+    "NameTakenError",
     "RowTooLargeError",
     "StoreNotAnsweringError",
     "StoreRefusedError",
@@ -88,14 +90,7 @@ def open(
     Raises an `InboxDamagedError` for a folder that is not as writers leave it, a
     `StoreRefusedError` and a `StoreNotAnsweringError`.
     """
-    if not isinstance(file_bytes, int) or not 1 <= file_bytes <= _FILE_BYTES_MAX:
-        raise InboxArgumentError(
-            f"file_bytes={file_bytes!r}: give bytes from 1 to {_FILE_BYTES_MAX:,}"
-        )
-    for what, seconds in (("linger", linger), ("deadline", deadline)):
-        if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-            raise InboxArgumentError(f"{what}={seconds!r}: give seconds, for example {what}=0.5")
-    package("pyarrow")
+    check_arguments(file_bytes, linger=linger, deadline=deadline)
     folder = folder_of(
         location,
         name,
@@ -118,3 +113,15 @@ def open(
             "producers may have read rows that are gone, so write on under another name"
         )
     return Writer(driver, folder.place, name, file_bytes=file_bytes, linger=linger)
+
+
+def check_arguments(file_bytes: int, **seconds: float) -> None:
+    """Raises an InboxArgumentError for a size or a time that cannot be."""
+    if not isinstance(file_bytes, int) or not 1 <= file_bytes <= _FILE_BYTES_MAX:
+        raise InboxArgumentError(
+            f"file_bytes={file_bytes!r}: give bytes from 1 to {_FILE_BYTES_MAX:,}"
+        )
+    for what, value in seconds.items():
+        if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise InboxArgumentError(f"{what}={value!r}: give seconds, for example {what}=0.5")
+    package("pyarrow")

@@ -18,8 +18,7 @@ _MAGIC = b"PAR1"
 
 
 def encode(table: Any, writer: str, file: File) -> bytes:
-    """Returns a Parquet file of one row group, compressed with zstd."""
-    parquet = package("pyarrow.parquet")
+    """Returns a numbered file of a writer."""
     metadata = {
         "writer": writer,
         "number": str(file.number),
@@ -29,6 +28,12 @@ def encode(table: Any, writer: str, file: File) -> bytes:
         "state": file.state,
         "state_row": str(file.state_row),
     }
+    return encode_table(table, metadata)
+
+
+def encode_table(table: Any, metadata: dict[str, str]) -> bytes:
+    """Returns a Parquet file of one row group, compressed with zstd."""
+    parquet = package("pyarrow.parquet")
     sink = io.BytesIO()
     # Dictionaries cost time and help texts and tokens little.
     with parquet.ParquetWriter(

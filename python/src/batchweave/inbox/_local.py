@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from batchweave.inbox._core import Listing
-from batchweave.inbox._store import END, ExistsError, TransientError, number_of
+from batchweave.inbox._store import ENDS, ExistsError, TransientError, number_of
 from batchweave.inbox.errors import StoreRefusedError
 
 _TEMPORARY = ".new-"
@@ -78,7 +78,7 @@ class LocalFolder:
                 self._sweep(name for name in names if name.startswith(_TEMPORARY))
         numbers = (number_of(name) for name in names)
         above = sorted(n for n in numbers if n is not None and (after is None or n > after))
-        return Listing(tuple(above), END in names)
+        return Listing(tuple(above), any(name in ENDS for name in names))
 
     def tail(self, name: str, count: int) -> tuple[bytes, int] | None:
         """Reads the end of a file."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from batchweave.inbox._core import Listing
 from batchweave.inbox._store import (
-    END,
+    ENDS,
     WINDOW,
     ExistsError,
     TransientError,
@@ -176,7 +176,7 @@ class ObjectFolder:
                 for found in page:
                     name = str(found["path"]).rpartition("/")[2]
                     number = number_of(name)
-                    ended |= name == END
+                    ended |= name in ENDS
                     if number is not None and number > after:
                         numbers.append(number)
                 if not whole:

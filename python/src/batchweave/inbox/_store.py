@@ -13,6 +13,9 @@ WINDOW = 1000
 DIGITS = 20
 FILE = ".parquet"
 END = "end"
+COMMIT = "commit.json"
+"""The list of a job's files, in place of numbered ones; its folder takes no more rows."""
+ENDS = (END, COMMIT)
 
 
 class ExistsError(Exception):

@@ -179,5 +179,3 @@ class Uploader:
             while self._failure is not None and not self._stopping:
                 self._changed.wait()
             return not self._stopping
-
-

@@ -57,6 +57,12 @@ class WriterEndedError(InboxError):
     name = "writer_ended"
 
 
+class NameTakenError(InboxError):
+    """The folder of this name holds the rows of another job or writer: nothing was added to it."""
+
+    name = "name_taken"
+
+
 class InboxDamagedError(InboxError):
     """The inbox is not as writers leave it: a file is missing, or is not of this writer."""
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_daemon import FakeDaemon
@@ -18,14 +19,26 @@ from fake_daemon import FakeDaemon
 _SOURCES = str(Path(__file__).parents[1] / "src")
 _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_SOCKET")
 
-# These need PyTorch: `make test-frameworks` installs it and runs them.
-_FRAMEWORKS = [
-    "test_torch_data.py",
-    "test_torch_models.py",
-    "test_torch_runs.py",
-    "test_torch_trainers.py",
-]
-collect_ignore = [] if importlib.util.find_spec("torch") else _FRAMEWORKS
+# By package: tests that need it. `make test-frameworks` installs all of them and runs these.
+_FRAMEWORKS = {
+    "torch": [
+        "test_torch_data.py",
+        "test_torch_models.py",
+        "test_torch_runs.py",
+        "test_torch_trainers.py",
+    ],
+    "ray": ["test_ray_kills.py", "test_ray_producers.py", "test_ray_sink.py"],
+    "pyspark": ["test_spark.py", "test_spark_duplicates.py"],
+}
+_MISSING = [name for name in _FRAMEWORKS if not importlib.util.find_spec(name)]
+collect_ignore = [test for name in _MISSING for test in _FRAMEWORKS[name]]
+
+
+def pytest_report_header() -> list[str]:
+    return [
+        f"without {name}: {', '.join(_FRAMEWORKS[name])} not run (make test-frameworks runs them)"
+        for name in _MISSING
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +75,22 @@ def daemons(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     from real_daemons import running
 
     yield from running(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """Ray on this machine, with two CPUs."""
+    from engine_world import ray_running
+
+    yield from ray_running()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """Spark in this process, with two threads; a task may fail twice."""
+    from engine_world import spark_running
+
+    yield from spark_running()
 
 
 @pytest.fixture

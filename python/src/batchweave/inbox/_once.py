@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from batchweave.inbox._drive import BACKOFF
+from batchweave.inbox import _drive
 from batchweave.inbox._store import ExistsError, Store, TransientError
 from batchweave.inbox.errors import StoreNotAnsweringError
 
@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 def insist(request: Callable[[], _Answer], deadline: float) -> _Answer:
     """Repeats a request until it has an answer, for `deadline` seconds and twice at least."""
-    attempt, began, warned = 0, time.monotonic(), False
+    attempt, began, warned, backoff = 0, time.monotonic(), False, _drive.BACKOFF
     while True:
         try:
             return request()
@@ -34,10 +34,11 @@ def insist(request: Callable[[], _Answer], deadline: float) -> _Answer:
                     f"{reason}; gave up after {waited:.0f} s and {attempt} attempts: check the "
                     "store, its endpoint and the network, then run the job again"
                 ) from None
-            if waited > BACKOFF.warn_after and not warned:
+            if waited > backoff.warn_after and not warned:
                 _log.warning("a job's request to an inbox is repeated: %s", reason)
                 warned = True
-            time.sleep(random.uniform(0, min(BACKOFF.most, BACKOFF.first * 2 ** min(attempt, 16))))
+            pause = min(backoff.most, backoff.first * 2 ** min(attempt, 16))
+            time.sleep(random.uniform(0, pause))
 
 
 def put_once(folder: Store, name: str, data: bytes, deadline: float) -> bool:

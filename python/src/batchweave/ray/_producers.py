@@ -62,7 +62,7 @@ def producers(
     actors = []
     for index, each in enumerate(names):
         own = [f"producer.index={index}", f"producer.of={n}", f"producer.name={_toml(each)}"]
-        actors.append(actor.remote(each, text, [*more, *own]))
+        actors.append(actor.remote(each, text, [*more, *own], _PAUSE))
     return Producers(names, actors)
 
 
@@ -111,9 +111,17 @@ class Producers:
             ray.kill(actor, no_restart=True)
 
     def pids(self) -> list[int | None]:
-        """Returns the process ids of the daemons, each on its node."""
-        found: list[int | None] = package("ray").get([each.pid.remote() for each in self._actors])
-        return found
+        """Returns the process ids of the daemons, each on its node; None while one starts."""
+        ray, lost = package("ray"), package("ray.exceptions").RayActorError
+
+        def pid(asked: Any) -> int | None:
+            try:
+                found: int | None = ray.get(asked)
+            except lost:
+                return None
+            return found
+
+        return [pid(asked) for asked in [actor.pid.remote() for actor in self._actors]]
 
     def __enter__(self) -> Producers:
         return self
@@ -135,12 +143,12 @@ def _actor(num_cpus: float, options: dict[str, Any]) -> Any:
     ray = package("ray")
 
     class Producer:
-        def __init__(self, name: str, config: str, settings: list[str]) -> None:
-            self._daemon = Daemon(name, config, settings)
+        def __init__(self, name: str, config: str, settings: list[str], pause: float) -> None:
+            self._daemon, self._pause = Daemon(name, config, settings), pause
 
         @ray.method(max_task_retries=-1, retry_exceptions=[ProducerEndedError])  # type: ignore[untyped-decorator]
         def run(self) -> bool:
-            return self._daemon.run(_PAUSE)
+            return self._daemon.run(self._pause)
 
         def stop(self) -> None:
             self._daemon.stop()

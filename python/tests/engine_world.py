@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ def spark_running() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}{os.pathsep}{TESTS}")
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
             sql.SparkSession.builder.master("local[2,3]")
             .config("spark.ui.enabled", "false")

@@ -182,9 +182,7 @@ def test_another_count_than_the_engines_is_not_committed(tmp_path: Path) -> None
     assert "commit.json" not in in_folder(tmp_path / "j")
 
 
-def test_too_many_files_are_not_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_files_are_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = LocalFolder(tmp_path / "j")
     monkeypatch.setattr(_job, "FILES_MAX", 2)
     tasks = [attempt(folder, task, "a") for task in range(3)]

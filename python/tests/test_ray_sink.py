@@ -224,9 +224,7 @@ def knows_inboxes() -> bool:
 
 @pytest.mark.daemons
 @pytest.mark.skipif(not knows_inboxes(), reason=f"the producer in {BINARIES} reads no inboxes")
-def test_a_producer_reads_the_rows_of_winning_attempts_once(
-    tmp_path: Path, programs: Path
-) -> None:
+def test_a_producer_reads_the_rows_of_winning_attempts_once(tmp_path: Path, programs: Path) -> None:
     assert programs.exists()
     (tmp_path / "stream").mkdir()
     (tmp_path / "p.toml").write_text(STREAM.format(root=tmp_path))

@@ -20,7 +20,7 @@ help:
 	@echo 'make demo       the whole system on real text, with crashes and a proof'
 	@echo 'make test       all checks, cheap ones first (as .ci/run does)'
 	@echo 'make test-long  also the long tests: many runs with random crashes'
-	@echo 'make test-frameworks  the tests with real PyTorch, transformers and accelerate, which are installed first (5.5 GB)'
+	@echo 'make test-frameworks  the tests with real PyTorch, transformers, accelerate, Ray and Spark, which are installed first (6.5 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make wheel      the Python wheel with the programs, in target/wheels'
@@ -158,24 +158,27 @@ py-tests: $(VENV)/ready
 	exit $$failed
 
 # PyTorch is large, so it has a separate environment and command. FRAMEWORKS_PYTHON names a
-# Python that already has torch, transformers, accelerate, pytest and numpy; then nothing is installed.
+# Python that already has torch, transformers, accelerate, pytest, numpy and the packages of
+# python/requirements-frameworks.txt; then nothing is installed. Spark needs Java 17 or newer.
 FRAMEWORKS_VENV := .venv-frameworks
 FRAMEWORKS_PYTHON := $(FRAMEWORKS_VENV)/bin/python
 TORCH_ARGS := torch
 
 test-frameworks: build
-	$(call step,tests with PyTorch)
+	$(call step,tests with PyTorch Ray and Spark)
 	@if [ "$(FRAMEWORKS_PYTHON)" = "$(FRAMEWORKS_VENV)/bin/python" ] && [ ! -x $(FRAMEWORKS_PYTHON) ]; then \
-		echo 'Installs PyTorch into $(FRAMEWORKS_VENV): 5.4 GB on disk from PyPI (with CUDA), 1 GB with'; \
+		echo 'Installs PyTorch, Ray and Spark into $(FRAMEWORKS_VENV): 6.5 GB on disk from PyPI (with CUDA), 2 GB with'; \
 		echo "TORCH_ARGS='torch --index-url https://download.pytorch.org/whl/cpu'. Stop here with Ctrl-C."; \
 		sleep 5; \
 		python3 -m venv $(FRAMEWORKS_VENV) && \
 		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check pytest numpy && \
 		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check $(TORCH_ARGS) && \
-		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check transformers accelerate; \
+		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check transformers accelerate \
+			-r python/requirements-frameworks.txt; \
 	fi
-	PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python -c python/pyproject.toml \
-		python/tests/test_torch*.py
+	@command -v java >/dev/null || { echo 'no java: the tests with Spark need Java 17 or newer (apt-get install default-jre-headless)'; exit 1; }
+	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python \
+		-c python/pyproject.toml python/tests/test_torch*.py python/tests/test_ray*.py python/tests/test_spark*.py
 
 units:
 	$(call step,systemd units)

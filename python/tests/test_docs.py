@@ -23,18 +23,20 @@ PAGES = [
     "docs/python.md",
     "docs/pytorch.md",
     "docs/first-steps.md",
+    "docs/engines.md",
+    "docs/inbox.md",
 ]
 PAGE = (ROOT / "docs" / "python.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(text: str) -> Iterator[tuple[int, str]]:
-    """The Python blocks of a page, each with the line where it begins."""
+def blocks(text: str, kind: str = "python") -> Iterator[tuple[int, str]]:
+    """The Python blocks of a page, or those of another kind, with the line where each begins."""
     inside = ""
     block: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
-            if inside == "python":
+            if inside == kind:
                 yield number - len(block), "\n".join(block) + "\n"
             inside, block = ("" if inside else line[3:].strip() or "text"), []
         else:

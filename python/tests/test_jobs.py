@@ -170,7 +170,7 @@ def test_files_with_other_columns_are_both_named(tmp_path: Path) -> None:
         done(folder, tasks)
     said = f"'n' is int64 in {tasks[0].files[0].name} and double in {tasks[2].files[0].name}"
     assert said in str(bad.value)
-    with pytest.raises(inbox.BadRowError, match="'n' is int64 in .* and absent in"):
+    with pytest.raises(inbox.BadRowError, match=r"'n' is int64 in .* and absent in"):
         done(folder, [tasks[0], attempt(folder, 1, "a")])
     assert "commit.json" not in in_folder(tmp_path / "j")
 
@@ -186,7 +186,7 @@ def test_too_many_files_are_not_committed(tmp_path: Path, monkeypatch: pytest.Mo
     folder = LocalFolder(tmp_path / "j")
     monkeypatch.setattr(_job, "FILES_MAX", 2)
     tasks = [attempt(folder, task, "a") for task in range(3)]
-    with pytest.raises(inbox.InboxArgumentError, match="has written 3 files into .*, at most 2"):
+    with pytest.raises(inbox.InboxArgumentError, match=r"has written 3 files into .*, at most 2"):
         done(folder, tasks)
     done(folder, tasks[:2])
 

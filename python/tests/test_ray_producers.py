@@ -13,6 +13,7 @@ import pytest
 from conftest import eventually
 from engine_world import NOISY
 from real_daemons import MARKS
+from test_docs import blocks
 
 import batchweave
 from batchweave.inbox import InboxArgumentError
@@ -145,6 +146,15 @@ def test_stopped_producers_end_and_go_on_later(
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in daemons), 60)
     with batchweave.ray.producers(2, config, num_cpus=0.5) as again:
         assert again.wait(120)
+    check(tmp_path)
+
+
+def test_the_pages_example_runs(tmp_path: Path, config: Path, programs: Path) -> None:
+    assert programs.exists()
+    page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+    (code,) = (text for _, text in blocks(page) if "producers(" in text)
+    code = code.replace("producers(4", "producers(2").replace("producer.toml", str(config))
+    exec(compile(code, "docs/engines.md", "exec"), {"batchweave": batchweave})
     check(tmp_path)
 
 

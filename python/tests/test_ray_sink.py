@@ -1,4 +1,4 @@
-"""The sink with a real Ray: rows of datasets in inboxes, refusals, and a real producer behind it."""
+"""The sink with a real Ray: rows of datasets in inboxes, refusals, and a producer behind it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from conftest import eventually
 from engine_world import NOISY, in_folder, job_rows
 from inbox_world import DEV_S3, DevS3
 from real_daemons import BINARIES
+from test_docs import blocks
 
 import batchweave
 from batchweave import inbox
@@ -202,6 +203,36 @@ def test_a_bucket_with_faults_gets_each_row_once(mark: object) -> None:
         server.end()
 
 
+PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+
+
+def test_the_pages_example_runs(tmp_path: Path) -> None:
+    (code,) = (text for _, text in blocks(PAGE) if "write_datasink" in text)
+    ray.data.from_items([{"q": "a", "a": "b"}]).write_parquet(str(tmp_path / "corpus"))
+    code = code.replace("s3://corpus/dialogues", str(tmp_path / "corpus"))
+    code = code.replace("s3://bucket/inbox", str(tmp_path / "inbox"))
+
+    def to_messages(row: dict[str, str]) -> dict[str, Any]:
+        return {"messages": [{"role": "user", "content": row["q"]}, {"role": "assistant"}]}
+
+    exec(compile(code, "docs/engines.md", "exec"), {"to_messages": to_messages})
+    assert job_rows(in_folder(tmp_path / "inbox" / "dialogues-7")) == [
+        {"messages": '[{"role":"user","content":"a"},{"role":"assistant","content":null}]'}
+    ]
+
+
+@pytest.mark.daemons
+def test_the_pages_settings_are_the_producers(tmp_path: Path) -> None:
+    tables = [text for _, text in blocks(PAGE, "toml")]
+    assert len(tables) == 2
+    for table in tables:
+        base = 'store.url = "s3://bucket/stream"\nproducer.name = "tokens-0"\n'
+        (tmp_path / "p.toml").write_text(base + table)
+        command = [BINARIES / "batchweave-producer", "--config", tmp_path / "p.toml"]
+        checked = subprocess.run([*command, "--check=file"], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+
+
 STREAM = """
 store.url = "file://{root}/stream"
 stream = {{ slices = 1, rows_per_slice = 1, seq_len = 1, producers = ["p0"] }}
@@ -216,14 +247,7 @@ admin.listen = "off"
 """
 
 
-def knows_inboxes() -> bool:
-    """Returns whether the built producer has the key `source.inbox`."""
-    program = BINARIES / "batchweave-producer"
-    return program.exists() and b"commit.json" in program.read_bytes()
-
-
 @pytest.mark.daemons
-@pytest.mark.skipif(not knows_inboxes(), reason=f"the producer in {BINARIES} reads no inboxes")
 def test_a_producer_reads_the_rows_of_winning_attempts_once(tmp_path: Path, programs: Path) -> None:
     assert programs.exists()
     (tmp_path / "stream").mkdir()

@@ -77,13 +77,17 @@ fn documented() -> BTreeSet<String> {
 }
 
 fn python_requirements() -> BTreeSet<String> {
-    let lines = fs::read_to_string(root().join("python/requirements-dev.txt")).unwrap();
+    let read = |kind| {
+        let path = format!("python/requirements-{kind}.txt");
+        fs::read_to_string(root().join(path)).unwrap()
+    };
+    let lines = read("dev") + &read("frameworks");
     let wanted = lines
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     wanted
         .map(|line| {
-            line.split(['=', '>', '<', ' ', ';'])
+            line.split(['=', '>', '<', ' ', ';', '['])
                 .next()
                 .unwrap()
                 .to_owned()

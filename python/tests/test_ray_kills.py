@@ -24,8 +24,8 @@ pytestmark = [*NOISY, pytest.mark.usefixtures("cluster")]
 class Interrupted(batchweave.ray.Inbox):
     """Calls `then` in a task that has stored its third file."""
 
-    def __init__(self, inbox: Path, then: Callable[[int], None]) -> None:
-        super().__init__(inbox, "job", file_bytes=60)
+    def __init__(self, inbox: Path, name: str, then: Callable[[int], None]) -> None:
+        super().__init__(inbox, name, file_bytes=60)
         self._then, self._task = then, -1
 
     def write(self, blocks: Any, ctx: Any) -> Any:
@@ -64,7 +64,7 @@ def test_a_task_that_dies_and_makes_other_rows_counts_once(tmp_path: Path) -> No
             os.kill(os.getpid(), signal.SIGKILL)
 
     data = ray.data.range(80, override_num_blocks=4).map_batches(made, batch_size=None)
-    data.write_datasink(Interrupted(tmp_path / "inbox", dies))
+    data.write_datasink(Interrupted(tmp_path / "inbox", "job", dies))
     files = in_folder(tmp_path / "inbox" / "job")
     listed = [row["text"] for row in job_rows(files)]
     assert listed == [f"{'second' if n // 20 % 2 else 'first'} {n}" for n in range(80)]
@@ -87,7 +87,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> 
         data = ray.data.range(40, override_num_blocks=2)
         data = data.map(lambda row: {"text": f"row {row['id']}"})
         try:
-            data.write_datasink(Interrupted(tmp_path / "inbox", waits))
+            data.write_datasink(Interrupted(tmp_path / "inbox", "job", waits))
         except Exception as error:
             failed.append(error)
 

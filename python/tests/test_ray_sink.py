@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from engine_world import NOISY, in_folder, job_rows
 from inbox_world import DEV_S3, DevS3
 from real_daemons import BINARIES
 from test_docs import blocks
+from test_ray_kills import Interrupted, orphans
 
 import batchweave
 from batchweave import inbox
@@ -228,7 +231,7 @@ def test_the_pages_settings_are_the_producers(tmp_path: Path) -> None:
     for table in tables:
         base = 'store.url = "s3://bucket/stream"\nproducer.name = "tokens-0"\n'
         (tmp_path / "p.toml").write_text(base + table)
-        command = [BINARIES / "batchweave-producer", "--config", tmp_path / "p.toml"]
+        command = [str(BINARIES / "batchweave-producer"), "--config", str(tmp_path / "p.toml")]
         checked = subprocess.run([*command, "--check=file"], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stderr
 
@@ -247,33 +250,43 @@ admin.listen = "off"
 """
 
 
+def write_two_jobs(folder: Path) -> None:
+    """Writes a job whose tasks are killed once each, and one that fails and is run again."""
+    died = folder / "died"
+    died.mkdir()
+
+    def dies(task: int) -> None:
+        if not (died / str(task)).exists():
+            (died / str(task)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def fails(batch: dict[str, Any]) -> dict[str, Any]:
+        if 23 in batch["id"] and not (died / "job").exists():
+            (died / "job").touch()
+            raise ValueError("no such row (test)")
+        return {"n": batch["id"] + 100}
+
+    data = ray.data.range(40, override_num_blocks=4)
+    first = data.map_batches(lambda batch: {"n": batch["id"]})
+    first.write_datasink(Interrupted(folder / "inbox", "job-1", dies))
+    sink = batchweave.ray.Inbox(folder / "inbox", "job-2", file_bytes=60)
+    with pytest.raises(Exception, match="no such row"):
+        data.map_batches(fails).write_datasink(sink)
+    data.map_batches(fails).write_datasink(sink)
+    assert orphans(in_folder(folder / "inbox" / "job-1")) == 4 * 3
+    assert orphans(in_folder(folder / "inbox" / "job-2")) > 0
+
+
 @pytest.mark.daemons
 def test_a_producer_reads_the_rows_of_winning_attempts_once(tmp_path: Path, programs: Path) -> None:
     assert programs.exists()
     (tmp_path / "stream").mkdir()
     (tmp_path / "p.toml").write_text(STREAM.format(root=tmp_path))
-    command = [BINARIES / "batchweave-producer", "--config", tmp_path / "p.toml"]
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(tmp_path / "p.toml")]
     with (tmp_path / "producer.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        died = tmp_path / "died"
-
-        def numbers(batch: dict[str, Any]) -> dict[str, Any]:
-            if 23 in batch["id"] and not died.exists():
-                died.touch()
-                raise OSError("AWS Error NETWORK_CONNECTION (test)")
-            return {"n": batch["id"].astype(np.int64)}
-
-        for job, first in (("job-1", 0), ("job-2", 100)):
-            data = ray.data.range(40, override_num_blocks=4)
-            data = data.map_batches(lambda b, first=first: {"id": b["id"] + first})
-            data = data.map_batches(numbers, batch_size=3)
-            sink = batchweave.ray.Inbox(tmp_path / "inbox", job, file_bytes=50)
-            try:
-                data.write_datasink(sink)
-            except Exception:
-                # Ray does not repeat this error by default: the job is run again.
-                data.write_datasink(sink)
+        write_two_jobs(tmp_path)
         assert process.wait(120) == 0, (tmp_path / "producer.log").read_text()
     finally:
         process.kill()

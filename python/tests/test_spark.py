@@ -96,7 +96,7 @@ def test_a_producer_reads_a_folder_when_its_job_is_done(
         frame(spark, fails).write.parquet(f"file://{tmp_path}/exports/0-failed")
     frame(spark, fails_once).write.parquet(f"file://{tmp_path}/exports/1")
     (tmp_path / "p.toml").write_text(STREAM.format(root=tmp_path))
-    command = [BINARIES / "batchweave-producer", "--config", tmp_path / "p.toml"]
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(tmp_path / "p.toml")]
     with (tmp_path / "producer.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     rows = [f"{1 if 10 <= number < 20 else 0} {number}" for number in range(ROWS)]

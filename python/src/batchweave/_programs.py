@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,22 @@ def _schemes() -> list[str]:
     return [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
 
 
-def ask(url: str, words: list[str], seconds: float) -> dict[str, Any]:
-    """Returns the JSON that a verb of `batchweave` prints about the stream at `url`."""
+def ask(
+    url: str, words: list[str], seconds: float, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Returns the JSON that a verb of `batchweave` prints about the stream at `url`.
+
+    `environment`: variables beside those of this process.
+    """
     command = [find("batchweave"), *words, "--json", f"--store={url}"]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, **(environment or {})},
         )
     except subprocess.TimeoutExpired:
         raise StreamNotOpenedError(

@@ -135,7 +135,8 @@ class Lag:
                     return lag
                 if lag is not None:
                     unknown = now
-                elif now - unknown >= self._deadline:
+                # Not before a poll has failed: it has a time limit of its own.
+                elif now - unknown >= self._deadline and self._trouble:
                     raise self._unknown_error(now - unknown)
                 if logs and lag is not None and now - began >= TIMES.log_after:
                     logs = False
@@ -197,7 +198,7 @@ class Lag:
     def _unknown_error(self, seconds: float) -> LagUnknownError:
         return LagUnknownError(
             f"the lag of the writer {self._writer} is unknown for {seconds:.0f} s: "
-            f"{self._trouble or 'no poll has ended'}; the row was not put, so put it again once "
+            f"{self._trouble}; the row was not put, so put it again once "
             "`batchweave inbox ls` answers"
         )
 

@@ -179,9 +179,8 @@ def _steps_of(
                 lost = _acts(put._replace(unknown=left), place, each, core.unknown())
                 yield f"{core.instance} puts {request}, answer lost", lost
                 flying = world._replace(late=world.late | {request}, unknown=left)
-                yield (
-                    f"{core.instance} waits for {request}",
-                    _acts(flying, place, each, core.unknown()),
+                yield f"{core.instance} waits for {request}", _acts(
+                    flying, place, each, core.unknown()
                 )
         case None if core.phase is Phase.READY:
             if each.files:
@@ -232,14 +231,12 @@ def _reader(world: World) -> Iterator[tuple[str, World]]:
             if file.first_row != world.rows:
                 # A state that the search reports: row numbers that are read twice or never.
                 wrong = (*world.acknowledged, (-1, f"first row {file.first_row}"))
-                yield (
-                    f"the reader misreads {file}",
-                    world._replace(acknowledged=wrong, read=(*world.read, file.instance)),
+                yield f"the reader misreads {file}", world._replace(
+                    acknowledged=wrong, read=(*world.read, file.instance)
                 )
                 continue
-            yield (
-                f"the reader reads {file}",
-                world._replace(read=(*world.read, file.instance), rows=world.rows + file.rows),
+            yield f"the reader reads {file}", world._replace(
+                read=(*world.read, file.instance), rows=world.rows + file.rows
             )
 
 

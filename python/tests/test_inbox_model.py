@@ -45,7 +45,9 @@ def test_acknowledged_rows_are_read_once_in_every_interleaving(limits: Limits) -
         (BlindToTheEnd, END, "after the end"),
     ],
 )
-def test_a_mistake_in_the_protocol_is_found(mistake: type[Core], limits: Limits, why: str) -> None:
+def test_a_mistake_in_the_protocol_is_found(
+    mistake: type[Core], limits: Limits, why: str
+) -> None:
     with pytest.raises(BrokenError) as broken:
         explore(limits, mistake)
     assert why in str(broken.value), broken.value

@@ -19,7 +19,7 @@ from inbox_world import in_folder, read_as_producer
 from batchweave import inbox
 from batchweave.errors import NoProgramError
 from batchweave.inbox import InboxArgumentError, LagUnknownError, WriterClosedError, _lag
-from batchweave.inbox._lag import Answer, Times, answer_of, lag_steps
+from batchweave.inbox._lag import Answer, Share, Times, answer_of, lag_steps
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,25 @@ from batchweave.inbox._lag import Answer, Times, answer_of, lag_steps
 def test_lag_counts_untrained_steps_and_whole_steps_of_waiting_rows(
     answer: Answer, next_row: int, lag: int
 ) -> None:
-    assert lag_steps(answer, next_row, 4) == lag
+    assert lag_steps(answer, next_row, Share(4, 1)) == lag
+
+
+@pytest.mark.parametrize(("next_row", "lag"), [(0, 3), (1, 3), (2, 4), (3, 5), (4, 6)])
+def test_rows_of_writers_that_put_alike_count(next_row: int, lag: int) -> None:
+    assert lag_steps(Answer(0, 10, 7), next_row, Share(4, 3)) == lag
+
+
+@pytest.mark.parametrize("writers", [1, 2, 3, 5])
+@pytest.mark.parametrize("most", [0, 1, 4])
+def test_writers_that_put_alike_fill_a_step_and_stay_at_the_bound(writers: int, most: int) -> None:
+    """Each puts until its next row must wait, from one answer on, whatever is committed since."""
+    for rows_per_step in range(1, 9):
+        share, put = Share(rows_per_step, writers), 0
+        while lag_steps(Answer(0, 0, 0), put, share) <= most:
+            put += 1
+        assert put * writers >= rows_per_step, "no step could ever be made"
+        # The last row of each may come in between.
+        assert (put * writers - writers) // rows_per_step <= most
 
 
 def test_an_old_answer_never_makes_the_lag_too_small() -> None:
@@ -49,7 +67,8 @@ def test_an_old_answer_never_makes_the_lag_too_small() -> None:
         for trained in range(committed + 1):
             for put in range(committed, 6):
                 for since_trained in range(trained, put + 1):
-                    lag = lag_steps(Answer(4 * committed, committed, trained), 4 * put, 4)
+                    answer = Answer(4 * committed, committed, trained)
+                    lag = lag_steps(answer, 4 * put, Share(4, 1))
                     assert lag >= put - since_trained
 
 
@@ -352,6 +371,7 @@ def test_a_fenced_writer_does_not_wait_for_training(tmp_path: Path, program: Pro
         ({"stream": None, "max_lag_steps": 2}, "without the stream"),
         ({"rows_per_step": None}, "rows_per_step=None: give a number"),
         ({"rows_per_step": 0}, "rows_per_step=0"),
+        ({"writers": 0}, "writers=0"),
         ({"max_lag_steps": -1}, "max_lag_steps=-1"),
         ({"max_lag_steps": 1.5}, r"max_lag_steps=1\.5"),
         ({"stream": ""}, "give the root of the stream"),
@@ -387,7 +407,7 @@ def test_a_missing_program_is_found_at_the_start(
 
 def test_keys_of_the_writer_reach_the_program(tmp_path: Path, program: Program) -> None:
     s3 = {"region": "eu-here-1", "endpoint": None}
-    lag = _lag.lag_of("s3://b/inbox", "w", "s3://b/stream", s3, 2, None, 60.0)
+    lag = _lag.lag_of("s3://b/inbox", "w", "s3://b/stream", s3, 2, 1, None, 60.0)
     assert lag is not None
     assert lag.read(0) == 0
     lag.stop()

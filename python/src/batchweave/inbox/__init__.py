@@ -72,6 +72,7 @@ def open(
     stream: str | os.PathLike[str] | None = None,
     max_lag_steps: int | None = None,
     rows_per_step: int | None = None,
+    writers: int = 1,
     deadline: float = 120.0,
     at_least: int = 0,
     allow_gaps: bool = False,
@@ -93,7 +94,7 @@ def open(
     `stream`: the root of the stream that the rows go to, as s3://bucket/stream or a path, so that
     `lag` can be read. `max_lag_steps`: the most steps that are trained before the row that `put`
     adds; it waits while there are more. `rows_per_step`: for a lag without `slices`, the most rows
-    that a step takes.
+    that a step takes. `writers`: the number of writers that put alike into this inbox.
     `at_least`: rows that the caller knows to be durable; an inbox with fewer, as a restored backup
     has, is an `InboxRewoundError`. `allow_gaps`: whether files may be missing between others.
     `endpoint`, `region`, `access_key`, `secret_key`, `session_token`: of S3; default: the AWS
@@ -120,7 +121,7 @@ def open(
     }
     folder = folder_of(location, name, store, file_bytes, **s3)
     step_rows = shape.rows if shape else rows_per_step
-    lag = lag_of(location, name, stream, s3, step_rows, max_lag_steps, deadline)
+    lag = lag_of(location, name, stream, s3, step_rows, writers, max_lag_steps, deadline)
     probes = not isinstance(folder, LocalFolder)
     core = Core(secrets.token_hex(8), allow_gaps=allow_gaps, probes=probes)
     driver = Driver(folder, name, core, deadline)

@@ -66,15 +66,24 @@ def answer_of(report: Mapping[str, Any], writer: str) -> Answer:
     return answer
 
 
-def lag_steps(answer: Answer, next_row: int, rows_per_step: int) -> int:
+class Share(NamedTuple):
+    """The rows of a step, and the number of writers that put alike."""
+
+    rows_per_step: int
+    writers: int
+
+
+def lag_steps(answer: Answer, next_row: int, share: Share) -> int:
     """Returns the number of steps that are trained before the step of row `next_row`.
 
     These are the steps of the stream that the slowest job has not received, and the whole steps
-    that this writer's rows before `next_row` become. Rows that were committed since the answer are
-    counted in the second part, so an old answer never makes the lag too small.
+    that this writer's rows before `next_row` become, with as many rows of each other writer. Rows
+    that were committed since the answer are counted in the second part, so an old answer never
+    makes the lag too small.
     """
     untrained = answer.steps - min(answer.job_steps or 0, answer.steps)
-    return untrained + max(0, next_row - answer.rows_committed) // rows_per_step
+    waiting = max(0, next_row - answer.rows_committed) * share.writers
+    return untrained + waiting // share.rows_per_step
 
 
 class Lag:
@@ -84,7 +93,7 @@ class Lag:
         self,
         ask: Callable[[float], Mapping[str, Any]],
         writer: str,
-        rows_per_step: int,
+        share: Share,
         most: int | None,
         deadline: float,
     ) -> None:
@@ -92,7 +101,7 @@ class Lag:
         """`max_lag_steps`; None where the lag is only read."""
         self._turn = threading.Lock()
         self._ask, self._writer = ask, writer
-        self._rows_per_step, self._deadline = rows_per_step, deadline
+        self._share, self._deadline = share, deadline
         self._changed = threading.Condition()
         self._answer: Answer | None = None
         self._answered = 0.0
@@ -146,7 +155,7 @@ class Lag:
     def _fresh(self, next_row: int) -> int | None:
         if self._answer is None or time.monotonic() - self._answered > TIMES.fresh:
             return None
-        return lag_steps(self._answer, next_row, self._rows_per_step)
+        return lag_steps(self._answer, next_row, self._share)
 
     def _want(self) -> None:
         """Requests another poll; without requests the thread makes none."""
@@ -176,9 +185,10 @@ class Lag:
             report = self._ask(min(_POLL_SECONDS_MAX, max(1.0, self._deadline)))
             answer = answer_of(report, self._writer)
         except (BatchWeaveError, ValueError) as reason:
+            why = str(reason.args[0])
             if not self._trouble:
-                _log.warning("inbox writer %s cannot read its lag: %s", self._writer, reason)
-            self._trouble = str(reason)
+                _log.warning("inbox writer %s cannot read its lag: %s", self._writer, why)
+            self._trouble = why
             return
         with self._changed:
             self._answer, self._answered, self._trouble = answer, time.monotonic(), ""
@@ -218,6 +228,7 @@ def lag_of(
     stream: str | os.PathLike[str] | None,
     s3: Mapping[str, str | None],
     rows_per_step: int | None,
+    writers: int,
     most: int | None,
     deadline: float,
 ) -> Lag | None:
@@ -236,9 +247,12 @@ def lag_of(
         raise InboxArgumentError(
             f"stream={stream!r}: give the root of the stream, s3://bucket/stream or a path"
         )
-    for name, count, least in (("max_lag_steps", most, 0), ("rows_per_step", rows_per_step, 1)):
-        is_given = name == "rows_per_step" or count is not None
-        if is_given and (type(count) is not int or count < least):
+    for name, count, least in (
+        ("max_lag_steps", 0 if most is None else most, 0),
+        ("writers", writers, 1),
+        ("rows_per_step", rows_per_step, 1),
+    ):
+        if type(count) is not int or count < least:
             raise InboxArgumentError(
                 f"{name}={count!r}: give a number from {least} on; rows_per_step is the most rows "
                 "that a step takes, and follows from slices= and rows_per_slice= where they are "
@@ -252,7 +266,7 @@ def lag_of(
     def ask(seconds: float) -> Mapping[str, Any]:
         return _programs.ask(_root(stream), words, seconds, environment)
 
-    return Lag(ask, writer, rows_per_step, most, deadline)
+    return Lag(ask, writer, Share(rows_per_step, writers), most, deadline)
 
 
 def _place(location: str | os.PathLike[str]) -> str:

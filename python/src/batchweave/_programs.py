@@ -50,11 +50,16 @@ def _schemes() -> list[str]:
 
 
 def ask(
-    url: str, words: list[str], seconds: float, environment: Mapping[str, str] | None = None
+    url: str,
+    words: list[str],
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    remedy: str = ", or give a longer timeout=",
 ) -> dict[str, Any]:
     """Returns the JSON that a verb of `batchweave` prints about the stream at `url`.
 
-    `environment`: variables beside those of this process.
+    `environment`: variables beside those of this process. `remedy`: the caller's own one for a
+    program that has not ended in this time.
     """
     command = [find("batchweave"), *words, "--json", f"--store={url}"]
     try:
@@ -69,7 +74,7 @@ def ask(
     except subprocess.TimeoutExpired:
         raise StreamNotOpenedError(
             f"`batchweave {' '.join(words)}` on {url} has not ended in {seconds:g} s: check the "
-            "store with `batchweave doctor`, or give a longer timeout="
+            f"store with `batchweave doctor`{remedy}"
         ) from None
     except OSError as error:
         raise NoProgramError(

@@ -21,15 +21,17 @@ from batchweave.errors import BatchWeaveError
 from batchweave.inbox.errors import InboxArgumentError, LagUnknownError, WriterClosedError
 
 _log = logging.getLogger("batchweave")
-_POLL_SECONDS_MAX = 30.0
 
 
 class Times(NamedTuple):
-    """Seconds between polls, up to which an answer counts, and after which a wait is logged."""
+    """Seconds between polls, up to which an answer counts, after which a wait is logged, and for
+    which a poll may take.
+    """
 
     every: float = 0.5
     fresh: float = 5.0
     log_after: float = 3.0
+    poll: float = 30.0
 
 
 TIMES = Times()
@@ -182,7 +184,7 @@ class Lag:
 
     def _poll(self) -> None:
         try:
-            report = self._ask(min(_POLL_SECONDS_MAX, max(1.0, self._deadline)))
+            report = self._ask(TIMES.poll)
             answer = answer_of(report, self._writer)
         except (BatchWeaveError, ValueError) as reason:
             why = str(reason.args[0])
@@ -264,7 +266,7 @@ def lag_of(
     words = ["inbox", "ls", _place(inbox), "--writer", writer]
 
     def ask(seconds: float) -> Mapping[str, Any]:
-        return _programs.ask(_root(stream), words, seconds, environment)
+        return _programs.ask(_root(stream), words, seconds, environment, remedy="")
 
     return Lag(ask, writer, Share(rows_per_step, writers), most, deadline)
 

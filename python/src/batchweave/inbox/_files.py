@@ -17,8 +17,11 @@ _FOOTER_END = 8
 _MAGIC = b"PAR1"
 
 
-def encode(table: Any, writer: str, file: File) -> bytes:
-    """Returns a numbered file of a writer."""
+def encode(table: Any, writer: str, file: File, step_rows: int = 0) -> bytes:
+    """Returns a numbered file of a writer.
+
+    `step_rows`: the rows of each step, for a file of whole steps; 0 for one of rows.
+    """
     metadata = {
         "writer": writer,
         "number": str(file.number),
@@ -28,6 +31,8 @@ def encode(table: Any, writer: str, file: File) -> bytes:
         "state": file.state,
         "state_row": str(file.state_row),
     }
+    if step_rows:
+        metadata["step_rows"] = str(step_rows)
     return encode_table(table, metadata)
 
 
@@ -45,10 +50,10 @@ def encode_table(table: Any, metadata: dict[str, str]) -> bytes:
 
 
 class Footer:
-    """The footer of a stored file: its number, its rows and its schema."""
+    """The footer of a stored file: its numbers, its schema, and the rows of a step or 0."""
 
-    def __init__(self, file: File, schema: Any) -> None:
-        self.file, self.schema = file, schema
+    def __init__(self, file: File, schema: Any, step_rows: int) -> None:
+        self.file, self.schema, self.step_rows = file, schema, step_rows
 
 
 def read_footer(store: Store, writer: str, number: int) -> Footer | None:
@@ -97,11 +102,14 @@ def _checked(store: Store, writer: str, number: int, parsed: Any) -> Footer:
         raise _damaged(store, name, f"it was written as file {whole('number')}")
     if file.rows != parsed.num_rows:
         raise _damaged(store, name, f"it has {parsed.num_rows} rows, its metadata {file.rows}")
+    step_rows = whole("step_rows") if PREFIX + "step_rows" in found else 0
+    if step_rows and file.rows % step_rows:
+        raise _damaged(store, name, f"it has {file.rows} rows, and steps of {step_rows}")
     try:
         json.loads(file.state)
     except ValueError:
         raise _damaged(store, name, f"{PREFIX}state is not JSON") from None
-    return Footer(file, parsed.schema.to_arrow_schema().remove_metadata())
+    return Footer(file, parsed.schema.to_arrow_schema().remove_metadata(), step_rows)
 
 
 def _damaged(store: Store, name: str, why: str) -> InboxDamagedError:

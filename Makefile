@@ -166,7 +166,7 @@ TORCH_ARGS := torch
 
 test-frameworks: build
 	$(call step,tests with PyTorch Ray and Spark)
-	@if [ "$(FRAMEWORKS_PYTHON)" = "$(FRAMEWORKS_VENV)/bin/python" ] && [ ! -x $(FRAMEWORKS_PYTHON) ]; then \
+	@if [ "$(FRAMEWORKS_PYTHON)" = "$(FRAMEWORKS_VENV)/bin/python" ] && ! $(FRAMEWORKS_PYTHON) -c 'import torch, ray, pyspark' 2>/dev/null; then \
 		echo 'Installs PyTorch, Ray and Spark into $(FRAMEWORKS_VENV): 6.5 GB on disk from PyPI (with CUDA), 2 GB with'; \
 		echo "TORCH_ARGS='torch --index-url https://download.pytorch.org/whl/cpu'. Stop here with Ctrl-C."; \
 		sleep 5; \

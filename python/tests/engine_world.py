@@ -60,6 +60,9 @@ def ray_running() -> Iterator[None]:
         patch.setenv("BATCHWEAVE_BIN_DIR", str(BINARIES))
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+        # Else tasks are numbered as their input arrives.
+        data: Any = importlib.import_module("ray.data")
+        data.DataContext.get_current().execution_options.preserve_order = True
         try:
             yield
         finally:

@@ -80,12 +80,7 @@ admin.listen = "off"
 """
 
 
-# The shipped file lists what the programs know.
-CONFIG = (Path(__file__).parents[2] / "config" / "producer.toml").read_text()
-
-
 @pytest.mark.daemons
-@pytest.mark.skipif("_SUCCESS" not in CONFIG, reason="producers know no marker of a folder yet")
 def test_a_producer_reads_a_folder_when_its_job_is_done(
     spark: Any, tmp_path: Path, programs: Path
 ) -> None:

@@ -7,12 +7,13 @@ mod stored;
 mod tail;
 mod verify;
 
-use batchweave_console::context::{Context, open_log};
+use batchweave_console::context::Context;
 use batchweave_console::{CliError, interval, job_status};
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
-use batchweave_log::Log;
+use batchweave_log::{Log, LogError};
+use batchweave_store::{ErrorKind, StoreError};
 use serde::Serialize;
 
 use self::committed::Committed;
@@ -82,7 +83,7 @@ struct WriterRow {
 struct StreamRow {
     root: String,
     steps: Step,
-    /// Steps that all ranks of the slowest open job have received.
+    /// Steps that all ranks of the slowest job have received, of those that pace producers; `None` without one.
     job_steps: Option<Step>,
 }
 
@@ -104,7 +105,12 @@ pub(crate) async fn run(args: &InboxArgs, context: &Context) -> Result<Exit, Cli
 async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
     let inbox = StoredInbox::open(&args.inbox, context).await?;
     let mut log = match context.url() {
-        Ok(_) => Some(open_log(context.store(false).await?).await?),
+        // Writers may start before the producers that create the stream.
+        Ok(_) => match context.log().await {
+            Err(CliError::Log(LogError::NoStream { .. })) => None,
+            Err(CliError::Store(why)) if is_absent_folder(&why) => None,
+            log => Some(log?),
+        },
         Err(_) => None,
     };
     let committed = match log.as_mut() {
@@ -135,6 +141,11 @@ async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
     context.done(&report, render::ls)
 }
 
+/// Returns whether a store is a folder of this machine that does not exist.
+fn is_absent_folder(why: &StoreError) -> bool {
+    why.kind == ErrorKind::NoBucket && why.location.starts_with("file://")
+}
+
 async fn stream(log: &Log) -> Result<StreamRow, CliError> {
     let mut objects = job_status::ObjectsByJob::new();
     for (name, job) in log.manifest().jobs() {
@@ -142,9 +153,12 @@ async fn stream(log: &Log) -> Result<StreamRow, CliError> {
         objects.insert(name.clone(), own);
     }
     let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
+    let pacing = jobs.iter().filter(|job| job.state.paces);
     Ok(StreamRow {
         root: log.store().root().to_owned(),
         steps: log.manifest().next_step(),
-        job_steps: jobs.iter().filter_map(|job| job.position).min(),
+        job_steps: pacing
+            .map(|job| job.position.unwrap_or(job.state.start))
+            .min(),
     })
 }

@@ -12,10 +12,13 @@ use batchweave_store::Store;
 use serde::Serialize;
 
 use super::footer::{self, Footer};
+use super::is_absent_folder;
 
 /// An inbox in its store.
 pub(super) struct StoredInbox {
-    store: Arc<dyn Store>,
+    root: String,
+    /// `None` for a folder that does not exist yet.
+    store: Option<Arc<dyn Store>>,
 }
 
 /// A writer as its folder shows it.
@@ -40,19 +43,26 @@ impl StoredInbox {
         let url = if place.contains("://") {
             place.trim_end_matches('/').to_owned()
         } else {
-            let path = Path::new(place).canonicalize().map_err(|why| {
-                CliError::Usage(format!(
-                    "{place}: {why}; name the folder or the URL of an inbox"
-                ))
-            })?;
+            // One that does not exist yet has no writers.
+            let path = Path::new(place);
+            let path = path.canonicalize().or_else(|_| std::path::absolute(path));
+            let path = path.map_err(|why| CliError::Usage(format!("{place}: {why}")))?;
             format!("file://{}", path.display())
         };
-        let store = batchweave_store::open(&url, &context.store_options()).await?;
-        Ok(Self { store })
+        let store = match batchweave_store::open(&url, &context.store_options()).await {
+            Err(why) if is_absent_folder(&why) => None,
+            store => Some(store?),
+        };
+        Ok(Self { root: url, store })
     }
 
     pub(super) fn root(&self) -> &str {
-        self.store.root()
+        &self.root
+    }
+
+    fn store(&self) -> Result<&dyn Store, CliError> {
+        let absent = || CliError::Absent(format!("{} does not exist", self.root));
+        self.store.as_deref().ok_or_else(absent)
     }
 
     /// Returns whether a pinned file's folder of writers, as a producer names it, is this inbox.
@@ -71,16 +81,11 @@ impl StoredInbox {
 
     /// Returns the names of the writers: of all, or of those that are `wanted`.
     pub(super) async fn writers(&self, wanted: &[String]) -> Result<Vec<String>, CliError> {
-        let mut all = self.store.folders("").await?;
+        let Some(store) = &self.store else {
+            return Ok(Vec::new());
+        };
+        let mut all = store.folders("").await?;
         all.retain(|name| is_writer(name));
-        let absent = wanted.iter().find(|name| !all.contains(name));
-        if let Some(name) = absent {
-            return Err(CliError::Absent(format!(
-                "{} has no writer {name:?}; it has {}",
-                self.root(),
-                batchweave_console::output::joined(&all, "none")
-            )));
-        }
         all.retain(|name| wanted.is_empty() || wanted.contains(name));
         Ok(all)
     }
@@ -91,7 +96,7 @@ impl StoredInbox {
         let mut after = format!("{prefix}{}", look_after(read));
         let mut listed = Vec::new();
         loop {
-            let page = self.store.list_after(&prefix, &after).await?;
+            let page = self.store()?.list_after(&prefix, &after).await?;
             for object in page.objects {
                 let name = object.key.strip_prefix(&prefix).unwrap_or_default();
                 if is_past(name) {
@@ -148,7 +153,7 @@ impl StoredInbox {
 
     pub(super) async fn job(&self, writer: &str) -> Result<JobCommit, CliError> {
         let key = format!("{writer}/{COMMIT}");
-        let bytes = self.store.get(&key, JOB_BYTES_MAX).await?;
+        let bytes = self.store()?.get(&key, JOB_BYTES_MAX).await?;
         JobCommit::from_bytes(&bytes)
             .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", self.root())))
     }
@@ -156,6 +161,6 @@ impl StoredInbox {
     /// Reads the footer of a file.
     pub(super) async fn footer(&self, writer: &str, file: &Listed) -> Result<Footer, CliError> {
         let key = format!("{writer}/{}", file.name);
-        footer::read(self.store.as_ref(), &key, file.size).await
+        footer::read(self.store()?, &key, file.size).await
     }
 }

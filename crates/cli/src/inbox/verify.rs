@@ -6,6 +6,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::provenance::{Form, Piece};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -86,8 +87,11 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
 impl VerifyReport {
     /// Adds the rows of a file, of which the first `due` must be in the stream.
     fn file(&mut self, name: &str, counts: &[u8], due: u64) {
-        let twice = counts.iter().filter(|count| **count > 1).count() as u64;
-        let once = counts.iter().filter(|count| **count == 1).count() as u64;
+        let (mut once, mut twice) = (0, 0);
+        for count in counts {
+            once += u64::from(*count == 1);
+            twice += u64::from(*count > 1);
+        }
         let before = counts
             .iter()
             .take(usize::try_from(due).unwrap_or(usize::MAX));
@@ -106,8 +110,9 @@ impl VerifyReport {
 /// Counts how often each row begins, over all steps that are there. Also returns the number of steps that are not known.
 async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
     let mut objects: BTreeMap<String, Vec<(ProducerName, Seq)>> = BTreeMap::new();
-    let mut unknown = log.manifest().watermark();
-    for step in unknown..log.manifest().next_step() {
+    let watermark = log.manifest().watermark();
+    let mut unknown = watermark;
+    for step in watermark..log.manifest().next_step() {
         let Located::At(entry) = log.locate(step).await? else {
             unknown += 1;
             continue;
@@ -131,7 +136,14 @@ async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
         for (producer, seq) in tgbs {
             let pieces = provenance.get(seq);
             let pieces = pieces.iter().flat_map(|sources| &sources.pieces);
-            for piece in pieces.filter(|piece| piece.skip == 0) {
+            // The first token of a batch that continues a sequence is the last one of the batch before.
+            let repeated = provenance
+                .get(seq)
+                .is_some_and(|sources| sources.form == Form::Sequence && seq > 0);
+            let begins_here =
+                |(n, piece): &(usize, &Piece)| piece.skip == 0 && !(repeated && *n == 0);
+            let new = pieces.enumerate().filter(begins_here);
+            for (_, piece) in new {
                 let counts = begins.entry((producer.clone(), piece.file)).or_default();
                 let Ok(unit) = usize::try_from(piece.unit) else {
                     continue;

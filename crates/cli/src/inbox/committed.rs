@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::stored::StoredInbox;
 
-/// What the producers of a stream have read of an inbox.
+/// The files of an inbox that the producers of a stream have read.
 #[derive(Debug, Default)]
 pub(super) struct Committed {
     /// By writer: the producer that reads it, and its files.

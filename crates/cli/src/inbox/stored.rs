@@ -27,7 +27,7 @@ pub(super) struct StoredWriter {
     pub(super) name: String,
     /// Files that are there.
     pub(super) files: u64,
-    /// Their bytes.
+    /// The size of these files together.
     pub(super) bytes: u64,
     /// Rows up to the newest file, those of deleted ones included.
     pub(super) rows_durable: u64,

@@ -2,7 +2,7 @@
 
 use super::{COMMIT, Object};
 
-/// What a producer has read of a writer.
+/// The part of a writer that a producer has read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Read {
     #[default]
@@ -27,7 +27,7 @@ pub struct Listed {
     pub fingerprint: Option<String>,
 }
 
-/// What a look finds.
+/// The result of a look.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     /// New files, in order, with their numbers.
@@ -43,7 +43,7 @@ pub struct Found {
 /// The reason why the objects of a writer cannot follow what was read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Files are missing.
+    /// A file between two others is missing.
     #[error(
         "file {missing} is missing, and file {next} is there: restore it, or let another stream that deletes files read an \
          inbox of its own"

@@ -17,7 +17,7 @@ pub enum Delete {
     Committed,
 }
 
-/// The table `[inbox]`.
+/// The table `[inbox]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InboxConfig {
@@ -40,7 +40,7 @@ impl ProducerConfig {
             wrong(
                 "inbox.writers",
                 format!(
-                    "{name:?} is no writer's name: up to 63 of a-z, 0-9, '.', '_' and '-', first a letter or digit"
+                    "{name:?} can't be a writer's name, which is up to 63 of a-z, 0-9, '.', '_' and '-', first a letter or digit"
                 ),
             );
         }

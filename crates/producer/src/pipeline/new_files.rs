@@ -53,7 +53,7 @@ pub struct NewFilePoller {
     source: Option<(NamedPaths, Arc<SourcePlan>)>,
     interval: Duration,
     list: Arc<StoredInputs>,
-    /// What was read of its inboxes, once they are open.
+    /// Its inboxes with the files that were read, once they are open.
     inboxes: Mutex<Option<Inboxes>>,
     /// The writers of inboxes after whose end there are no more files; empty for none.
     writers: Vec<String>,

@@ -13,7 +13,6 @@ use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::growing::FileFilter;
-use super::inbox::Inboxes;
 use super::list::FINGERPRINT_BYTES;
 use super::{InputFile, InputList, Location, PinnedFile, Settled, Share, SourceError};
 
@@ -106,12 +105,7 @@ impl InputFinder {
             return self.find_sources(&filter).await;
         }
         if self.inbox {
-            let files = self
-                .inboxes(None, &InputList::default())
-                .await?
-                .look()
-                .await?;
-            return Ok(InputList { files });
+            return self.in_inboxes(None).await;
         }
         let mut list = find_filtered(&self.paths, self.open.as_ref(), &filter).await?;
         if let Some(share) = self.share {
@@ -141,18 +135,6 @@ impl InputFinder {
         Ok(all)
     }
 
-    /// Opens the inboxes of `source`, or of `[source]`, of which the files of `list` were read.
-    pub(crate) async fn inboxes(
-        &self,
-        source: Option<&NamedPaths>,
-        list: &InputList,
-    ) -> Result<Inboxes, SourceError> {
-        let paths = source.map_or(&self.paths, |source| &source.paths);
-        let of_source = source.and_then(|source| source.grows.as_ref());
-        let share = of_source.map(|(_, share)| *share).or(self.share);
-        Inboxes::open(paths, share.unwrap_or(Share::ALL), self.open.as_ref(), list).await
-    }
-
     /// Finds the files of `source`, except those whose names are `known`.
     pub(crate) async fn find_source(
         &self,
@@ -162,10 +144,7 @@ impl InputFinder {
         let settled = source.grows.as_ref().map(|(settled, _)| settled.clone());
         let filter = FileFilter { known, settled };
         let mut list = if source.inbox {
-            let mut inboxes = self.inboxes(Some(source), &InputList::default()).await?;
-            InputList {
-                files: inboxes.look().await?,
-            }
+            self.in_inboxes(Some(source)).await?
         } else {
             find_filtered(&source.paths, self.open.as_ref(), &filter).await?
         };

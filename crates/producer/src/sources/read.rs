@@ -232,14 +232,7 @@ impl<'a> FileReader<'a> {
         let rows = self.at.unit..to;
         let open = || Rows::open(self.file, self.options, rows);
         self.kind = match guard(open).unwrap_or_else(panicked) {
-            Ok(rows) => {
-                let name = &self.file.pin.name;
-                if let Some(why) = rows.foreign(name).filter(|_| self.options.inbox) {
-                    let folder = name.clone();
-                    return Err(SourceError::Inbox { folder, why });
-                }
-                Kind::Parquet(rows)
-            }
+            Ok(rows) => Kind::Parquet(rows.in_place(self.file, self.options)?),
             Err(ReadFailure::Content(reason)) => {
                 self.check_size()?;
                 Kind::Failed(reason)
@@ -261,8 +254,7 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Returns the bytes of the stored file up to the next unit, for progress: exact for lines, by the number of
-    /// rows for Parquet.
+    /// Returns the bytes of the stored file up to the next unit: exact for lines, by the number of rows for Parquet.
     pub fn consumed(&self) -> u64 {
         let size = self.file.pin.size;
         let read = match &self.kind {

@@ -9,7 +9,7 @@ use super::columns::{ColumnRows, ReadFailure};
 use super::conversations::ConversationRows;
 use super::inbox;
 use super::row_groups::RowGroups;
-use super::{InputFile, ReadContent, ReadOptions, Reason};
+use super::{InputFile, ReadContent, ReadOptions, Reason, SourceError};
 
 /// A cursor over the rows of a file.
 pub(super) enum Rows {
@@ -54,14 +54,22 @@ impl Rows {
         self.groups().rows()
     }
 
-    /// Returns why a file of this name is not the one that its writer put there.
-    pub(super) fn foreign(&self, name: &str) -> Option<String> {
-        let groups = self.groups();
-        inbox::foreign(
-            name,
-            groups.key_value("batchweave.writer"),
-            groups.key_value("batchweave.number"),
-        )
+    /// Returns the rows, unless the file lies in an inbox and is not the one that its name says.
+    pub(super) fn in_place(
+        self,
+        file: &InputFile,
+        options: &ReadOptions,
+    ) -> Result<Self, SourceError> {
+        let (name, groups) = (&file.pin.name, self.groups());
+        let writer = groups.key_value("batchweave.writer");
+        let number = groups.key_value("batchweave.number");
+        match inbox::foreign(name, writer, number).filter(|_| options.inbox) {
+            None => Ok(self),
+            Some(why) => {
+                let folder = name.clone();
+                Err(SourceError::Inbox { folder, why })
+            }
+        }
     }
 
     /// Returns the number, bytes and cells of the next row.

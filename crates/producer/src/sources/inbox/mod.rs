@@ -13,7 +13,7 @@ use futures::stream::{StreamExt, TryStreamExt};
 pub(crate) use self::delete::FileDeleter;
 use self::folder::Folder;
 use super::find::OpenStore;
-use super::{InputFile, InputList, Share, SourceError};
+use super::{InputFile, InputFinder, InputList, NamedPaths, Share, SourceError};
 
 /// Writers that are looked at at the same time.
 const LOOKS_AT_ONCE: usize = 16;
@@ -183,6 +183,30 @@ impl Inbox {
         if newer {
             self.read.insert(writer.to_owned(), read);
         }
+    }
+}
+
+impl InputFinder {
+    /// Finds all files in the inboxes of `source`, or of `[source]`.
+    pub(super) async fn in_inboxes(
+        &self,
+        source: Option<&NamedPaths>,
+    ) -> Result<InputList, SourceError> {
+        let mut inboxes = self.inboxes(source, &InputList::default()).await?;
+        let files = inboxes.look().await?;
+        Ok(InputList { files })
+    }
+
+    /// Opens the inboxes of `source`, or of `[source]`, of which the files of `list` were read.
+    pub(crate) async fn inboxes(
+        &self,
+        source: Option<&NamedPaths>,
+        list: &InputList,
+    ) -> Result<Inboxes, SourceError> {
+        let paths = source.map_or(&self.paths, |source| &source.paths);
+        let of_source = source.and_then(|source| source.grows.as_ref());
+        let share = of_source.map(|(_, share)| *share).or(self.share);
+        Inboxes::open(paths, share.unwrap_or(Share::ALL), self.open.as_ref(), list).await
     }
 }
 

@@ -1,0 +1,101 @@
+"""Storms over an inbox: eight writers, two producers, a consumer daemon and four ranks, killed.
+
+BATCHWEAVE_SEED=N repeats the storm of a seed; BATCHWEAVE_LONG=1 makes a hundred.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from inbox_storm import COUNT, RANKS, WRITERS, Wrong, check, results, run
+from inbox_world import DEV_S3, DevS3
+from storm_processes import Row, noted, row
+
+STORMS = 100 if os.environ.get("BATCHWEAVE_LONG") == "1" else 10
+REPEATED = os.environ.get("BATCHWEAVE_SEED")
+FIRST = int(REPEATED or random.randrange(1 << 20))
+FAULTS = "put.lost=0.03,put.error=0.03,put.conflict=0.03,list.error=0.03,get.error=0.02"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[DevS3]:
+    server = DevS3("--faults", FAULTS, "--seed", str(FIRST))
+    yield server
+    server.end()
+
+
+@DEV_S3[0]
+@DEV_S3[1]
+@pytest.mark.parametrize("number", range(1 if REPEATED else STORMS))
+def test_every_row_reaches_the_ranks_once_through_kills_of_all(
+    tmp_path: Path, s3: DevS3, number: int
+) -> None:
+    """Seeds that are even: over a local folder; odd ones: over a store with faults."""
+    seed = FIRST + number
+    print(f"BATCHWEAVE_SEED={seed}")
+    if seed % 2:
+        root, environment = f"s3://batchweave/{seed}", s3.environment
+    else:
+        root, environment = f"file://{tmp_path}", {}
+        (tmp_path / "stream").mkdir()
+    storm = run(tmp_path, root, environment, seed)
+    print(f"{storm.starts} starts, kills: {storm.kinds()}")
+    check(results(storm))
+    assert all(storm.kinds().values()), "a kind was never killed"
+
+
+Ranks = list[list[tuple[int, list[Row]]]]
+
+
+def delivered() -> Ranks:
+    """Returns notes that are right: the writers take turns."""
+    rows = [row(writer, number) for number in range(COUNT) for writer in range(WRITERS)]
+    return [list(enumerate([each] for each in rows[rank::RANKS])) for rank in range(RANKS)]
+
+
+def lose(ranks: Ranks) -> None:
+    ranks[0][3] = (3, [])
+
+
+def double(ranks: Ranks) -> None:
+    ranks[1][9] = (9, ranks[1][9][1] * 2)
+
+
+def swap(ranks: Ranks) -> None:
+    ranks[2][4], ranks[2][6] = (4, ranks[2][6][1]), (6, ranks[2][4][1])
+
+
+def garble(ranks: Ranks) -> None:
+    first = ranks[3][0][1][0]
+    ranks[3][0] = (0, [first._replace(payload="other")])
+
+
+def repeat(ranks: Ranks) -> None:
+    for rank in ranks:
+        rank.insert(5, rank[5])
+
+
+def invent(ranks: Ranks) -> None:
+    ranks[0][0][1].append(Row(WRITERS, 0, ""))
+
+
+def test_notes_of_every_row_once_are_right() -> None:
+    check(delivered())
+
+
+@pytest.mark.parametrize("mistake", [lose, double, swap, garble, repeat, invent])
+def test_a_mistake_in_the_notes_is_found(mistake: Callable[[Ranks], None]) -> None:
+    ranks = delivered()
+    mistake(ranks)
+    with pytest.raises(Wrong):
+        check(ranks)
+
+
+def test_a_torn_line_of_a_killed_rank_is_no_note(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text('{"step": 0, "rows": [[1, 2, "x"]], "state": {}}\n{"step": 1, "ro')
+    assert noted(out) == [(0, [Row(1, 2, "x")])]

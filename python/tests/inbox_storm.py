@@ -224,7 +224,8 @@ class Storm:
         if step != self.bounded:
             self.bounded = step
             fresh = self.folder / "bound.new"
-            fresh.write_text(str(1 << 40 if step is None else step + self.chance.randrange(1, _SLACK)))
+            bound = 1 << 40 if step is None else step + self.chance.randrange(1, _SLACK)
+            fresh.write_text(str(bound))
             fresh.replace(self.folder / "bound")
 
     def kill(self) -> None:

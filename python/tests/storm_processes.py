@@ -42,23 +42,23 @@ class Writing(NamedTuple):
 
     location: str
     writer: int
-    count: int
+    rows: int
     seed: int
     hold_at: int
-    """The row before which the process waits for its death; `count`: none."""
+    """The row before which the process waits for its death; `rows`: none."""
     log: Path
     """Gets the number of durable rows, a line each."""
 
 
 def write(task: Writing) -> None:
-    """Writes rows 0 to `count` - 1, and ends the writer."""
+    """Writes rows 0 to `rows` - 1, and ends the writer."""
     from batchweave import inbox
 
     chance = random.Random(task.seed)
     with task.log.open("a", buffering=1) as log:
 
         def made(state: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-            for number in range((state or {"next": 0})["next"], task.count):
+            for number in range((state or {"next": 0})["next"], task.rows):
                 while number == task.hold_at:
                     time.sleep(0.01)
                     log.write(f"{writer.durable_rows}\n")
@@ -79,7 +79,7 @@ def write(task: Writing) -> None:
             sys.exit(FENCED)
         except inbox.WriterEndedError:
             # An instance of this name at the same time has ended it.
-            assert writer.durable_rows == task.count
+            assert writer.durable_rows == task.rows
 
 
 class Ranking(NamedTuple):

@@ -103,6 +103,8 @@ def test_the_parts_of_a_row_add_up() -> None:
 
 
 def test_quantiles_are_those_of_sorted_values() -> None:
-    assert quantiles([float(n) for n in reversed(range(200))]) == {"p50": 100, "p99": 198, "max": 199}
-
-
+    assert quantiles([float(n) for n in reversed(range(200))]) == {
+        "p50": 100,
+        "p99": 198,
+        "max": 199,
+    }

@@ -16,7 +16,6 @@ import pytest
 from inbox_world import ScriptedStore, in_folder, read_as_producer, writer_on
 
 from batchweave import inbox
-from batchweave.bench import inbox as bench
 
 
 @pytest.fixture
@@ -190,13 +189,3 @@ def test_several_threads_may_put(tmp_path: Path) -> None:
     for place in range(4):
         mine = [row for row in rows if row.startswith(f"{place} ")]
         assert mine == sorted(mine)
-
-
-def test_the_measurement_prints_its_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.main(str(tmp_path), rows=10, samples=2)
-    said = capsys.readouterr().out
-    assert "rows of 1,000 bytes per second" in said
-    assert "from put to durable, with linger=0.2" in said
-    assert "for put and flush" in said

@@ -1,8 +1,8 @@
 """Rollouts and training on one machine, where no sample is more than four steps off the policy.
 
-    batchweave run examples/rollouts.toml
-    python examples/rollouts.py rollout /tmp/batchweave-rollouts
-    python examples/rollouts.py train /tmp/batchweave-rollouts
+    batchweave run python/examples/rollouts.toml --until stopped
+    python python/examples/rollouts.py rollout /tmp/batchweave-rollouts
+    python python/examples/rollouts.py train /tmp/batchweave-rollouts
 
 The rollout process samples tokens from the newest policy and writes them into an inbox, with the
 version of that policy. The trainer reads them as batches, checks their age, and learns from their
@@ -36,7 +36,7 @@ SAVE_EVERY = 10
 
 
 class Policy(NamedTuple):
-    """What the trainer publishes after each step: its checkpoint, too."""
+    """The policy that the trainer publishes after each step; it is the checkpoint, too."""
 
     version: int
     """The number of steps that it was trained for."""

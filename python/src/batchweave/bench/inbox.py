@@ -1,4 +1,4 @@
-"""What an inbox costs: rows per second of a writer, and the time from `put` to the trainer.
+"""Measures an inbox: rows per second of a writer, and the time from `put` to the trainer.
 
     python -m batchweave.bench.inbox file:///data/inbox [--json]
 

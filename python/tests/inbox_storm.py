@@ -20,9 +20,11 @@ from storm_processes import (
     FAILED,
     FENCED,
     FORKED,
+    REPEATING,
     Ranking,
     Row,
     Writing,
+    log_of,
     noted,
     row,
     train,
@@ -75,8 +77,15 @@ class Wrong(AssertionError):  # noqa: N818 - a verdict on a storm
     """Rows are lost, doubled or out of order."""
 
 
-def check(ranks: list[list[tuple[int, list[Row]]]], count: int = COUNT) -> None:
-    """Raises where the ranks' notes are not each row once, and each writer's rows in order."""
+Ranks = list[list[tuple[int, list[Row]]]]
+"""The notes of each rank: steps, and their rows."""
+
+
+def check(ranks: Ranks, acknowledged: dict[int, dict[int, str]]) -> None:
+    """Raises where the ranks' notes are not each row once, and each writer's rows in order.
+
+    `acknowledged`: of each writer's rows the start whose row was acknowledged.
+    """
     steps = [[step for step, _ in rank] for rank in ranks]
     if any(each != list(range(len(steps[0]))) for each in steps):
         raise Wrong(f"steps are lost or doubled: {steps}")
@@ -84,11 +93,15 @@ def check(ranks: list[list[tuple[int, list[Row]]]], count: int = COUNT) -> None:
     for writer in range(WRITERS):
         found = [each for each in delivered if each.writer == writer]
         numbers = [each.number for each in found]
-        if numbers != list(range(count)):
-            raise Wrong(f"writer {writer}: rows {numbers} instead of 0 to {count - 1}")
-        if found != [row(writer, number) for number in range(count)]:
-            raise Wrong(f"writer {writer}: rows with other contents: {found}")
-    if len(delivered) != WRITERS * count:
+        if numbers != list(range(COUNT)):
+            raise Wrong(f"writer {writer}: rows {numbers} instead of 0 to {COUNT - 1}")
+        starts = {each.number: each.start for each in found}
+        if writer in REPEATING:
+            starts = dict.fromkeys(starts, "")
+        starts |= acknowledged[writer]
+        if found != [row(writer, number, starts[number]) for number in range(COUNT)]:
+            raise Wrong(f"writer {writer}: rows that were not acknowledged: {found}")
+    if len(delivered) != WRITERS * COUNT:
         raise Wrong(f"rows of no writer: {[each for each in delivered if each.writer >= WRITERS]}")
 
 
@@ -196,9 +209,7 @@ class Storm:
 
     def progress(self, name: str) -> int:
         if name.startswith("w"):
-            path = self.folder / f"{name}.log"
-            lines = path.read_text().split("\n")[:-1] if path.exists() else []
-            return int(lines[-1]) if lines else 0
+            return log_of(self.folder / f"{name}.log").durable
         ranks = [name] if name in self.ranks else self.ranks
         return min(len(noted(self.folder / f"{rank}.out")) for rank in ranks)
 
@@ -290,6 +301,8 @@ def run(folder: Path, root: str, environment: dict[str, str], seed: int) -> Stor
         storm.end()
 
 
-def results(storm: Storm) -> list[list[tuple[int, list[Row]]]]:
-    """Returns the ranks' notes."""
-    return [noted(storm.folder / f"{rank}.out") for rank in storm.ranks]
+def check_storm(storm: Storm) -> None:
+    """Raises where rows of an ended storm are lost, doubled, out of order or others."""
+    ranks = [noted(storm.folder / f"{rank}.out") for rank in storm.ranks]
+    logs = {n: log_of(storm.folder / f"{name}.log") for n, name in enumerate(storm.writers)}
+    check(ranks, {writer: log.acknowledged for writer, log in logs.items()})

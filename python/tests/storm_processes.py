@@ -24,6 +24,10 @@ FAILED = 1
 MARK_EVERY = 8
 
 
+REPEATING = range(6)
+"""Writers that make the same rows again; each start of another one makes other rows."""
+
+
 class Row(NamedTuple):
     """A row, as a rank notes it."""
 
@@ -31,10 +35,15 @@ class Row(NamedTuple):
     number: int
     payload: str
 
+    @property
+    def start(self) -> str:
+        """The start of its writer that has made it; empty for a repeating writer."""
+        return self.payload.partition(";")[0].rpartition("/")[2]
 
-def row(writer: int, number: int) -> Row:
-    """Returns a writer's row of a number: the same one in every process."""
-    return Row(writer, number, f"{writer}/{number};" * (1 + number % 5))
+
+def row(writer: int, number: int, start: str = "") -> Row:
+    """Returns a writer's row of a number: the same one in every process of that start."""
+    return Row(writer, number, f"{writer}/{number}/{start};" * (1 + number % 5))
 
 
 class Writing(NamedTuple):
@@ -47,39 +56,78 @@ class Writing(NamedTuple):
     hold_at: int
     """The row before which the process waits for its death; `rows`: none."""
     log: Path
-    """Gets the number of durable rows, a line each."""
+    """Gets lines of this start's id, the number of durable rows, and that of the row just put."""
+
+    @property
+    def start(self) -> str:
+        """The id of this start in its rows."""
+        return "" if self.writer in REPEATING else f"{self.seed:x}"
 
 
 def write(task: Writing) -> None:
-    """Writes rows 0 to `rows` - 1, and ends the writer."""
+    """Writes rows up to `rows` - 1, and ends the writer."""
     from batchweave import inbox
 
     chance = random.Random(task.seed)
+    writer = inbox.open(task.location, f"w{task.writer}", linger=0.01)
     with task.log.open("a", buffering=1) as log:
+
+        def note(number: int) -> None:
+            log.write(f"{task.start or '-'} {writer.durable_rows} {number}\n")
 
         def made(state: Any) -> Iterator[tuple[dict[str, Any], Any]]:
             for number in range((state or {"next": 0})["next"], task.rows):
                 while number == task.hold_at:
                     time.sleep(0.01)
-                    log.write(f"{writer.durable_rows}\n")
-                values = row(task.writer, number)._asdict()
+                    note(number - 1)
+                values = row(task.writer, number, task.start)._asdict()
                 values["payload"] = values["payload"].encode()
                 yield values, {"next": number + 1} if chance.random() < 0.5 else None
                 time.sleep(chance.random() * 0.004)
-                if chance.random() < 0.2 and number >= writer.next_row:
+                if chance.random() < 0.2:
                     writer.flush()
-                log.write(f"{writer.durable_rows}\n")
+                note(number)
 
-        writer = inbox.open(task.location, f"w{task.writer}", linger=0.01)
         try:
-            writer.resume(made)
-            log.write(f"{writer.durable_rows}\n")
+            if task.writer in REPEATING:
+                writer.resume(made)
+            else:
+                for values, _ in made({"next": writer.next_row}):
+                    writer.put(values)
+                writer.flush()
+            note(task.rows - 1)
             writer.finish()
         except inbox.WriterFencedError:
             sys.exit(FENCED)
         except inbox.WriterEndedError:
             # An instance of this name at the same time has ended it.
             assert writer.durable_rows == task.rows
+
+
+class Noted(NamedTuple):
+    """The log of a writer."""
+
+    durable: int
+    acknowledged: dict[int, str]
+    """The start that has put a row and has reported it as durable."""
+
+
+def log_of(path: Path) -> Noted:
+    """Reads the log of a writer."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    put: dict[str, set[int]] = {}
+    durable: dict[str, int] = {}
+    for line in lines:
+        start, rows, number = line.split()
+        put.setdefault(start, set()).add(int(number))
+        durable[start] = max(int(rows), durable.get(start, 0))
+    acknowledged = {
+        number: start.strip("-")
+        for start, numbers in put.items()
+        for number in numbers
+        if 0 <= number < durable[start]
+    }
+    return Noted(max(durable.values(), default=0), acknowledged)
 
 
 class Ranking(NamedTuple):

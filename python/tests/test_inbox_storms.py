@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from inbox_storm import COUNT, RANKS, WRITERS, Wrong, check, results, run
+from inbox_storm import COUNT, RANKS, WRITERS, Ranks, Wrong, check, check_storm, run
 from inbox_world import DEV_S3, DevS3
-from storm_processes import Row, noted, row
+from storm_processes import REPEATING, Noted, Row, log_of, noted, row
 
 STORMS = 100 if os.environ.get("BATCHWEAVE_LONG") == "1" else 10
 REPEATED = os.environ.get("BATCHWEAVE_SEED")
@@ -44,16 +44,23 @@ def test_every_row_reaches_the_ranks_once_through_kills_of_all(
         (tmp_path / "stream").mkdir()
     storm = run(tmp_path, root, environment, seed)
     print(f"{storm.starts} starts, kills: {storm.kinds()}")
-    check(results(storm))
+    check_storm(storm)
     assert all(storm.kinds().values()), "a kind was never killed"
 
 
-Ranks = list[list[tuple[int, list[Row]]]]
+ACKNOWLEDGED = {
+    writer: dict.fromkeys(range(COUNT), "" if writer in REPEATING else "a1")
+    for writer in range(WRITERS)
+}
 
 
 def delivered() -> Ranks:
     """Returns notes that are right: the writers take turns."""
-    rows = [row(writer, number) for number in range(COUNT) for writer in range(WRITERS)]
+    rows = [
+        row(writer, number, ACKNOWLEDGED[writer][number])
+        for number in range(COUNT)
+        for writer in range(WRITERS)
+    ]
     return [list(enumerate([each] for each in rows[rank::RANKS])) for rank in range(RANKS)]
 
 
@@ -74,6 +81,11 @@ def garble(ranks: Ranks) -> None:
     ranks[3][0] = (0, [first._replace(payload="other")])
 
 
+def replace(ranks: Ranks) -> None:
+    """Delivers the row of a later start instead of the acknowledged one."""
+    ranks[3][1] = (1, [row(WRITERS - 1, 0, "b2")])
+
+
 def repeat(ranks: Ranks) -> None:
     for rank in ranks:
         rank.insert(5, rank[5])
@@ -84,18 +96,25 @@ def invent(ranks: Ranks) -> None:
 
 
 def test_notes_of_every_row_once_are_right() -> None:
-    check(delivered())
+    check(delivered(), ACKNOWLEDGED)
 
 
-@pytest.mark.parametrize("mistake", [lose, double, swap, garble, repeat, invent])
+@pytest.mark.parametrize("mistake", [lose, double, swap, garble, replace, repeat, invent])
 def test_a_mistake_in_the_notes_is_found(mistake: Callable[[Ranks], None]) -> None:
     ranks = delivered()
     mistake(ranks)
     with pytest.raises(Wrong):
-        check(ranks)
+        check(ranks, ACKNOWLEDGED)
 
 
 def test_a_torn_line_of_a_killed_rank_is_no_note(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text('{"step": 0, "rows": [[1, 2, "x"]], "state": {}}\n{"step": 1, "ro')
     assert noted(out) == [(0, [Row(1, 2, "x")])]
+
+
+def test_a_row_is_acknowledged_by_the_start_that_has_put_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("a 1 0\na 1 1\nb 1 1\nb 3 2\nb 3 3\nb 9")
+    # Row 1 of start a was not durable when start b took its number.
+    assert log_of(log) == Noted(3, {0: "a", 1: "b", 2: "b"})

@@ -2,8 +2,8 @@
 
     python -m batchweave.bench.inbox file:///data/inbox [--json]
 
-Writes about 200 MB into new writers of that inbox, and streams beside it, in LOCATION-streams, and
-leaves both there. Measures, in this order:
+Writes about 200 MB into new writers of that inbox, and rows with their stream into a folder of
+LOCATION-visible, and leaves them there. Measures, in this order:
 
 - rows of 1 kB per second of one writer;
 - from `put` to durable, where the writer waits for more rows (--linger), and for put and flush;

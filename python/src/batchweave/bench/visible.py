@@ -105,13 +105,13 @@ class Instants:
 
 def measure(location: str, samples: int, setting: Setting) -> dict[str, Any]:
     """Returns p50 and p99 of every part of the way, in milliseconds."""
-    name = f"visible-{secrets.token_hex(4)}"
-    stream = f"{location.rstrip('/')}-streams/{name}"
+    root = f"{location.rstrip('/')}-visible/{secrets.token_hex(4)}"
+    place, stream = f"{root}/inbox", f"{root}/stream"
     seen, stop = Instants(), threading.Event()
     with (
         tempfile.TemporaryDirectory(prefix="batchweave-bench-") as made,
-        _daemons(Path(made), location, name, stream, setting) as socket,
-        inbox.open(location, name, linger=setting.linger) as writer,
+        _daemons(Path(made), place, stream, setting) as socket,
+        inbox.open(place, "w", linger=setting.linger) as writer,
     ):
         threads = [
             threading.Thread(target=_write, args=(writer, setting, seen, stop)),
@@ -215,19 +215,16 @@ def _record(log: Store, version: int) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def _daemons(
-    folder: Path, location: str, name: str, stream: str, setting: Setting
-) -> Iterator[Path]:
+def _daemons(folder: Path, place: str, stream: str, setting: Setting) -> Iterator[Path]:
     """Runs a producer of this writer's files, and a consumer of its stream."""
     socket = folder / "s"
     root = stream if "://" in stream else Path(stream).absolute().as_uri()
     if root.startswith("file://"):
         Path(root.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
-    files = location.removeprefix("file://").rstrip("/")
     places = {
         "stream": json.dumps(root),
         "socket": json.dumps(str(socket)),
-        "files": json.dumps(f"{files}/{name}/*.parquet"),
+        "files": json.dumps(f"{place.removeprefix('file://')}/*/*.parquet"),
     }
     started: list[subprocess.Popen[bytes]] = []
     try:

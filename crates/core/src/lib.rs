@@ -11,6 +11,7 @@ pub mod fixtures;
 pub mod flow_control;
 pub mod guards;
 pub mod ids;
+pub mod inbox;
 pub mod inputs;
 pub mod intent;
 pub mod json;

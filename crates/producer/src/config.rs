@@ -23,6 +23,7 @@ pub struct ProducerConfig {
     /// Several sources in place of the one of `[source]`; empty without.
     pub sources: Vec<NamedSource>,
     pub mixture: MixtureConfig,
+    pub inbox: InboxConfig,
     pub split: SplitConfig,
     pub tokenizer: TokenizerConfig,
     pub packing: PackingConfig,
@@ -108,6 +109,8 @@ pub struct SourceConfig {
     pub epochs: u64,
     /// Continue with files that appear later.
     pub follow: bool,
+    /// The paths are inboxes: files of writers, which are followed.
+    pub inbox: bool,
     /// Interval between polls for new files.
     pub follow_every: Period,
     /// A new file is read when it was last written at least this long ago,
@@ -119,6 +122,13 @@ pub struct SourceConfig {
     pub max_document_bytes: ByteSize,
     /// Most bytes of documents that wait to be shuffled, of all sources.
     pub memory: ByteSize,
+}
+
+impl SourceConfig {
+    /// Returns whether files that appear later join the input.
+    pub(crate) fn grows(&self) -> bool {
+        self.follow || self.inbox
+    }
 }
 
 /// The kinds of tokenizers.
@@ -309,11 +319,13 @@ mod check_sources;
 mod defaults;
 mod hints;
 mod ids;
+mod inbox;
 mod lanes;
 mod part;
 mod several;
 mod store;
 
+pub use inbox::{Delete, InboxConfig};
 pub use part::{RunLimit, Selection, Side, SplitConfig};
 pub use several::{MixtureConfig, NamedSource, ShuffleConfig};
 pub use store::StoreConfig;

@@ -21,6 +21,7 @@ use crate::progress::ending::{self, Totals};
 use crate::progress::report::Reporter;
 use crate::run::Outcome;
 use crate::sample::SampleTaker;
+use crate::sources::inbox::FileDeleter;
 use crate::startup::{self, Opened, Opening, assemble};
 use crate::transform::DocumentTransform;
 use crate::worker::Worker;
@@ -111,12 +112,17 @@ async fn produce(
     let input = Arc::new(InputProgress::new(
         opened.parts.inputs.clone(),
         config.source.epochs,
-        config.source.follow,
+        config.source.grows(),
     ));
     let sampler = SampleTaker::for_page(
         config,
         (&opened.parts.transform, &opened.parts.inputs),
         health,
+    );
+    let deleter = FileDeleter::new(
+        config,
+        &producer,
+        (store.clone(), opened.parts.inputs.clone()),
     );
     let stop_waiting = stop.child_token();
     let pipeline = assemble(
@@ -156,6 +162,10 @@ async fn produce(
             }
         }
     });
+    // Dropped on every path out, which ends the deleter.
+    let deleting = stop.child_token();
+    let _deleting = deleting.clone().drop_guard();
+    let deleter = deleter.map(|deleter| tokio::spawn(deleter.run(deleting.clone())));
     let last = queue.progress();
     let work = pipeline.run(queue, stop.clone());
     let reporter = Reporter::new(config, input, metrics.clone(), health.clone(), site.alone);
@@ -165,6 +175,11 @@ async fn produce(
         never = reporter.run() => match never {},
     };
     metrics.committed(&last.borrow());
+    deleting.cancel();
+    if let Some(deleter) = deleter {
+        // It ends within its own bound.
+        let _ = deleter.await;
+    }
     let outcome = match ended {
         Some(ended) => outcome(ended?, config)?,
         None => Some(Outcome::Stopped {

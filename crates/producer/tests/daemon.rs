@@ -9,6 +9,8 @@ mod bad_input;
 mod follow;
 #[path = "daemon/formats.rs"]
 mod formats;
+#[path = "daemon/inbox.rs"]
+mod inbox;
 #[path = "daemon/lanes.rs"]
 mod lanes;
 #[path = "daemon/mixtures.rs"]

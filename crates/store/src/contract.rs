@@ -8,6 +8,7 @@
 //! - `list` promises no order.
 //! - An error states whether the operation may have taken effect (`StoreError::effect`).
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::time::SystemTime;
@@ -123,6 +124,42 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// Lists one page of the objects whose keys begin with `prefix` (which ends in `/` or is empty).
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError>;
+
+    /// Lists in byte order the objects below `prefix` whose keys are greater than `after`; `next` is the key to continue
+    /// after. Fails where a store lists in no order. By default it lists all of `prefix`.
+    async fn list_after(&self, prefix: &str, after: &str) -> Result<ListPage, StoreError> {
+        let (mut objects, mut page) = (Vec::new(), None);
+        loop {
+            let listed = self.list(prefix, page).await?;
+            let behind = listed.objects.into_iter();
+            objects.extend(behind.filter(|object| object.key.as_str() > after));
+            page = listed.next;
+            if page.is_none() {
+                break;
+            }
+        }
+        objects.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(ListPage {
+            objects,
+            next: None,
+        })
+    }
+
+    /// Returns the names of the folders directly below `prefix`, sorted. By default it lists all of `prefix`.
+    async fn folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = BTreeSet::new();
+        let mut page = None;
+        loop {
+            let listed = self.list(prefix, page).await?;
+            let keys = listed.objects.iter();
+            let below = keys.filter_map(|object| object.key.strip_prefix(prefix)?.split_once('/'));
+            names.extend(below.map(|(name, _)| name.to_owned()));
+            page = listed.next;
+            if page.is_none() {
+                return Ok(names.into_iter().collect());
+            }
+        }
+    }
 
     /// Deletes the object; deleting an absent one succeeds.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;

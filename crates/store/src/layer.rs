@@ -113,6 +113,19 @@ pub trait Intercept: Send + Sync + Debug + 'static {
         self.around(call, self.inner().list(prefix, page)).await
     }
 
+    /// Intercepts [`Store::list_after`]; passes through `around` as a listing.
+    async fn list_after(&self, prefix: &str, after: &str) -> Result<ListPage, StoreError> {
+        let call = Call::new(Op::List, prefix);
+        self.around(call, self.inner().list_after(prefix, after))
+            .await
+    }
+
+    /// Intercepts [`Store::folders`]; passes through `around` as a listing.
+    async fn folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let call = Call::new(Op::List, prefix);
+        self.around(call, self.inner().folders(prefix)).await
+    }
+
     /// Intercepts [`Store::delete`] of one object.
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         let call = Call::new(Op::Delete, key);
@@ -193,6 +206,14 @@ impl<I: Intercept> Store for I {
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
         Intercept::list(self, prefix, page).await
+    }
+
+    async fn list_after(&self, prefix: &str, after: &str) -> Result<ListPage, StoreError> {
+        Intercept::list_after(self, prefix, after).await
+    }
+
+    async fn folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        Intercept::folders(self, prefix).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -126,7 +126,7 @@ impl Config for ProducerConfig {
             batch > 1 << 30,
             "slices x rows_per_slice x seq_len is more than 2^30 tokens per batch",
         );
-        problems.extend((self.source.follow && self.source.epochs != 1).then(|| {
+        problems.extend((self.source.grows() && self.source.epochs != 1).then(|| {
             Problem::new(
                 "source.epochs",
                 "must be 1 with source.follow: input that grows has no end to start again from",
@@ -134,6 +134,7 @@ impl Config for ProducerConfig {
         }));
         self.check_sources(&mut problems);
         self.check_part(&mut problems);
+        self.check_inbox(&mut problems);
         self.check_mode(&mut problems);
         self.check_ids(&mut problems);
         let lanes = self.check_lanes(&mut problems);

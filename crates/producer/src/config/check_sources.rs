@@ -27,8 +27,8 @@ impl ProducerConfig {
         if !self.source.paths.is_empty() {
             wrong("can't be combined with source.paths: make these paths a source, or remove [[sources]]".to_owned());
         }
-        if self.source.follow {
-            wrong("can't be combined with source.follow: give follow = true to the sources whose files grow".to_owned());
+        if self.source.grows() {
+            wrong("can't be combined with source.follow or source.inbox: give follow or inbox = true to the sources whose files grow".to_owned());
         }
         let mut names = BTreeSet::new();
         for source in &self.sources {
@@ -90,7 +90,7 @@ impl NamedSource {
         let window = self.shuffle.map(|shuffle| shuffle.window.bytes());
         let window = window.filter(|window| *window < 1 << 20);
         let window = window.map(|_| "shuffle.window must be at least 1MiB");
-        let follow = (self.follow && self.epochs != 1).then_some(
+        let follow = (self.grows() && self.epochs != 1).then_some(
             "epochs must be 1 with follow: files that grow have no end to start again from",
         );
         let texts = [paths, empty, window, follow]

@@ -50,6 +50,7 @@ impl Default for SourceConfig {
             column: "text".into(),
             epochs: 1,
             follow: false,
+            inbox: false,
             follow_every: Period(Duration::from_secs(5)),
             settled_age: Period(Duration::from_mins(1)),
             settled_marker: String::new(),

@@ -56,7 +56,7 @@ impl ProducerConfig {
         );
         wrong(
             "source.follow",
-            megatron && source.follow,
+            megatron && source.grows(),
             "is not for source.format = \"megatron\", whose files come in pairs",
         );
     }

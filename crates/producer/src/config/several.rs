@@ -31,6 +31,9 @@ pub struct NamedSource {
     /// Continue with files that appear later.
     #[serde(default)]
     pub follow: bool,
+    /// The paths are inboxes.
+    #[serde(default)]
+    pub inbox: bool,
     /// Without it, documents come in the order of the files.
     #[serde(default)]
     pub shuffle: Option<ShuffleConfig>,
@@ -82,6 +85,13 @@ pub struct MixtureConfig {
     pub when_source_ends: WhenSourceEnds,
 }
 
+impl NamedSource {
+    /// Returns whether files that appear later join it.
+    pub(crate) fn grows(&self) -> bool {
+        self.follow || self.inbox
+    }
+}
+
 impl ProducerConfig {
     /// Returns this configuration as if `source` were its only one.
     pub(crate) fn with_source(&self, source: &NamedSource) -> Self {
@@ -93,6 +103,7 @@ impl ProducerConfig {
                 column: source.column.clone(),
                 epochs: source.epochs,
                 follow: source.follow,
+                inbox: source.inbox,
                 ..self.source.clone()
             },
             ..self.clone()

@@ -14,7 +14,10 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::RunError;
-use crate::sources::{InputFinder, InputList, Inputs, NamedPaths, SourcePlan, store_list};
+use crate::sources::inbox::Inboxes;
+use crate::sources::{
+    InputFinder, InputList, Inputs, NamedPaths, SourceError, SourcePlan, store_list,
+};
 
 /// The input list as it is stored; the sources of a producer share it.
 pub struct StoredInputs {
@@ -50,7 +53,22 @@ pub struct NewFilePoller {
     source: Option<(NamedPaths, Arc<SourcePlan>)>,
     interval: Duration,
     list: Arc<StoredInputs>,
+    /// What was read of its inboxes, once they are open.
+    inboxes: Mutex<Option<Inboxes>>,
+    /// The writers of inboxes after whose end there are no more files; empty for none.
+    writers: Vec<String>,
     runtime: Handle,
+}
+
+/// The result of waiting for more files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// The list of this name has more files.
+    Grown(LinkId),
+    /// There will be no more.
+    Ended,
+    /// A stop was requested.
+    Stopped,
 }
 
 impl std::fmt::Debug for NewFilePoller {
@@ -64,7 +82,7 @@ impl NewFilePoller {
     pub(crate) fn new(
         finder: InputFinder,
         source: Option<(NamedPaths, Arc<SourcePlan>)>,
-        interval: Duration,
+        (interval, writers): (Duration, &[String]),
         list: Arc<StoredInputs>,
     ) -> Self {
         Self {
@@ -72,23 +90,26 @@ impl NewFilePoller {
             source,
             interval,
             list,
+            inboxes: Mutex::new(None),
+            writers: writers.to_vec(),
             runtime: Handle::current(),
         }
     }
 
-    /// Blocks the thread until there are more files. Returns the name of the grown list, or `None` when `stop` was
-    /// cancelled.
-    pub fn wait(&self, stop: &CancellationToken) -> Option<LinkId> {
+    /// Blocks the thread until there are more files, or there will be no more, or `stop` was cancelled. Fails when an
+    /// inbox cannot be what it was.
+    pub fn wait(&self, stop: &CancellationToken) -> Result<Waited, SourceError> {
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
                     biased;
-                    () = stop.cancelled() => return None,
+                    () = stop.cancelled() => return Ok(Waited::Stopped),
                     () = tokio::time::sleep(self.interval) => {}
                 }
                 match self.poll().await {
                     Ok(None) => {}
-                    Ok(found) => return found,
+                    Ok(Some(waited)) => return Ok(waited),
+                    Err(RunError::Source(why @ SourceError::Inbox { .. })) => return Err(why),
                     // Over months some listing fails; the next poll finds the same files.
                     Err(error) => tracing::warn!(%error, "cannot list new input files; retrying"),
                 }
@@ -96,30 +117,66 @@ impl NewFilePoller {
         })
     }
 
-    async fn poll(&self) -> Result<Option<LinkId>, RunError> {
+    async fn poll(&self) -> Result<Option<Waited>, RunError> {
+        let mut inboxes = self.inboxes.lock().await;
+        if self.reads_inboxes() && inboxes.is_none() {
+            let source = self.source.as_ref().map(|(paths, _)| paths);
+            let list = self.list.inputs.now();
+            *inboxes = Some(self.finder.inboxes(source, &list).await?);
+        }
+        let mut new = match inboxes.as_mut() {
+            Some(inboxes) => InputList {
+                files: inboxes.look().await?,
+            },
+            None => self.find().await?,
+        };
+        if new.files.is_empty() {
+            let ended = inboxes.as_ref().is_some_and(|own| own.ended(&self.writers));
+            return Ok(ended.then_some(Waited::Ended));
+        }
+        let joined = new.files.clone();
+        let head = self.extend(&mut new).await?;
+        if let Some(inboxes) = inboxes.as_mut() {
+            inboxes.joined(&joined);
+        }
+        Ok(Some(Waited::Grown(head)))
+    }
+
+    fn reads_inboxes(&self) -> bool {
+        match &self.source {
+            Some((paths, _)) => paths.inbox,
+            None => self.finder.inbox,
+        }
+    }
+
+    /// Finds the files that are not in the list.
+    async fn find(&self) -> Result<InputList, SourceError> {
+        let all = self.list.inputs.now();
+        let known: BTreeSet<String> = all.files.iter().map(|f| f.pin.name.clone()).collect();
+        match &self.source {
+            Some((paths, _)) => self.finder.find_source(paths, known).await,
+            None => self.finder.find(known).await,
+        }
+    }
+
+    /// Stores the list with the files of `new` at its end.
+    async fn extend(&self, new: &mut InputList) -> Result<LinkId, RunError> {
         // Held to the end: another source may grow, too.
         let mut chain = self.list.chain.lock().await;
         let mut all = InputList::clone(&self.list.inputs.now());
-        let known: BTreeSet<String> = all.files.iter().map(|f| f.pin.name.clone()).collect();
-        let mut new = match &self.source {
-            Some((paths, _)) => self.finder.find_source(paths, known).await?,
-            None => self.finder.find(known).await?,
-        };
-        if new.files.is_empty() {
-            return Ok(None);
-        }
         let source = self.source.as_ref().map(|(paths, _)| paths.name.as_str());
         tracing::info!(files = new.files.len(), source, "new input files");
         let before = all.files.len();
         let mut order = None;
         if let Some((_, plan)) = &self.source {
             for file in &mut new.files {
+                file.pin.source = source.map(str::to_owned);
                 file.pin.growth = plan.growths();
             }
-            all.files.extend(new.files);
+            all.files.append(&mut new.files);
             order = Some((plan, plan.plan_growth(&mut all, before).await?));
         } else {
-            all.files.extend(new.files);
+            all.files.append(&mut new.files);
         }
         // When storing fails, the next poll repeats it with the files found then.
         let StoredInputs {
@@ -134,6 +191,6 @@ impl NewFilePoller {
         if let Some((plan, order)) = order {
             plan.grow(order);
         }
-        Ok(Some(head))
+        Ok(head)
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Selection;
 use crate::packing::Point;
-use crate::pipeline::new_files::NewFilePoller;
+use crate::pipeline::new_files::{NewFilePoller, Waited};
 use crate::progress::Reached;
 use crate::sources::{FileReader, Inputs, Place, ReadOptions, SourceError, Unit};
 
@@ -149,8 +149,9 @@ impl InputReader {
             let Some(new_files) = &self.new_files else {
                 return Ok(ReadEnd::Complete);
             };
-            match new_files.wait(stop) {
-                Some(list) if sink(ReadItem::Grown(list)) => {}
+            match new_files.wait(stop)? {
+                Waited::Grown(list) if sink(ReadItem::Grown(list)) => {}
+                Waited::Ended => return Ok(ReadEnd::Complete),
                 _ => return Ok(ReadEnd::Stopped),
             }
         }

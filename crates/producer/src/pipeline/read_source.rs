@@ -5,7 +5,7 @@ use std::sync::Arc;
 use batchweave_core::order::{Position, SourceOrder, Walk};
 use tokio_util::sync::CancellationToken;
 
-use super::new_files::NewFilePoller;
+use super::new_files::{NewFilePoller, Waited};
 use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd, ReadItem};
 use crate::config::Selection;
 use crate::sources::{Inputs, SourceError, SourceFiles, SourcePlan, Unit};
@@ -51,8 +51,9 @@ impl SourceReader {
                 source = self.plan.name(),
                 "all files are read; waits for new ones"
             );
-            match new_files.wait(stop) {
-                Some(list) if sink(ReadItem::Grown(list)) => {}
+            match new_files.wait(stop)? {
+                Waited::Grown(list) if sink(ReadItem::Grown(list)) => {}
+                Waited::Ended => return Ok(ReadEnd::Complete),
                 _ => return Ok(ReadEnd::Stopped),
             }
         }

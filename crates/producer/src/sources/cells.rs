@@ -50,9 +50,9 @@ pub(super) struct CellRows {
 }
 
 impl CellRows {
-    /// Returns the number of rows in the file.
-    pub(super) fn total(&self) -> u64 {
-        self.groups.rows()
+    /// Returns the row groups that it reads.
+    pub(super) fn groups(&self) -> &RowGroups {
+        &self.groups
     }
 
     /// Opens `file` at the beginning of `rows` of the columns `names`. Row groups behind them are left out.

@@ -65,9 +65,9 @@ fn is_access_failure(why: &io::Error) -> bool {
 pub(super) type Outcome<T> = Result<T, ReadFailure>;
 
 impl ColumnRows {
-    /// Returns the number of rows in the file.
-    pub(super) fn total(&self) -> u64 {
-        self.groups.rows()
+    /// Returns the row groups that it reads.
+    pub(super) fn groups(&self) -> &RowGroups {
+        &self.groups
     }
 
     /// Opens `file` at the beginning of `rows` of column `column`. Row groups behind them are left out.

@@ -245,6 +245,9 @@ pub enum SourceError {
         "{file}: {detail}; name both files of each pair in source.paths, as \"data/*.bin\" and \"data/*.idx\""
     )]
     Megatron { file: String, detail: String },
+    /// What lies in an inbox contradicts its rules.
+    #[error("{folder}: {why}")]
+    Inbox { folder: String, why: String },
     /// A file belongs to two sources.
     #[error(
         "{file} is in the sources {} and {}: a document would count for both; narrow the paths of one of them",

@@ -13,11 +13,12 @@ use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::growing::FileFilter;
+use super::inbox::Inboxes;
 use super::list::FINGERPRINT_BYTES;
 use super::{InputFile, InputList, Location, PinnedFile, Settled, Share, SourceError};
 
 /// Number of remote files that are pinned at the same time.
-const FINGERPRINTS_AT_ONCE: usize = 32;
+pub(super) const FINGERPRINTS_AT_ONCE: usize = 32;
 
 /// The way in which a file is divided into documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -73,6 +74,8 @@ pub struct NamedPaths {
     pub paths: Vec<String>,
     /// For one that is followed: accept only files that have settled, and that this share owns.
     pub grows: Option<(Settled, Share)>,
+    /// The paths are inboxes.
+    pub inbox: bool,
 }
 
 /// Finds the input files that the configuration names.
@@ -88,6 +91,8 @@ pub struct InputFinder {
     pub settled: Option<Settled>,
     /// For input that grows: accept only the files that this share owns.
     pub share: Option<Share>,
+    /// The paths are inboxes.
+    pub inbox: bool,
 }
 
 impl InputFinder {
@@ -99,6 +104,14 @@ impl InputFinder {
         let filter = FileFilter { known, settled };
         if !self.sources.is_empty() {
             return self.find_sources(&filter).await;
+        }
+        if self.inbox {
+            let files = self
+                .inboxes(None, &InputList::default())
+                .await?
+                .look()
+                .await?;
+            return Ok(InputList { files });
         }
         let mut list = find_filtered(&self.paths, self.open.as_ref(), &filter).await?;
         if let Some(share) = self.share {
@@ -128,6 +141,18 @@ impl InputFinder {
         Ok(all)
     }
 
+    /// Opens the inboxes of `source`, or of `[source]`, of which the files of `list` were read.
+    pub(crate) async fn inboxes(
+        &self,
+        source: Option<&NamedPaths>,
+        list: &InputList,
+    ) -> Result<Inboxes, SourceError> {
+        let paths = source.map_or(&self.paths, |source| &source.paths);
+        let of_source = source.and_then(|source| source.grows.as_ref());
+        let share = of_source.map(|(_, share)| *share).or(self.share);
+        Inboxes::open(paths, share.unwrap_or(Share::ALL), self.open.as_ref(), list).await
+    }
+
     /// Finds the files of `source`, except those whose names are `known`.
     pub(crate) async fn find_source(
         &self,
@@ -136,8 +161,15 @@ impl InputFinder {
     ) -> Result<InputList, SourceError> {
         let settled = source.grows.as_ref().map(|(settled, _)| settled.clone());
         let filter = FileFilter { known, settled };
-        let mut list = find_filtered(&source.paths, self.open.as_ref(), &filter).await?;
-        if let Some((_, share)) = source.grows {
+        let mut list = if source.inbox {
+            let mut inboxes = self.inboxes(Some(source), &InputList::default()).await?;
+            InputList {
+                files: inboxes.look().await?,
+            }
+        } else {
+            find_filtered(&source.paths, self.open.as_ref(), &filter).await?
+        };
+        if let Some((_, share)) = source.grows.as_ref().filter(|_| !source.inbox) {
             list.files.retain(|file| share.owns_file(&file.pin.name));
         }
         for file in &mut list.files {
@@ -225,7 +257,7 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), SourceError> {
     Ok(())
 }
 
-fn pin_local(path: PathBuf) -> Result<InputFile, SourceError> {
+pub(super) fn pin_local(path: PathBuf) -> Result<InputFile, SourceError> {
     let name = path.display().to_string();
     let pin = pin_file(&path, &name).map_err(|why| unreadable(&name, why))?;
     Ok(InputFile {
@@ -340,7 +372,7 @@ fn split_url(url: &str) -> Result<(String, KeyPattern), SourceError> {
 }
 
 /// Pins an object by the `ETag` of its listing, or by its two ends where the store gives none.
-async fn pin_remote(
+pub(super) async fn pin_remote(
     store: Arc<dyn Store>,
     root: String,
     ObjectMeta {

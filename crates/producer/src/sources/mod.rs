@@ -5,6 +5,7 @@
 //! - `read` reads the units of a file: `lines` of text, `rows` of Parquet (`columns`, `cells`, `conversations`) or
 //!   whole files;
 //! - `ids` reads token ids of .npy arrays and of Megatron's files;
+//! - `inbox` finds the files that writers append to inboxes;
 //! - `shapes` finds how files are divided into blocks, and `blocks` reads those of several sources in any order;
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd, `parquet_bytes` those of Parquet
 //!   files, whose `row_groups` are read one after another, and whose `footers` are kept;
@@ -24,6 +25,7 @@ mod find;
 mod footers;
 mod growing;
 mod ids;
+pub(crate) mod inbox;
 mod lines;
 mod list;
 mod parquet_bytes;

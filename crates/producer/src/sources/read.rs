@@ -44,6 +44,8 @@ pub struct ReadOptions {
     pub max_document_bytes: u64,
     /// This producer's share of the units.
     pub share: Share,
+    /// Files must be those that their names in an inbox say.
+    pub inbox: bool,
 }
 
 /// Reads this producer's units of one file in order.
@@ -230,7 +232,14 @@ impl<'a> FileReader<'a> {
         let rows = self.at.unit..to;
         let open = || Rows::open(self.file, self.options, rows);
         self.kind = match guard(open).unwrap_or_else(panicked) {
-            Ok(rows) => Kind::Parquet(rows),
+            Ok(rows) => {
+                let name = &self.file.pin.name;
+                if let Some(why) = rows.foreign(name).filter(|_| self.options.inbox) {
+                    let folder = name.clone();
+                    return Err(SourceError::Inbox { folder, why });
+                }
+                Kind::Parquet(rows)
+            }
             Err(ReadFailure::Content(reason)) => {
                 self.check_size()?;
                 Kind::Failed(reason)

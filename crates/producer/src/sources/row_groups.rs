@@ -73,6 +73,13 @@ impl RowGroups {
             })
     }
 
+    /// Returns the value of a key of the file's metadata.
+    pub(super) fn key_value(&self, wanted: &str) -> Option<&str> {
+        let all = self.metadata.file_metadata().key_value_metadata()?;
+        let found = all.iter().find(|pair| pair.key == wanted)?;
+        found.value.as_deref()
+    }
+
     /// Returns the number of rows in the file, by its footer.
     pub(super) fn rows(&self) -> u64 {
         let rows = self.metadata.file_metadata().num_rows();

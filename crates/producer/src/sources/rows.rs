@@ -7,6 +7,8 @@ use batchweave_daemon::panics::Panic;
 use super::cells::{Cell, CellRows};
 use super::columns::{ColumnRows, ReadFailure};
 use super::conversations::ConversationRows;
+use super::inbox;
+use super::row_groups::RowGroups;
 use super::{InputFile, ReadContent, ReadOptions, Reason};
 
 /// A cursor over the rows of a file.
@@ -39,13 +41,27 @@ impl Rows {
         Ok(Self::Samples(Box::new(rows)))
     }
 
+    fn groups(&self) -> &RowGroups {
+        match self {
+            Self::Texts(rows) => rows.groups(),
+            Self::Samples(rows) => rows.groups(),
+            Self::Conversations(rows) => rows.groups(),
+        }
+    }
+
     /// Returns the number of rows in the file.
     pub(super) fn total(&self) -> u64 {
-        match self {
-            Self::Texts(rows) => rows.total(),
-            Self::Samples(rows) => rows.total(),
-            Self::Conversations(rows) => rows.total(),
-        }
+        self.groups().rows()
+    }
+
+    /// Returns why a file of this name is not the one that its writer put there.
+    pub(super) fn foreign(&self, name: &str) -> Option<String> {
+        let groups = self.groups();
+        inbox::foreign(
+            name,
+            groups.key_value("batchweave.writer"),
+            groups.key_value("batchweave.number"),
+        )
     }
 
     /// Returns the number, bytes and cells of the next row.

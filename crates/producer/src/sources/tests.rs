@@ -18,6 +18,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
         arrays: Vec::new(),
         max_document_bytes: 100,
         share: Share::ALL,
+        inbox: false,
     }
 }
 

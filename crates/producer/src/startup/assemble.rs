@@ -57,7 +57,11 @@ impl Parts {
     }
 
     /// Returns the pollers of the sources that are followed.
-    fn pollers(&self, producer: &Committer, every: Duration) -> Vec<Option<NewFilePoller>> {
+    fn pollers(
+        &self,
+        producer: &Committer,
+        every: (Duration, &[String]),
+    ) -> Vec<Option<NewFilePoller>> {
         let list = Arc::new(self.stored_inputs(producer));
         let sources = self.finder.sources.iter().zip(&self.plans);
         let poller = |(paths, plan): (&NamedPaths, &Arc<SourcePlan>)| {
@@ -83,12 +87,12 @@ pub(crate) fn assemble(
     let object_bytes = config.packing.object_bytes.bytes();
     let (mixed, changes) = mixed(config, producer, &parts)?.unzip();
     let follow_every = config.source.follow_every.0;
-    let new_files = config.source.follow.then(|| {
+    let new_files = config.source.grows().then(|| {
         let list = Arc::new(parts.stored_inputs(producer));
         Arc::new(NewFilePoller::new(
             parts.finder.clone(),
             None,
-            follow_every,
+            (follow_every, &config.inbox.writers),
             list,
         ))
     });
@@ -175,7 +179,10 @@ fn mixed(
     options.mixtures = sources.needed(&log, &state)?;
     let reading = MixedReading {
         inputs: parts.inputs.clone(),
-        new_files: parts.pollers(producer, config.source.follow_every.0),
+        new_files: parts.pollers(
+            producer,
+            (config.source.follow_every.0, &config.inbox.writers),
+        ),
         sources,
         sampler: Sampler::new(options, state),
         selection: config.split.selection(),
@@ -191,7 +198,8 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
-        share: if config.source.follow {
+        inbox: config.source.inbox,
+        share: if config.source.grows() {
             // Of input that grows, whole files are shared, and the finder has selected them.
             Share::ALL
         } else {

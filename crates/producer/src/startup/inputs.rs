@@ -29,14 +29,16 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let sources = config.sources.iter().map(|named| NamedPaths {
         name: named.name.clone(),
         paths: named.paths.clone(),
-        grows: named.follow.then(|| (settled.clone(), share(config))),
+        grows: named.grows().then(|| (settled.clone(), share(config))),
+        inbox: named.inbox,
     });
     InputFinder {
         paths: source.paths.clone(),
         sources: sources.collect(),
         open: Arc::new(open),
-        settled: source.follow.then(|| settled.clone()),
-        share: source.follow.then(|| share(config)),
+        settled: source.grows().then(|| settled.clone()),
+        share: source.grows().then(|| share(config)),
+        inbox: source.inbox,
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         store: &store,
         producer: &name,
         settings: &settings,
-        follow: config.source.follow,
+        follow: config.source.grows(),
         sources: &config.sources,
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;

@@ -82,7 +82,7 @@ impl Resume<'_> {
                     let pass = pin.source.as_deref().and_then(|own| passes.get(own));
                     pass.is_some_and(|pass| pin.growth < *pass)
                 };
-                let followed = self.sources.iter().filter(|source| source.follow);
+                let followed = self.sources.iter().filter(|source| source.grows());
                 let followed = followed.map(|source| source.name.clone()).collect();
                 listed.resumed_sources(pins, (&followed, &added), over)?
             }

@@ -47,6 +47,7 @@ pub(super) fn settings(
             json!(packing.look_ahead),
         ),
         (source.follow, "source.follow", json!(true)),
+        (source.inbox, "source.inbox", json!(true)),
         (
             packing.mode == PackingMode::Chat,
             "chat.messages",
@@ -122,6 +123,7 @@ fn sources(config: &ProducerConfig) -> Value {
             json!(source.column),
         );
         put("follow", source.follow, json!(true));
+        put("inbox", source.inbox, json!(true));
         if let Some(shuffle) = source.shuffle {
             put("seed", true, json!(shuffle.seed));
             put("window", true, json!(shuffle.window));

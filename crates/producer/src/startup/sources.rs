@@ -42,10 +42,10 @@ pub(super) async fn plan(
         let mut orders = Vec::new();
         for growth in 0..growths {
             let files = own.iter().filter(|(_, file)| file.pin.growth == growth);
-            let read = !source.follow || growth >= pass;
+            let read = !source.grows() || growth >= pass;
             let files: Vec<_> = files.filter(|_| read).cloned().collect();
             let blocks = plan_blocks(&files, &options, inputs).await?;
-            if !source.follow {
+            if !source.grows() {
                 warn_of_few(config, source, blocks.len());
             }
             let portion = portion(config, source);
@@ -55,7 +55,7 @@ pub(super) async fn plan(
             &source.name,
             orders,
             (options, shuffle),
-            (source.epochs, source.follow),
+            (source.epochs, source.grows()),
         )));
     }
     Ok(plans)
@@ -63,7 +63,7 @@ pub(super) async fn plan(
 
 /// Returns the part of a source's blocks that this producer reads. Of a source that is followed it has files of its own.
 fn portion(config: &ProducerConfig, source: &NamedSource) -> Portion {
-    if source.follow {
+    if source.grows() {
         return Portion::ALL;
     }
     Portion {
@@ -104,5 +104,5 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
 
 /// Returns the number of passes; 0 for a source without end.
 fn passes(source: &NamedSource) -> u64 {
-    if source.follow { 0 } else { source.epochs }
+    if source.grows() { 0 } else { source.epochs }
 }

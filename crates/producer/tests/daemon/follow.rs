@@ -161,6 +161,7 @@ fn two_sources(world: &World, folder: &Path, name: &str) -> ProducerConfig {
         weight: 1.0,
         epochs: 1,
         follow: false,
+        inbox: false,
         shuffle: Some(ShuffleConfig {
             seed: 1,
             window: ByteSize(4000),

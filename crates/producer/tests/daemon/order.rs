@@ -55,6 +55,7 @@ fn source(name: &str, paths: Vec<String>, weight: f64, window: Option<u64>) -> N
         weight,
         epochs: 1,
         follow: false,
+        inbox: false,
         shuffle: window.map(|window| ShuffleConfig {
             seed: 4,
             window: ByteSize(window),

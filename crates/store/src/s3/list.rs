@@ -3,6 +3,8 @@
 
 use std::time::SystemTime;
 
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
+use aws_sdk_s3::operation::list_objects_v2::builders::ListObjectsV2FluentBuilder;
 use aws_sdk_s3::primitives::DateTime;
 use aws_sdk_s3::types::{EncodingType, Object};
 
@@ -16,36 +18,109 @@ pub(super) async fn page(
     prefix: &str,
     page: Option<String>,
 ) -> Result<ListPage, StoreError> {
+    let list = request(store, prefix).set_continuation_token(page.clone());
+    let answer = send(store, prefix, list).await?;
+    let next = next_page(store, prefix, &answer, page.as_deref())?;
+    Ok(ListPage {
+        objects: objects(store, &answer),
+        next,
+    })
+}
+
+/// Lists one page of the objects below `prefix` whose keys are greater than `after`.
+pub(super) async fn page_after(
+    store: &S3Store,
+    prefix: &str,
+    after: &str,
+) -> Result<ListPage, StoreError> {
+    let list = request(store, prefix).start_after(store.full(after));
+    let answer = send(store, prefix, list).await?;
+    let last = answer.contents().last().and_then(Object::key);
+    let next = last.filter(|_| answer.is_truncated() == Some(true));
+    let encoded = answer.encoding_type() == Some(&EncodingType::Url);
+    let next = next.map(|full| decoded(full, encoded));
+    let next = next.and_then(|full| Some(full.strip_prefix(&store.0.prefix)?.to_owned()));
+    if next.as_deref().is_some_and(|next| next <= after) {
+        let detail = "a listing after a key names keys before it: the store does not list in order";
+        return Err(broken(store, prefix, detail));
+    }
+    Ok(ListPage {
+        objects: objects(store, &answer),
+        next,
+    })
+}
+
+/// Returns the names of the folders directly below `prefix`, sorted.
+pub(super) async fn folders(store: &S3Store, prefix: &str) -> Result<Vec<String>, StoreError> {
+    let (mut names, mut page) = (Vec::new(), None);
+    loop {
+        let list = request(store, prefix).delimiter("/");
+        let list = list.set_continuation_token(page.clone());
+        let answer = send(store, prefix, list).await?;
+        let encoded = answer.encoding_type() == Some(&EncodingType::Url);
+        let full = store.full(prefix);
+        names.extend(answer.common_prefixes().iter().filter_map(|folder| {
+            let folder = decoded(folder.prefix()?, encoded);
+            let name = folder.strip_prefix(&full)?.strip_suffix('/')?;
+            key::fault_of(name).is_none().then(|| name.to_owned())
+        }));
+        page = next_page(store, prefix, &answer, page.as_deref())?;
+        if page.is_none() {
+            names.sort_unstable();
+            return Ok(names);
+        }
+    }
+}
+
+fn request(store: &S3Store, prefix: &str) -> ListObjectsV2FluentBuilder {
     let list = store.0.data.list_objects_v2().bucket(&store.0.bucket);
-    let answer = list
-        .prefix(store.full(prefix))
+    list.prefix(store.full(prefix))
         .encoding_type(EncodingType::Url)
-        .set_continuation_token(page.clone())
-        .send()
-        .await
-        .map_err(|error| match store.mapped(Op::List, prefix, &error) {
-            // A prefix without objects is an empty page, so the bucket is missing.
-            mapped if mapped.is_not_found() => StoreError {
-                kind: ErrorKind::NoBucket,
-                ..mapped
-            },
-            mapped => mapped,
-        })?;
+}
+
+async fn send(
+    store: &S3Store,
+    prefix: &str,
+    list: ListObjectsV2FluentBuilder,
+) -> Result<ListObjectsV2Output, StoreError> {
+    let answer = list.send().await;
+    answer.map_err(|error| match store.mapped(Op::List, prefix, &error) {
+        // A prefix without objects is an empty page, so the bucket is missing.
+        mapped if mapped.is_not_found() => StoreError {
+            kind: ErrorKind::NoBucket,
+            ..mapped
+        },
+        mapped => mapped,
+    })
+}
+
+/// Returns the token of the next page, which is not that of this one.
+fn next_page(
+    store: &S3Store,
+    prefix: &str,
+    answer: &ListObjectsV2Output,
+    page: Option<&str>,
+) -> Result<Option<String>, StoreError> {
     let next = answer.next_continuation_token();
     let next = next.filter(|_| answer.is_truncated() == Some(true));
-    if next.is_some() && next == page.as_deref() {
+    if next.is_some() && next == page {
         let detail = "endless listing: a page names itself as the next";
-        let (kind, effect) = (ErrorKind::Contract, Effect::DidNot);
-        return Err(store.error(Op::List, prefix, kind, effect, detail));
+        return Err(broken(store, prefix, detail));
     }
+    Ok(next.map(str::to_owned))
+}
+
+fn broken(store: &S3Store, prefix: &str, detail: &str) -> StoreError {
+    let (kind, effect) = (ErrorKind::Contract, Effect::DidNot);
+    store.error(Op::List, prefix, kind, effect, detail)
+}
+
+fn objects(store: &S3Store, answer: &ListObjectsV2Output) -> Vec<ObjectMeta> {
     let encoded = answer.encoding_type() == Some(&EncodingType::Url);
     let objects = answer.contents().iter();
-    Ok(ListPage {
-        objects: objects
-            .filter_map(|object| relative(store, object, encoded))
-            .collect(),
-        next: next.map(str::to_owned),
-    })
+    objects
+        .filter_map(|object| relative(store, object, encoded))
+        .collect()
 }
 
 /// Returns the time of an answer, if it is one that this machine can represent.

@@ -217,6 +217,16 @@ impl Store for S3Store {
         list::page(self, prefix, page).await
     }
 
+    async fn list_after(&self, prefix: &str, after: &str) -> Result<ListPage, StoreError> {
+        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        list::page_after(self, prefix, after).await
+    }
+
+    async fn folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        list::folders(self, prefix).await
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         key::check(Op::Delete, &self.0.root, key)?;
         let delete = self

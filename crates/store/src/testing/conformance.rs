@@ -5,6 +5,7 @@
 
 mod bounds;
 mod cleaning;
+mod order;
 mod tools;
 
 use std::ops::Range;
@@ -230,6 +231,7 @@ impl Bench {
             expected,
             "listing over several pages"
         );
+        order::check(&*self.store, &self.key("x/"), &expected).await;
         let third: Vec<_> = expected
             .iter()
             .filter(|key| key.contains("/x/03/"))

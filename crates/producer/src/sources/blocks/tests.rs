@@ -24,6 +24,7 @@ fn options() -> ReadOptions {
         arrays: Vec::new(),
         max_document_bytes: 1 << 20,
         share: Share::ALL,
+        inbox: false,
     }
 }
 

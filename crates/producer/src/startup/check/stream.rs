@@ -100,7 +100,7 @@ async fn examine(
             store,
             producer: &name,
             settings: &settings,
-            follow: config.source.follow,
+            follow: config.source.grows(),
             sources: &config.sources,
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);

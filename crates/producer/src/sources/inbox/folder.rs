@@ -1,0 +1,259 @@
+//! An inbox as it is stored: a folder of this machine, or of an object store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use batchweave_core::inbox::{
+    COMMIT, END, JOB_BYTES_MAX, JobCommit, Listed, Read, file_name, is_past, look_after,
+};
+use batchweave_store::{ObjectMeta, Store};
+use futures::stream::{StreamExt, TryStreamExt};
+
+use crate::sources::find::{FINGERPRINTS_AT_ONCE, OpenStore, pin_local, pin_remote};
+use crate::sources::{InputFile, SourceError};
+
+/// Where an inbox is.
+#[derive(Debug, Clone)]
+pub(super) enum Folder {
+    Local(PathBuf),
+    Remote { root: String, store: Arc<dyn Store> },
+}
+
+impl Folder {
+    pub(super) async fn open(path: &str, open: &OpenStore) -> Result<Self, SourceError> {
+        if path.contains("://") && !path.starts_with("file://") {
+            let root = path.trim_end_matches('/').to_owned();
+            let store = open(root.clone()).await.map_err(SourceError::Store)?;
+            return Ok(Self::Remote { root, store });
+        }
+        let path = path.strip_prefix("file://").unwrap_or(path);
+        // Without a slash at the end, as the names of pinned files have it.
+        Ok(Self::Local(Path::new(path).components().collect()))
+    }
+
+    /// Returns the full name of `file` of `writer`; of its folder with a slash at the end if `file` is empty.
+    pub(super) fn name(&self, writer: &str, file: &str) -> String {
+        match self {
+            Self::Local(path) => format!("{}/{writer}/{file}", path.display()),
+            Self::Remote { root, .. } => format!("{root}/{writer}/{file}"),
+        }
+    }
+
+    /// Returns the writer of the file with this full name, and the file's name in its folder.
+    pub(super) fn writer_of<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
+        let root = match self {
+            Self::Local(path) => path.display().to_string(),
+            Self::Remote { root, .. } => root.clone(),
+        };
+        let rest = name.strip_prefix(&root)?.strip_prefix('/')?;
+        rest.split_once('/').filter(|(_, file)| !file.contains('/'))
+    }
+
+    /// Returns the names of the folders in the inbox.
+    pub(super) async fn writers(&self) -> Result<Vec<String>, SourceError> {
+        match self {
+            Self::Remote { store, .. } => store.folders("").await.map_err(SourceError::Store),
+            Self::Local(path) => {
+                let path = path.clone();
+                let at = path.display().to_string();
+                blocking(at, move || folders(&path)).await
+            }
+        }
+    }
+
+    /// Returns the objects of `writer` from the newest file of `read` on.
+    pub(super) async fn listed(
+        &self,
+        writer: &str,
+        read: &Read,
+    ) -> Result<Vec<Listed>, SourceError> {
+        let Self::Remote { store, .. } = self else {
+            let (path, read) = (PathBuf::from(self.name(writer, "")), read.clone());
+            return blocking(self.name(writer, ""), move || listed_local(&path, &read)).await;
+        };
+        let prefix = format!("{writer}/");
+        let mut after = format!("{prefix}{}", look_after(read));
+        let mut listed = Vec::new();
+        loop {
+            let page = store.list_after(&prefix, &after).await;
+            let page = page.map_err(SourceError::Store)?;
+            for object in page.objects {
+                let name = object.key.strip_prefix(&prefix).unwrap_or_default();
+                if is_past(name) {
+                    return Ok(listed);
+                }
+                listed.push(Listed {
+                    name: name.to_owned(),
+                    size: object.size,
+                    fingerprint: object.etag.as_deref().map(etag),
+                });
+            }
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(listed),
+            }
+        }
+    }
+
+    /// Pins `files` of `writer`, in their order.
+    pub(super) async fn pin(
+        &self,
+        writer: &str,
+        files: Vec<Listed>,
+    ) -> Result<Vec<InputFile>, SourceError> {
+        let pins = files.into_iter().map(|file| self.pin_one(writer, file));
+        let pins: Vec<_> = pins.collect();
+        let pins = futures::stream::iter(pins).buffered(FINGERPRINTS_AT_ONCE);
+        pins.try_collect().await
+    }
+
+    async fn pin_one(&self, writer: &str, file: Listed) -> Result<InputFile, SourceError> {
+        let name = self.name(writer, &file.name);
+        match self {
+            Self::Local(_) => {
+                let path = PathBuf::from(&name);
+                blocking(name, move || Ok(pin_local(path))).await?
+            }
+            Self::Remote { root, store } => {
+                let mut object = ObjectMeta::new(format!("{writer}/{}", file.name), file.size);
+                let etag = file
+                    .fingerprint
+                    .as_deref()
+                    .and_then(|pin| pin.strip_prefix(ETAG));
+                object.etag = etag.map(str::to_owned);
+                pin_remote(store.clone(), root.clone(), object).await
+            }
+        }
+    }
+
+    /// Pins the files that the job in the folder of `writer` has committed.
+    pub(super) async fn job(&self, writer: &str) -> Result<Vec<InputFile>, SourceError> {
+        let name = self.name(writer, COMMIT);
+        let bytes = match self {
+            Self::Local(_) => {
+                let path = PathBuf::from(&name);
+                blocking(name.clone(), move || std::fs::read(path))
+                    .await?
+                    .into()
+            }
+            Self::Remote { store, .. } => {
+                let bytes = store
+                    .get(&format!("{writer}/{COMMIT}"), JOB_BYTES_MAX)
+                    .await;
+                bytes.map_err(SourceError::Store)?
+            }
+        };
+        let refused = |why: String| SourceError::Inbox {
+            folder: name.clone(),
+            why,
+        };
+        let commit = JobCommit::from_bytes(&bytes).map_err(|fault| refused(fault.to_string()))?;
+        let names: Vec<String> = commit.files.into_iter().map(|file| file.name).collect();
+        let heads = names.iter().map(|file| self.head(writer, file));
+        let heads: Vec<_> = heads.collect();
+        let heads = futures::stream::iter(heads).buffered(FINGERPRINTS_AT_ONCE);
+        let files = heads.try_collect().await.map_err(|why| match why {
+            SourceError::Store(why) if why.is_not_found() => {
+                refused(format!("it names a file that is missing ({why}); restore it, or run the job again under another name"))
+            }
+            SourceError::Unreadable { file, why } if why.kind() == io::ErrorKind::NotFound => {
+                refused(format!("it names {file}, which is missing; restore it, or run the job again under another name"))
+            }
+            why => why,
+        })?;
+        self.pin(writer, files).await
+    }
+
+    async fn head(&self, writer: &str, file: &str) -> Result<Listed, SourceError> {
+        let size = match self {
+            Self::Local(_) => {
+                let name = self.name(writer, file);
+                let path = PathBuf::from(&name);
+                let meta = blocking(name, move || path.metadata()).await?;
+                return Ok(local(file, meta.len()));
+            }
+            Self::Remote { store, .. } => store.head(&format!("{writer}/{file}")).await,
+        };
+        let meta = size.map_err(SourceError::Store)?;
+        Ok(Listed {
+            name: file.to_owned(),
+            size: meta.size,
+            fingerprint: meta.etag.as_deref().map(etag),
+        })
+    }
+}
+
+const ETAG: &str = "etag ";
+
+fn etag(etag: &str) -> String {
+    format!("{ETAG}{}", etag.trim_matches('"'))
+}
+
+fn local(name: &str, size: u64) -> Listed {
+    Listed {
+        name: name.to_owned(),
+        size,
+        fingerprint: None,
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    file: String,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, SourceError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(io::Error::other).flatten();
+    done.map_err(|why| SourceError::Unreadable { file, why })
+}
+
+/// Returns the folders of an inbox, which may not exist yet.
+fn folders(path: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Lists a writer's folder: whole for the first time, then by the names that come next, whatever else it holds.
+fn listed_local(folder: &Path, read: &Read) -> io::Result<Vec<Listed>> {
+    let size = |name: &str| match folder.join(name).metadata() {
+        Ok(meta) => Ok(Some(local(name, meta.len()))),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(why),
+    };
+    let mut listed = Vec::new();
+    let Read::UpTo { number, .. } = read else {
+        for entry in std::fs::read_dir(folder)? {
+            if let Ok(name) = entry?.file_name().into_string()
+                && !is_past(&name)
+            {
+                listed.extend(size(&name)?);
+            }
+        }
+        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        return Ok(listed);
+    };
+    // Before the files, since those before it are there when it is.
+    let end = size(END)?;
+    listed.extend(size(&file_name(*number))?);
+    for next in *number + 1.. {
+        match size(&file_name(next))? {
+            Some(file) => listed.push(file),
+            None => break,
+        }
+    }
+    listed.extend(end);
+    Ok(listed)
+}

@@ -1,0 +1,196 @@
+//! Looks at real folders: a local one, and objects of the development server's client would be the same code but for
+//! listing, which `tests/e2e` covers.
+
+use std::path::Path;
+
+use batchweave_core::inbox::file_name;
+use futures::FutureExt;
+
+use super::*;
+
+fn open() -> Box<OpenStore> {
+    Box::new(|_| async { panic!("a local folder needs no store") }.boxed())
+}
+
+async fn inboxes(path: &Path, share: Share) -> Inboxes {
+    let paths = [path.display().to_string()];
+    Inboxes::open(&paths, share, &open(), &InputList::default())
+        .await
+        .unwrap()
+}
+
+fn put(folder: &Path, name: &str) {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, name).unwrap();
+}
+
+fn number(writer: &str, number: u64) -> String {
+    format!("{writer}/{}", file_name(number))
+}
+
+/// Looks once, and lets what is found join; returns the files below the inbox.
+async fn next(inboxes: &mut Inboxes, path: &Path) -> Vec<String> {
+    let files = inboxes.look().await.unwrap();
+    inboxes.joined(&files);
+    let root = format!("{}/", path.display());
+    let names = files.iter().map(|file| file.pin.name.strip_prefix(&root));
+    names.map(|name| name.unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn each_look_finds_what_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inbox");
+    let mut own = inboxes(&path, Share::ALL).await;
+    assert!(next(&mut own, &path).await.is_empty(), "no folder yet");
+    for name in [
+        number("b", 0),
+        number("a", 0),
+        number("a", 1),
+        "a/note.txt".into(),
+        "top.txt".into(),
+    ] {
+        put(&path, &name);
+    }
+    put(&path, "_temporary/x.parquet");
+    assert_eq!(
+        next(&mut own, &path).await,
+        [number("a", 0), number("a", 1), number("b", 0)]
+    );
+    assert!(next(&mut own, &path).await.is_empty());
+    put(&path, &number("a", 2));
+    std::fs::remove_file(path.join(number("a", 0))).unwrap();
+    std::fs::remove_file(path.join(number("a", 1))).unwrap();
+    assert_eq!(next(&mut own, &path).await, [number("a", 2)]);
+    // A restart knows from its list what was read.
+    let mut list = InputList::default();
+    list.files = inboxes(&path, Share::ALL).await.look().await.unwrap();
+    put(&path, &number("b", 1));
+    let paths = [path.display().to_string()];
+    let mut again = Inboxes::open(&paths, Share::ALL, &open(), &list)
+        .await
+        .unwrap();
+    assert_eq!(next(&mut again, &path).await, [number("b", 1)]);
+}
+
+#[tokio::test]
+async fn writers_have_ended_when_a_second_look_finds_nothing_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut own = inboxes(path, Share::ALL).await;
+    let both = ["a".to_owned(), "b".to_owned()];
+    put(path, &number("a", 0));
+    put(path, "a/end");
+    put(path, "b/end");
+    next(&mut own, path).await;
+    assert!(!own.ended(&both));
+    // It was put before the end, and listed after it.
+    put(path, &number("a", 1));
+    assert_eq!(next(&mut own, path).await, [number("a", 1)]);
+    assert!(!own.ended(&both) && own.ended(&both[1..]));
+    next(&mut own, path).await;
+    next(&mut own, path).await;
+    assert!(own.ended(&both) && !own.ended(&[]));
+    assert!(!own.ended(&["c".to_owned()]));
+}
+
+#[tokio::test]
+async fn producers_divide_the_writers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let names: Vec<String> = (0..20).map(|n| format!("w{n}")).collect();
+    for name in &names {
+        put(path, &number(name, 0));
+        put(path, &number(name, 1));
+    }
+    let mut all = Vec::new();
+    for index in 0..3 {
+        let share = Share { index, of: 3 };
+        let own = next(&mut inboxes(path, share).await, path).await;
+        let mut writers: Vec<String> = own
+            .iter()
+            .map(|f| f.split_once('/').unwrap().0.to_owned())
+            .collect();
+        assert_eq!(own.len() % 2, 0);
+        writers.dedup();
+        assert_eq!(
+            writers.len() * 2,
+            own.len(),
+            "a writer's files stay together"
+        );
+        assert!(!own.is_empty());
+        all.extend(writers);
+    }
+    all.sort();
+    let mut names = names;
+    names.sort();
+    assert_eq!(all, names);
+}
+
+#[tokio::test]
+async fn a_job_counts_with_its_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut own = inboxes(path, Share::ALL).await;
+    for name in [
+        "part-000000-a.parquet",
+        "part-000000-b.parquet",
+        "part-000001-a.parquet",
+    ] {
+        put(path, &format!("job/{name}"));
+    }
+    assert!(next(&mut own, path).await.is_empty());
+    let commit = serde_json::json!({"format": 1, "files": [
+        {"name": "part-000001-a.parquet", "rows": 1}, {"name": "part-000000-b.parquet", "rows": 1}]});
+    std::fs::write(path.join("job/commit.json"), commit.to_string()).unwrap();
+    let files = ["job/part-000001-a.parquet", "job/part-000000-b.parquet"];
+    assert_eq!(next(&mut own, path).await, files);
+    assert!(next(&mut own, path).await.is_empty());
+    assert!(own.ended(&["job".to_owned()]));
+    let commit = serde_json::json!({"format": 1, "files": [{"name": "gone.parquet", "rows": 1}]});
+    put(path, "bad/x");
+    std::fs::write(path.join("bad/commit.json"), commit.to_string()).unwrap();
+    let why = own.look().await.unwrap_err().to_string();
+    assert!(why.contains("bad/gone.parquet, which is missing"), "{why}");
+}
+
+#[tokio::test]
+async fn an_inbox_that_was_set_back_is_refused_with_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut own = inboxes(path, Share::ALL).await;
+    put(path, &number("a", 0));
+    put(path, &number("a", 1));
+    next(&mut own, path).await;
+    std::fs::remove_file(path.join(number("a", 1))).unwrap();
+    let why = own.look().await.unwrap_err().to_string();
+    assert!(
+        why.starts_with(&format!(
+            "{}/a/: file 1, which was read, is gone",
+            path.display()
+        )),
+        "{why}"
+    );
+    std::fs::remove_dir_all(path.join("a")).unwrap();
+    let why = own.look().await.unwrap_err().to_string();
+    assert!(why.contains("its files are gone"), "{why}");
+}
+
+#[test]
+fn a_file_of_another_place_is_refused() {
+    let name = format!("s3://b/inbox/{}", number("w0", 7));
+    assert_eq!(foreign(&name, Some("w0"), Some("7")), None);
+    assert_eq!(foreign(&name, None, None), None);
+    let why = foreign(&name, Some("w1"), Some("7")).unwrap();
+    assert_eq!(
+        why,
+        "it is a file of writer \"w1\", and lies in the folder of \"w0\""
+    );
+    let why = foreign(&name, Some("w0"), Some("6")).unwrap();
+    assert_eq!(why, "it is file 6 of its writer, under the name of file 7");
+    assert_eq!(
+        foreign("inbox/job/part-0-a.parquet", Some("job"), None),
+        None
+    );
+}

@@ -32,9 +32,10 @@ from storm_processes import (
 )
 
 WRITERS, PRODUCERS, RANKS = 8, 2, 4
-COUNT = 40
-"""Rows of each writer."""
+COUNT = 37
+"""Rows of each writer, so that the last batch of each producer is not full."""
 STEPS = WRITERS * COUNT // RANKS
+"""The least number of steps."""
 AHEAD = 16
 _FIRST_KILL = 20
 """Below this step one producer is killed: both cannot have finished there."""
@@ -47,12 +48,11 @@ _STARTS_MAX = 200
 PRODUCER = """
 store.url = "{root}/stream"
 stream = {{ slices = {ranks}, rows_per_slice = 1, seq_len = 1, producers = ["p0", "p1"] }}
-producer.name = "{name}"
-source.paths = [{paths}]
-source.follow = true
-source.follow_every = "20ms"
-source.settled_age = "0s"
+producer = {{ name = "{name}", index = {index}, of = {of} }}
+source = {{ paths = ["{root}/inbox"], inbox = true, follow_every = "20ms" }}
+inbox = {{ writers = [{writers}], delete = "{delete}" }}
 packing.mode = "opaque"
+packing.last_batch = "pad"
 packing.arrays = [
     {{ name = "writer", dtype = "I64" }},
     {{ name = "number", dtype = "I64" }},
@@ -140,6 +140,7 @@ class Storm:
         self.writers = [f"w{writer}" for writer in range(WRITERS)]
         self.daemons = ["p0", "p1", "consumer"]
         self.kills = {name: self._drawn(name) for name in self.names}
+        self.delete = self.chance.choice(["never", "committed"])
         self.bounded: int | None = -1
         self.bound()
         self._configure()
@@ -157,9 +158,15 @@ class Storm:
 
     def _configure(self) -> None:
         for number, name in enumerate(["p0", "p1"]):
-            own = [f'"{self.root}/inbox/{writer}/*.parquet"' for writer in self.writers[number::2]]
             text = PRODUCER.format(
-                root=self.root, name=name, paths=", ".join(own), ranks=RANKS, ahead=AHEAD
+                root=self.root,
+                name=name,
+                index=number,
+                of=PRODUCERS,
+                writers=", ".join(f'"{writer}"' for writer in self.writers),
+                delete=self.delete,
+                ranks=RANKS,
+                ahead=AHEAD,
             )
             (self.folder / f"{name}.toml").write_text(text)
         text = CONSUMER.format(root=self.root, folder=self.folder)
@@ -193,7 +200,7 @@ class Storm:
         number = int(name[1:])
         if name.startswith("r"):
             out = self.folder / f"{name}.out"
-            return Ranking(self.folder / "s", number, RANKS, STEPS, out, self.folder / "bound")
+            return Ranking(self.folder / "s", number, RANKS, out, self.folder / "bound")
         due = self.kills[name]
         hold_at = min(COUNT, due[0] + self.chance.randrange(1, 8)) if due else COUNT
         # A writer that is due before its last row does not end before.

@@ -136,8 +136,6 @@ class Ranking(NamedTuple):
     socket: Path
     rank: int
     world: int
-    steps: int | None
-    """The number of steps to read; None: to the stream's end."""
     out: Path
     """Gets a line of JSON per step: its rows and the state after it, which survive together."""
     bound: Path
@@ -163,7 +161,7 @@ def train(task: Ranking) -> None:
                 connect_timeout=120,
             ) as reader,
         ):
-            while task.steps is None or reader.next_step < task.steps:
+            while True:
                 while reader.next_step >= int(task.bound.read_text()):
                     time.sleep(0.005)
                 batch = next(reader, None)

@@ -35,10 +35,7 @@ _PRODUCER = """\
 store.url = {stream}
 stream = {{ slices = 1, rows_per_slice = {step_rows}, seq_len = 1 }}
 producer.name = "p0"
-source.paths = [{files}]
-source.follow = true
-source.follow_every = "{follow_every_ms}ms"
-source.settled_age = "0s"
+source = {{ paths = [{inbox}], inbox = true, follow_every = "{follow_every_ms}ms" }}
 packing.mode = "opaque"
 packing.arrays = [{{ name = "number", dtype = "I64" }}, {{ name = "body", dtype = "U8" }}]
 commit.linger = "{commit_linger_ms}ms"
@@ -224,7 +221,7 @@ def _daemons(folder: Path, place: str, stream: str, setting: Setting) -> Iterato
     places = {
         "stream": json.dumps(root),
         "socket": json.dumps(str(socket)),
-        "files": json.dumps(f"{place.removeprefix('file://')}/*/*.parquet"),
+        "inbox": json.dumps(place),
     }
     started: list[subprocess.Popen[bytes]] = []
     try:

@@ -60,6 +60,20 @@ def test_a_replaced_writer_does_not_end_its_successor(tmp_path: Path) -> None:
         assert not (tmp_path / "w" / "end").exists()
 
 
+@pytest.mark.parametrize(
+    "faults", [["conflict"], ["failed", "conflict"], ["conflict"] * 3, ["lost"]]
+)
+def test_an_end_that_was_not_put_is_put_again(tmp_path: Path, faults: list[str]) -> None:
+    store = ScriptedStore(tmp_path / "w")
+    with writer_on(store) as writer:
+        writer.put({"text": "a"})
+        writer.flush()
+        store.faults = list(faults)
+        writer.finish()
+    assert store.faults == []
+    assert (tmp_path / "w" / "end").exists()
+
+
 def make_rows(state: Any) -> Iterator[tuple[dict[str, str], Any]]:
     """Yields ten rows, with a state after every third."""
     for number in range((state or {"next": 0})["next"], 10):

@@ -15,7 +15,7 @@ import yaml  # type: ignore[import-untyped]
 from site_of_daemons import ROOT
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-OVERLAYS = ["dev", "aws"]
+OVERLAYS = ["dev", "aws", "indexed"]
 # Not in the schemas of Kubernetes: it belongs to the Prometheus operator.
 CUSTOM = {"PodMonitor"}
 # The kinds whose pods serve metrics.

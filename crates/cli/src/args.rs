@@ -10,8 +10,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, init, job, locate, log, mixture, quarantine, reclaim, repair,
-    retire, run, seal, show,
+    completions, delete, doctor, inbox, init, job, locate, log, mixture, quarantine, reclaim,
+    repair, retire, run, seal, show,
 };
 
 const EXAMPLES: &str = "\
@@ -61,6 +61,8 @@ pub(crate) enum Verb {
     Where(locate::LocateArgs),
     /// Show, plan or set the weights of the sources of producers
     Mixture(mixture::MixtureArgs),
+    /// List the writers of an inbox, follow them, or check that a stream has each row once
+    Inbox(inbox::InboxArgs),
     /// End a stream, or reopen it
     Seal(seal::SealArgs),
     /// Open, close, list and show the training runs that read a stream

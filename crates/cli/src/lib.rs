@@ -15,6 +15,7 @@ mod completions;
 mod delete;
 mod doctor;
 mod groups;
+mod inbox;
 mod init;
 mod job;
 mod lab;
@@ -76,6 +77,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Show(args) => show::run(&args, &context).await,
         Verb::Where(args) => locate::run(&args, &context).await,
         Verb::Mixture(args) => mixture::run(&args, &context).await,
+        Verb::Inbox(args) => Box::pin(inbox::run(&args, &context)).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Job(args) => job::run(&args, &context).await,
         Verb::Quarantine(args) => quarantine::run(&args, &context).await,

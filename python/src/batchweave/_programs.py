@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,32 @@ def _schemes() -> list[str]:
     return [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
 
 
-def ask(url: str, words: list[str], seconds: float) -> dict[str, Any]:
-    """Returns the JSON that a verb of `batchweave` prints about the stream at `url`."""
+def ask(
+    url: str,
+    words: list[str],
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    remedy: str = ", or give a longer timeout=",
+) -> dict[str, Any]:
+    """Returns the JSON that a verb of `batchweave` prints about the stream at `url`.
+
+    `environment`: variables beside those of this process. `remedy`: the caller's own one for a
+    program that has not ended in this time.
+    """
     command = [find("batchweave"), *words, "--json", f"--store={url}"]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, **(environment or {})},
         )
     except subprocess.TimeoutExpired:
         raise StreamNotOpenedError(
             f"`batchweave {' '.join(words)}` on {url} has not ended in {seconds:g} s: check the "
-            "store with `batchweave doctor`, or give a longer timeout="
+            f"store with `batchweave doctor`{remedy}"
         ) from None
     except OSError as error:
         raise NoProgramError(

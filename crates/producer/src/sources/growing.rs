@@ -40,7 +40,8 @@ pub(super) struct FileFilter {
 /// The condition for a file to count as whole.
 #[derive(Debug, Clone)]
 pub struct Settled {
-    /// A file is whole once another one exists with its name and this suffix; empty: by age.
+    /// A file is whole once another one exists with its name and this suffix; with a marker that begins with `_`, once
+    /// its folder or one above it holds a file of this name. Empty: by age.
     pub marker: String,
     /// Without a marker, a file is whole when it was last written at least this long ago. Objects of a store are
     /// whole as soon as they exist.
@@ -61,16 +62,58 @@ impl FileFilter {
     /// Returns whether the object `key`, whose full name is `name`, is accepted; `all` are the keys beside it.
     pub(super) fn accepts_object(&self, key: &str, name: &str, all: &BTreeSet<String>) -> bool {
         let settled = self.settled.as_ref();
-        let marked = settled.is_none_or(|s| {
-            s.marker.is_empty()
-                || (!key.ends_with(&s.marker) && all.contains(&format!("{key}{}", s.marker)))
+        let marked = settled.is_none_or(|s| match s.of_folder() {
+            Some(marker) => {
+                is_output(key)
+                    && folders(key).any(|folder| all.contains(&format!("{folder}{marker}")))
+            }
+            None if s.marker.is_empty() => true,
+            None => !key.ends_with(&s.marker) && all.contains(&format!("{key}{}", s.marker)),
         });
         marked && !self.known.contains(name)
     }
 }
 
+/// Returns whether no part of `key` is hidden, as engines name what is not output.
+fn is_output(key: &str) -> bool {
+    !key.split('/').any(|part| part.starts_with(['_', '.']))
+}
+
+/// Returns the folders that `key` is in, each with a slash at its end; the listed one is empty.
+fn folders(key: &str) -> impl Iterator<Item = &str> {
+    let ends = key.match_indices('/').map(|(at, _)| &key[..=at]);
+    std::iter::once("").chain(ends)
+}
+
 impl Settled {
+    /// Returns the marker of a whole folder.
+    fn of_folder(&self) -> Option<&str> {
+        self.marker.starts_with('_').then_some(self.marker.as_str())
+    }
+
+    /// The same for a file of this machine, where `_temporary` and hidden folders have no marker above the output.
+    fn of_marked_folder(path: &Path, marker: &str) -> bool {
+        let mut folder = path;
+        loop {
+            let hidden = |name: &std::ffi::OsStr| {
+                name.as_encoded_bytes().starts_with(b"_")
+                    || name.as_encoded_bytes().starts_with(b".")
+            };
+            if folder.file_name().is_none_or(hidden) {
+                return false;
+            }
+            match folder.parent() {
+                Some(above) if above.join(marker).exists() => return true,
+                Some(above) => folder = above,
+                None => return false,
+            }
+        }
+    }
+
     fn file(&self, path: &Path, name: &str) -> bool {
+        if let Some(marker) = self.of_folder() {
+            return Self::of_marked_folder(path, marker);
+        }
         if !self.marker.is_empty() {
             let marker = format!("{name}{}", self.marker);
             return !name.ends_with(&self.marker) && Path::new(&marker).exists();
@@ -115,5 +158,42 @@ mod tests {
         let all: BTreeSet<String> = ["a", "a.done", "b"].map(str::to_owned).into();
         let taken = |key| filter(".done", 0).accepts_object(key, key, &all);
         assert_eq!(["a", "a.done", "b"].map(taken), [true, false, false]);
+    }
+
+    #[test]
+    fn folders_settle_as_engines_commit_them() {
+        let names = [
+            "job/part-0.parquet",
+            "job/day=1/part-0.parquet",
+            "job/_temporary/0/part-1.parquet",
+            "job/.part-0.parquet.crc",
+            "job/_SUCCESS",
+            "next/part-0.parquet",
+            "next/_temporary/0/_SUCCESS",
+        ];
+        let wanted = [true, true, false, false, false, false, false];
+        let filter = FileFilter {
+            settled: Some(Settled {
+                marker: "_SUCCESS".to_owned(),
+                age: Duration::ZERO,
+            }),
+            ..FileFilter::default()
+        };
+        let all: BTreeSet<String> = names.map(str::to_owned).into();
+        assert_eq!(
+            names.map(|key| filter.accepts_object(key, key, &all)),
+            wanted
+        );
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join("out").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let root = folder.path().join("out");
+        assert_eq!(
+            names.map(|name| filter.accepts_file(&root.join(name))),
+            wanted
+        );
     }
 }

@@ -17,8 +17,10 @@ from batchweave._names import names_checked
 from batchweave.inbox import errors as errors
 from batchweave.inbox._core import Core
 from batchweave.inbox._drive import Driver
+from batchweave.inbox._lag import lag_of
 from batchweave.inbox._local import LocalFolder
 from batchweave.inbox._location import folder_of
+from batchweave.inbox._steps import check_newest, step_shape
 from batchweave.inbox._store import package
 from batchweave.inbox._writer import Writer
 from batchweave.inbox.errors import (
@@ -28,6 +30,7 @@ from batchweave.inbox.errors import (
     InboxError,
     InboxExtraError,
     InboxRewoundError,
+    LagUnknownError,
     RowTooLargeError,
     StoreNotAnsweringError,
     StoreRefusedError,
@@ -44,6 +47,7 @@ __all__ = [
     "InboxError",
     "InboxExtraError",
     "InboxRewoundError",
+    "LagUnknownError",
     "RowTooLargeError",
     "StoreNotAnsweringError",
     "StoreRefusedError",
@@ -63,6 +67,12 @@ def open(
     *,
     file_bytes: int = 8 << 20,
     linger: float = 0.5,
+    slices: int | None = None,
+    rows_per_slice: int | None = None,
+    stream: str | os.PathLike[str] | None = None,
+    max_lag_steps: int | None = None,
+    rows_per_step: int | None = None,
+    writers: int = 1,
     deadline: float = 120.0,
     at_least: int = 0,
     allow_gaps: bool = False,
@@ -80,6 +90,11 @@ def open(
     `file_bytes`: the size of a file before compression, and the largest row, in bytes. `linger`:
     seconds after which a row is uploaded in any case. `deadline`: seconds for which a request is
     repeated before the call fails.
+    `slices`, `rows_per_slice`: for a writer of whole steps by `put_step`, as the stream has them.
+    `stream`: the root of the stream that the rows go to, as s3://bucket/stream or a path, so that
+    `lag` can be read. `max_lag_steps`: the most steps that are trained before the row that `put`
+    adds; it waits while there are more. `rows_per_step`: for a lag without `slices`, the most rows
+    that a step takes. `writers`: the number of writers that put alike into this inbox.
     `at_least`: rows that the caller knows to be durable; an inbox with fewer, as a restored backup
     has, is an `InboxRewoundError`. `allow_gaps`: whether files may be missing between others.
     `endpoint`, `region`, `access_key`, `secret_key`, `session_token`: of S3; default: the AWS
@@ -95,18 +110,18 @@ def open(
     for what, seconds in (("linger", linger), ("deadline", deadline)):
         if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
             raise InboxArgumentError(f"{what}={seconds!r}: give seconds, for example {what}=0.5")
+    shape = step_shape(slices, rows_per_slice)
     package("pyarrow")
-    folder = folder_of(
-        location,
-        name,
-        store,
-        file_bytes,
-        endpoint=endpoint,
-        region=region,
-        access_key=access_key,
-        secret_key=secret_key,
-        session_token=session_token,
-    )
+    s3 = {
+        "endpoint": endpoint,
+        "region": region,
+        "access_key": access_key,
+        "secret_key": secret_key,
+        "session_token": session_token,
+    }
+    folder = folder_of(location, name, store, file_bytes, **s3)
+    step_rows = shape.rows if shape else rows_per_step
+    lag = lag_of(location, name, stream, s3, step_rows, writers, max_lag_steps, deadline)
     probes = not isinstance(folder, LocalFolder)
     core = Core(secrets.token_hex(8), allow_gaps=allow_gaps, probes=probes)
     driver = Driver(folder, name, core, deadline)
@@ -117,4 +132,7 @@ def open(
             "durable (at_least=): it was restored from an older backup, or is another inbox; "
             "producers may have read rows that are gone, so write on under another name"
         )
-    return Writer(driver, folder.place, name, file_bytes=file_bytes, linger=linger)
+    check_newest(shape, driver.step_rows, folder.place)
+    return Writer(
+        driver, folder.place, name, file_bytes=file_bytes, linger=linger, shape=shape, lag=lag
+    )

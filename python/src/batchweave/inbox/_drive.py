@@ -41,6 +41,8 @@ class Driver:
         self.core = core
         self.schema: Any = None
         """The schema of the newest file at the start."""
+        self.step_rows: int | None = None
+        """The rows of a step in that file, 0 for a file of rows; None without a file."""
         self._store, self._writer, self._deadline = store, writer, deadline
         self._stop = threading.Event()
 
@@ -93,7 +95,7 @@ class Driver:
             case Read(number):
                 footer = read_footer(self._store, self._writer, number)
                 if footer is not None and self.core.phase is Phase.OPEN_READ:
-                    self.schema = footer.schema
+                    self.schema, self.step_rows = footer.schema, footer.step_rows
                 self.core = self.core.found(None if footer is None else footer.file)
                 return footer is not None
             case Create(file):

@@ -17,8 +17,11 @@ _FOOTER_END = 8
 _MAGIC = b"PAR1"
 
 
-def encode(table: Any, writer: str, file: File) -> bytes:
-    """Returns a Parquet file of one row group, compressed with zstd."""
+def encode(table: Any, writer: str, file: File, step_rows: int = 0) -> bytes:
+    """Returns a Parquet file of one row group, compressed with zstd.
+
+    `step_rows`: the rows of each step, for a file of whole steps; 0 for one of rows.
+    """
     parquet = package("pyarrow.parquet")
     metadata = {
         "writer": writer,
@@ -29,6 +32,8 @@ def encode(table: Any, writer: str, file: File) -> bytes:
         "state": file.state,
         "state_row": str(file.state_row),
     }
+    if step_rows:
+        metadata["step_rows"] = str(step_rows)
     sink = io.BytesIO()
     # Dictionaries cost time and help texts and tokens little.
     with parquet.ParquetWriter(
@@ -40,10 +45,10 @@ def encode(table: Any, writer: str, file: File) -> bytes:
 
 
 class Footer:
-    """The footer of a stored file: its number, its rows and its schema."""
+    """The footer of a stored file: its numbers, its schema, and the rows of a step or 0."""
 
-    def __init__(self, file: File, schema: Any) -> None:
-        self.file, self.schema = file, schema
+    def __init__(self, file: File, schema: Any, step_rows: int) -> None:
+        self.file, self.schema, self.step_rows = file, schema, step_rows
 
 
 def read_footer(store: Store, writer: str, number: int) -> Footer | None:
@@ -92,11 +97,14 @@ def _checked(store: Store, writer: str, number: int, parsed: Any) -> Footer:
         raise _damaged(store, name, f"it was written as file {whole('number')}")
     if file.rows != parsed.num_rows:
         raise _damaged(store, name, f"it has {parsed.num_rows} rows, its metadata {file.rows}")
+    step_rows = whole("step_rows") if PREFIX + "step_rows" in found else 0
+    if step_rows and file.rows % step_rows:
+        raise _damaged(store, name, f"it has {file.rows} rows, and steps of {step_rows}")
     try:
         json.loads(file.state)
     except ValueError:
         raise _damaged(store, name, f"{PREFIX}state is not JSON") from None
-    return Footer(file, parsed.schema.to_arrow_schema().remove_metadata())
+    return Footer(file, parsed.schema.to_arrow_schema().remove_metadata(), step_rows)
 
 
 def _damaged(store: Store, name: str, why: str) -> InboxDamagedError:

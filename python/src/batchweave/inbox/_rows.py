@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,30 @@ class Rows:
         if not isinstance(row, Mapping) or row.keys() != self._kinds.keys():
             raise _other_columns(self._kinds, row)
         return _convert(self._kinds, row, self._bytes_max)
+
+    def converted_step(
+        self, rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[tuple[list[Any], int]], int]:
+        """Returns the rows of a step, each as `converted` does, and the size of all."""
+        before, found, total = self._kinds, [], 0
+        try:
+            for at, row in enumerate(rows):
+                try:
+                    values, size = self.converted(row)
+                except BadRowError as reason:
+                    raise type(reason)(f"row {at} of the step: {reason}") from None
+                found.append((values, size))
+                total += size
+            if total > self._bytes_max:
+                raise RowTooLargeError(
+                    f"the step has {total:,} bytes, and a file {self._bytes_max:,} (file_bytes): "
+                    "raise file_bytes, since a step is never divided between files"
+                )
+        except BadRowError:
+            # The columns of a first step count only when it is whole.
+            self._kinds = before
+            raise
+        return found, total
 
     def add(self, values: list[Any], size: int) -> None:
         """Adds a converted row."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchweave.inbox._columns import Kind
@@ -34,8 +33,10 @@ class Batch(NamedTuple):
 class Uploader:
     """At most three files are in memory: one that is uploaded, one that waits, one that fills."""
 
-    def __init__(self, driver: Driver, writer: str, file_bytes: int, linger: float) -> None:
-        self._driver, self._writer = driver, writer
+    def __init__(
+        self, driver: Driver, writer: str, file_bytes: int, linger: float, step_rows: int
+    ) -> None:
+        self._driver, self._writer, self._step_rows = driver, writer, step_rows
         self._file_bytes, self._linger = file_bytes, linger
         core = driver.core
         self.next_row = self._sealed_to = self._flush_to = core.rows
@@ -51,7 +52,6 @@ class Uploader:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"inbox {writer}", daemon=True)
         self._is_started = False
-        self._pid = os.getpid()
 
     @property
     def durable_rows(self) -> int:
@@ -63,20 +63,41 @@ class Uploader:
         with self._changed:
             self._raise_failure()
             values, size = self._rows.converted(row)
-            while self._rows.count and self._rows.bytes + size > self._file_bytes:
-                if self._waiting is None:
-                    self._seal()
-                    break
-                self._changed.wait()
-                self._raise_failure()
-            if not self._rows.count:
-                self._oldest = time.monotonic()
+            self._make_room(size)
             self._rows.add(values, size)
-            self.next_row += 1
-            if state is not None:
-                self._state, self._state_row = state, self.next_row
-            if self._rows.count == 1:
-                self._wake()
+            self._added(1, state)
+
+    def put_step(self, rows: Sequence[Mapping[str, Any]], state: str | None) -> None:
+        """Buffers the rows of a step, all of them into one file; waits as `put` does."""
+        with self._changed:
+            self._raise_failure()
+            converted, total = self._rows.converted_step(rows)
+            self._make_room(total)
+            for values, size in converted:
+                self._rows.add(values, size)
+            self._added(len(rows), state)
+
+    def _make_room(self, size: int) -> None:
+        while self._rows.count and self._rows.bytes + size > self._file_bytes:
+            if self._waiting is None:
+                self._seal()
+                break
+            self._changed.wait()
+            self._raise_failure()
+        if not self._rows.count:
+            self._oldest = time.monotonic()
+
+    def _added(self, count: int, state: str | None) -> None:
+        self.next_row += count
+        if state is not None:
+            self._state, self._state_row = state, self.next_row
+        if self._rows.count == count:
+            self._wake()
+
+    def check(self) -> None:
+        """Raises the failure of the upload, where there was one."""
+        with self._changed:
+            self._raise_failure()
 
     def flush(self) -> None:
         """Waits until all rows that were put before are durable; tries again after a refusal."""
@@ -103,8 +124,6 @@ class Uploader:
 
     def abandon(self) -> None:
         """Ends the thread of a writer that was never closed."""
-        if self._pid != os.getpid():
-            return  # a forked child: the thread and its locks are its parent's
         if lost := self.next_row - self.durable_rows:
             _log.warning(
                 "inbox writer %s was not closed: %d rows are not known to be durable; use `with`, "
@@ -153,7 +172,8 @@ class Uploader:
         if core.phase is Phase.READY:
             core = self._driver.core = core.submit(batch.rows, batch.state, batch.state_row)
         assert core.pending is not None
-        return encode(table_of(batch.kinds, batch.columns), self._writer, core.pending)
+        table = table_of(batch.kinds, batch.columns)
+        return encode(table, self._writer, core.pending, self._step_rows)
 
     def _next_batch(self) -> Batch | None:
         with self._changed:
@@ -179,5 +199,3 @@ class Uploader:
             while self._failure is not None and not self._stopping:
                 self._changed.wait()
             return not self._stopping
-
-

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
 from batchweave.inbox._core import Phase
 from batchweave.inbox._drive import Driver
+from batchweave.inbox._lag import Lag
+from batchweave.inbox._steps import Row, Step, StepShape
 from batchweave.inbox._uploader import Uploader
 from batchweave.inbox.errors import (
     BadRowError,
@@ -23,9 +26,9 @@ from batchweave.inbox.errors import (
 
 _log = logging.getLogger("batchweave")
 STATE_BYTES_MAX = 4096
+_AT_ONCE = contextlib.nullcontext()
 
-Row = Mapping[str, Any]
-MakeRows = Callable[[Any], Iterable[Row | tuple[Row, Any]]]
+MakeRows = Callable[[Any], Iterable[Row | Step | tuple[Row | Step, Any]]]
 
 
 class Writer:
@@ -36,18 +39,27 @@ class Writer:
     """
 
     def __init__(
-        self, driver: Driver, place: str, name: str, *, file_bytes: int, linger: float
+        self,
+        driver: Driver,
+        place: str,
+        name: str,
+        *,
+        file_bytes: int,
+        linger: float,
+        shape: StepShape | None = None,
+        lag: Lag | None = None,
     ) -> None:
         self.name = name
         self.place = place
         """The writer's folder, as a URL or a path."""
-        self._driver = driver
-        self._uploader = Uploader(driver, name, file_bytes, linger)
+        self._driver, self._shape, self._lag = driver, shape, lag
+        step_rows = shape.rows if shape else 0
+        self._uploader = Uploader(driver, name, file_bytes, linger, step_rows)
         self._first = self._uploader.next_row
         self._is_closed = False
         self._pid = os.getpid()
         # The thread has no reference to this object, so that a forgotten writer ends.
-        self._forgotten = weakref.finalize(self, self._uploader.abandon)
+        self._forgotten = weakref.finalize(self, _abandon, self._uploader, lag, self._pid)
 
     @property
     def next_row(self) -> int:
@@ -80,17 +92,65 @@ class Writer:
         `row`: a dict with the columns of all rows of this writer; its values are copied. `state`:
         the caller's position *after* this row, anything that JSON has, at most 4 KiB; it becomes
         durable together with the row. None keeps the one before.
-        Waits while two files of `file_bytes` are uploaded or wait.
+        Waits while two files of `file_bytes` are uploaded or wait, and while `lag` is above
+        `max_lag_steps`.
         Raises a `BadRowError` for a row of another form, and the writer goes on without it. Raises
         the failure of the upload, where there was one.
         """
         self._check_open("put a row")
-        if self.ended:
-            raise WriterEndedError(
-                f"the writer {self.name} in {self.place} has ended with {self.durable_rows} rows: "
-                "write more rows under another name"
+        if self._shape is not None:
+            raise InboxArgumentError(
+                f"put() on the writer {self.name} of whole steps ({self._shape}): use put_step()"
             )
-        self._uploader.put(row, None if state is None else _json(state))
+        self._check_not_ended()
+        text = None if state is None else _json(state)
+        with self._due():
+            self._uploader.put(row, text)
+
+    def put_step(self, slices: Step, state: Any = None) -> None:
+        """Adds a whole global batch, which a producer in mode "opaque" makes one step of.
+
+        `slices`: a list of slices, each a list of rows, as many as `slices=` and `rows_per_slice=`
+        of `open`. All rows of a step are in one file, durable together. `state`: as in `put`, the
+        position after this step.
+        Waits as `put` does. Raises a `BadRowError` for a step of another shape, or with a row that
+        cannot be stored, and the writer goes on without that step.
+        """
+        self._check_open("put a step")
+        if self._shape is None:
+            raise InboxArgumentError(
+                f"put_step() on the writer {self.name} of rows: open it with slices= and "
+                "rows_per_slice=, as the stream has them"
+            )
+        self._check_not_ended()
+        rows = self._shape.rows_of(slices)
+        text = None if state is None else _json(state)
+        with self._due():
+            self._uploader.put_step(rows, text)
+
+    @property
+    def lag(self) -> int:
+        """The number of steps that are trained before the step of the row that is put next.
+
+        At most 5 s old; waits for an answer where there is none. Raises a `LagUnknownError` after
+        the writer's deadline. Needs `stream=` of `open`.
+        """
+        self._check_open("read the lag")
+        if self._lag is None:
+            raise InboxArgumentError("the lag needs the stream: open the writer with stream=")
+        return self._lag.read(self.next_row)
+
+    def wait_for_lag(self) -> None:
+        """Waits until `lag` is at most `max_lag_steps`, as `put` does.
+
+        Call it before a sample is made, with the policy that is loaded behind it: then the steps
+        that are trained while `put` waits do not make the sample older.
+        """
+        self._check_open("wait for the lag")
+        if self._lag is None or self._lag.most is None:
+            raise InboxArgumentError("wait_for_lag() needs a bound: open with max_lag_steps=")
+        with self._due():
+            pass
 
     def flush(self) -> None:
         """Waits until every row that was put is durable.
@@ -106,8 +166,8 @@ class Writer:
 
         `make_rows(state)`: yields the rows from `state` on, as rows or as pairs of a row and the
         state after it; at the first start, and as long as it yields no states, `state` is None and
-        it begins at row 0. Rows that are durable are dropped. Flushes; returns the number of rows
-        that were written.
+        it begins at row 0. A writer of steps takes steps, each a list, in place of rows. What is
+        durable is dropped. Flushes; returns the number of rows that were written.
         """
         self._check_open("resume")
         if self.next_row != self._first:
@@ -116,8 +176,8 @@ class Writer:
         for made in make_rows(self.state):
             row, state = made if isinstance(made, tuple) else (made, None)
             if number >= self._first:
-                self.put(row, state)
-            number += 1
+                (self.put if self._shape is None else self.put_step)(row, state)
+            number += 1 if self._shape is None else self._shape.rows
         if number < self._first:
             raise BadRowError(
                 f"the source made rows up to {number}, and {self._first} are in {self.place}: it "
@@ -138,6 +198,8 @@ class Writer:
                 self._uploader.flush()
         finally:
             self._is_closed = True
+            if self._lag is not None:
+                self._lag.stop()
             self._forgotten.detach()
             self._uploader.stop()
 
@@ -176,6 +238,18 @@ class Writer:
         rows = f"{self.durable_rows} of {self.next_row} rows durable"
         return f"<Writer {self.name!r} in {self.place}: {rows}{closed}>"
 
+    def _due(self) -> contextlib.AbstractContextManager[None]:
+        if self._lag is None or self._lag.most is None:
+            return _AT_ONCE
+        return self._lag.due(lambda: self.next_row, self._uploader.check)
+
+    def _check_not_ended(self) -> None:
+        if self.ended:
+            raise WriterEndedError(
+                f"the writer {self.name} in {self.place} has ended with {self.durable_rows} rows: "
+                "write more rows under another name"
+            )
+
     def _check_open(self, what: str) -> None:
         if self._pid != os.getpid():
             raise WriterClosedError(
@@ -184,6 +258,15 @@ class Writer:
             )
         if self._is_closed:
             raise WriterClosedError(f"cannot {what}: the writer {self.name} is closed")
+
+
+def _abandon(uploader: Uploader, lag: Lag | None, pid: int) -> None:
+    """Ends the threads of a writer that was never closed."""
+    if pid != os.getpid():
+        return  # a forked child: the threads and their locks are its parent's
+    if lag is not None:
+        lag.stop()
+    uploader.abandon()
 
 
 def _json(state: Any) -> str:

@@ -87,6 +87,12 @@ class StoreNotAnsweringError(InboxError):
     name = "store_not_answering"
 
 
+class LagUnknownError(InboxError):
+    """The lag of a writer could not be read within its deadline; the row was not put."""
+
+    name = "lag_unknown"
+
+
 class WriterClosedError(InboxError):
     """The writer is closed."""
 

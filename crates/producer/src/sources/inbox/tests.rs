@@ -1,12 +1,20 @@
-//! Looks at real folders: a local one, and objects of the development server's client would be the same code but for
-//! listing, which `tests/e2e` covers.
+//! Looks at folders of this machine, and at a store that counts requests.
 
 use std::path::Path;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
 use batchweave_core::inbox::file_name;
+use batchweave_core::inputs::PinnedFile;
+use batchweave_store::layer::Intercept;
+use batchweave_store::memory::MemoryStore;
+use batchweave_store::{ListPage, ObjectMeta, Store, StoreError};
 use futures::FutureExt;
 
 use super::*;
+use crate::sources::Location;
 
 fn open() -> Box<OpenStore> {
     Box::new(|_| async { panic!("a local folder needs no store") }.boxed())
@@ -193,4 +201,78 @@ fn a_file_of_another_place_is_refused() {
         foreign("inbox/job/part-0-a.parquet", Some("job"), None),
         None
     );
+}
+
+/// A store with an inbox of one writer with this number of files, which lists 1,000 at a time.
+#[derive(Debug)]
+struct Long {
+    inner: Arc<MemoryStore>,
+    files: u64,
+    requests: AtomicU64,
+}
+
+#[async_trait]
+impl Intercept for Long {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
+    }
+
+    async fn folders(&self, _prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Ok(vec!["w0".to_owned()])
+    }
+
+    async fn list_after(&self, _prefix: &str, after: &str) -> Result<ListPage, StoreError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let after = after
+            .strip_prefix("w0/")
+            .and_then(|name| match Object::named(name) {
+                Object::File(number) => Some(number + 1),
+                _ => None,
+            });
+        let first = after.unwrap_or(0);
+        let numbers = first..self.files.min(first + 1000);
+        let more = numbers.end < self.files;
+        let object = |n| ObjectMeta {
+            etag: Some("x".to_owned()),
+            ..ObjectMeta::new(number("w0", n), 7)
+        };
+        let objects: Vec<ObjectMeta> = numbers.map(object).collect();
+        let next = objects.last().filter(|_| more).map(|last| last.key.clone());
+        Ok(ListPage { objects, next })
+    }
+}
+
+#[tokio::test]
+async fn a_look_at_a_million_files_costs_as_many_requests_as_at_a_hundred() {
+    let requests = async |files: u64| {
+        let store = Arc::new(Long {
+            inner: MemoryStore::new(),
+            files,
+            requests: AtomicU64::new(0),
+        });
+        let opened: Arc<dyn Store> = store.clone();
+        let open: Box<OpenStore> = Box::new(move |_| {
+            let opened = opened.clone();
+            async move { Ok(opened) }.boxed()
+        });
+        let mut pin = PinnedFile::new(
+            format!("s3://b/inbox/{}", number("w0", files - 3)),
+            7,
+            b"",
+            b"",
+        );
+        pin.fingerprint = "etag x".to_owned();
+        let location = Location::Local(pin.name.clone().into());
+        let list = InputList {
+            files: vec![InputFile { pin, location }],
+        };
+        let paths = ["s3://b/inbox/".to_owned()];
+        let mut own = Inboxes::open(&paths, Share::ALL, &open, &list)
+            .await
+            .unwrap();
+        assert_eq!(own.look().await.unwrap().len(), 2);
+        store.requests.load(Ordering::Relaxed)
+    };
+    assert_eq!((requests(100).await, requests(1_000_000).await), (2, 2));
 }

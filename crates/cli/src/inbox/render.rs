@@ -1,0 +1,77 @@
+//! Inboxes as text.
+
+use batchweave_console::output::{Style, bytes, cells, count, count_grouped, or_dash, table};
+
+use super::verify::VerifyReport;
+use super::{LsReport, WriterRow};
+
+pub(super) fn ls(report: &LsReport, style: Style) -> String {
+    if report.writers.is_empty() {
+        return format!("{} has no writers", report.inbox);
+    }
+    let row = |w: &WriterRow| {
+        let state = match (w.stored.job, w.stored.ended) {
+            (true, _) => "job",
+            (_, true) => "ended",
+            _ => "open",
+        };
+        let own = &w.stored;
+        let waits = w
+            .rows_committed
+            .map(|rows| own.rows_durable.saturating_sub(rows));
+        cells![
+            own.name,
+            state,
+            own.files,
+            bytes(own.bytes),
+            own.rows_durable,
+            or_dash(w.rows_committed),
+            or_dash(waits),
+            or_dash(w.producer.as_ref())
+        ]
+    };
+    let header = [
+        "WRITER",
+        "STATE",
+        "FILES",
+        "SIZE",
+        "ROWS",
+        "COMMITTED",
+        "WAITING",
+        "PRODUCER",
+    ];
+    let mut text = table(style, &header, report.writers.iter().map(row));
+    if let Some(stream) = &report.stream {
+        let steps = count_grouped(stream.steps, "step");
+        let jobs = match stream.job_steps {
+            Some(at) => format!(
+                "; the slowest job has received {}, {} less",
+                count_grouped(at, "step"),
+                stream.steps.saturating_sub(at)
+            ),
+            None => "; no job is open".to_owned(),
+        };
+        text = format!("{text}\n{} has {steps}{jobs}", stream.root);
+    }
+    text
+}
+
+pub(super) fn verify(report: &VerifyReport, style: Style) -> String {
+    let mut lines: Vec<String> = report.faults.clone();
+    let rows = count_grouped(report.rows_once, "row");
+    let writers = count(report.writers, "writer");
+    lines.push(if report.faults.is_empty() {
+        style.green(&format!("{rows} of {writers} are in the stream, each once"))
+    } else {
+        style.red(&format!(
+            "{rows} of {writers} are in the stream once; see above for the others"
+        ))
+    });
+    if report.steps_unknown > 0 {
+        lines.push(format!(
+            "{} are reclaimed or have no provenance, so rows that are missing may be in them",
+            count_grouped(report.steps_unknown, "step")
+        ));
+    }
+    lines.join("\n")
+}

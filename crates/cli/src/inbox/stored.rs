@@ -1,0 +1,166 @@
+//! An inbox as it is stored.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_core::inbox::{
+    COMMIT, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, is_past, is_writer, look_after,
+};
+use batchweave_store::Store;
+use serde::Serialize;
+
+use super::footer::{self, Footer};
+use super::is_absent_folder;
+
+/// An inbox in its store.
+pub(super) struct StoredInbox {
+    root: String,
+    /// `None` for a folder that does not exist yet.
+    store: Option<Arc<dyn Store>>,
+}
+
+/// A writer as its folder shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct StoredWriter {
+    pub(super) name: String,
+    /// Files that are there.
+    pub(super) files: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    /// Rows up to the newest file, those of deleted ones included.
+    pub(super) rows_durable: u64,
+    /// It has ended; of a job, it is committed.
+    pub(super) ended: bool,
+    /// The folder holds the files of a job.
+    pub(super) job: bool,
+}
+
+impl StoredInbox {
+    /// Opens the inbox at a URL or path.
+    pub(super) async fn open(place: &str, context: &Context) -> Result<Self, CliError> {
+        let url = if place.contains("://") {
+            place.trim_end_matches('/').to_owned()
+        } else {
+            // One that does not exist yet has no writers.
+            let path = Path::new(place);
+            let path = path.canonicalize().or_else(|_| std::path::absolute(path));
+            let path = path.map_err(|why| CliError::Usage(format!("{place}: {why}")))?;
+            format!("file://{}", path.display())
+        };
+        let store = match batchweave_store::open(&url, &context.store_options()).await {
+            Err(why) if is_absent_folder(&why) => None,
+            store => Some(store?),
+        };
+        Ok(Self { root: url, store })
+    }
+
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+
+    fn store(&self) -> Result<&dyn Store, CliError> {
+        let absent = || CliError::Absent(format!("{} does not exist", self.root));
+        self.store.as_deref().ok_or_else(absent)
+    }
+
+    /// Returns whether a pinned file's folder of writers, as a producer names it, is this inbox.
+    pub(super) fn is(&self, root: &str) -> bool {
+        let own = self.root().trim_end_matches('/');
+        match own.strip_prefix("file://") {
+            None => own == root.trim_end_matches('/'),
+            Some(path) => {
+                let root = root.strip_prefix("file://").unwrap_or(root);
+                // A producer may name it by another way.
+                let real = Path::new(root).canonicalize();
+                Path::new(path) == Path::new(root) || real.is_ok_and(|real| real == Path::new(path))
+            }
+        }
+    }
+
+    /// Returns the names of the writers: of all, or of those that are `wanted`.
+    pub(super) async fn writers(&self, wanted: &[String]) -> Result<Vec<String>, CliError> {
+        let Some(store) = &self.store else {
+            return Ok(Vec::new());
+        };
+        let mut all = store.folders("").await?;
+        all.retain(|name| is_writer(name));
+        all.retain(|name| wanted.is_empty() || wanted.contains(name));
+        Ok(all)
+    }
+
+    /// Lists the folder of `writer` from the newest file of `read` on.
+    pub(super) async fn listed(&self, writer: &str, read: &Read) -> Result<Vec<Listed>, CliError> {
+        let prefix = format!("{writer}/");
+        let mut after = format!("{prefix}{}", look_after(read));
+        let mut listed = Vec::new();
+        loop {
+            let page = self.store()?.list_after(&prefix, &after).await?;
+            for object in page.objects {
+                let name = object.key.strip_prefix(&prefix).unwrap_or_default();
+                if is_past(name) {
+                    return Ok(listed);
+                }
+                listed.push(Listed {
+                    name: name.to_owned(),
+                    size: object.size,
+                    fingerprint: None,
+                });
+            }
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(listed),
+            }
+        }
+    }
+
+    /// Returns the state of `writer`.
+    pub(super) async fn writer(&self, writer: &str) -> Result<StoredWriter, CliError> {
+        let mut found = StoredWriter {
+            name: writer.to_owned(),
+            files: 0,
+            bytes: 0,
+            rows_durable: 0,
+            ended: false,
+            job: false,
+        };
+        let mut newest = None;
+        for object in self.listed(writer, &Read::Nothing).await? {
+            match Object::named(&object.name) {
+                Object::File(_) => {
+                    found.files += 1;
+                    found.bytes += object.size;
+                    newest = Some(object);
+                }
+                Object::End => found.ended = true,
+                Object::Commit => found.job = true,
+                Object::Other => {}
+            }
+        }
+        if let Some(newest) = newest {
+            let footer = self.footer(writer, &newest).await?;
+            found.rows_durable = footer.first_row + footer.rows;
+        }
+        if found.job {
+            let commit = self.job(writer).await?;
+            found.ended = true;
+            found.files = commit.files.len() as u64;
+            found.rows_durable = commit.files.iter().map(|file| file.rows).sum();
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn job(&self, writer: &str) -> Result<JobCommit, CliError> {
+        let key = format!("{writer}/{COMMIT}");
+        let bytes = self.store()?.get(&key, JOB_BYTES_MAX).await?;
+        JobCommit::from_bytes(&bytes)
+            .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", self.root())))
+    }
+
+    /// Reads the footer of a file.
+    pub(super) async fn footer(&self, writer: &str, file: &Listed) -> Result<Footer, CliError> {
+        let key = format!("{writer}/{}", file.name);
+        footer::read(self.store()?, &key, file.size).await
+    }
+}

@@ -1,0 +1,184 @@
+//! `batchweave inbox verify`: checks by the provenance of all steps that each committed row is in the stream once.
+
+use std::collections::BTreeMap;
+
+use batchweave_console::CliError;
+use batchweave_console::context::Context;
+use batchweave_console::sources;
+use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::provenance::{Form, Piece};
+use batchweave_daemon::Exit;
+use batchweave_log::{Located, Log};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+
+use super::committed::{Committed, listed};
+use super::stored::StoredInbox;
+use super::{LsArgs, render};
+
+/// Provenance objects that are read at the same time.
+const READS: usize = 16;
+/// Faults that are listed.
+const FAULTS_MAX: usize = 20;
+
+/// The result of a check.
+#[derive(Debug, Serialize)]
+pub(super) struct VerifyReport {
+    inbox: String,
+    pub(super) writers: u64,
+    /// Rows that are in the stream exactly once.
+    pub(super) rows_once: u64,
+    rows_twice: u64,
+    rows_missing: u64,
+    /// Steps that are reclaimed or have no provenance.
+    pub(super) steps_unknown: u64,
+    /// Files with rows that are missing or doubled, a line each.
+    pub(super) faults: Vec<String>,
+}
+
+/// By producer and file: how often each row begins in the stream.
+type Begins = BTreeMap<(ProducerName, u32), Vec<u8>>;
+
+pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
+    let inbox = StoredInbox::open(&args.inbox, context).await?;
+    let mut log = context.log().await?;
+    let committed = Committed::read(&mut log, &inbox).await?;
+    if committed.writers.is_empty() {
+        return Err(CliError::Absent(format!(
+            "no producer of {} has read {}",
+            log.store().root(),
+            inbox.root()
+        )));
+    }
+    let (begins, steps_unknown) = begins(&mut log).await?;
+    let mut report = VerifyReport {
+        inbox: inbox.root().to_owned(),
+        writers: 0,
+        rows_once: 0,
+        rows_twice: 0,
+        rows_missing: 0,
+        steps_unknown,
+        faults: Vec::new(),
+    };
+    for (writer, (producer, files)) in &committed.writers {
+        if !args.writers.is_empty() && !args.writers.contains(writer) {
+            continue;
+        }
+        report.writers += 1;
+        for file in files {
+            let key = (
+                producer.clone(),
+                u32::try_from(file.index).unwrap_or(u32::MAX),
+            );
+            let counts = begins.get(&key).map_or(&[][..], |counts| counts);
+            // A file that was deleted is known by its rows in the stream alone.
+            let there = inbox.footer(writer, &listed(&file.pin)).await;
+            let rows = there.map_or(counts.len() as u64, |footer| footer.rows);
+            let due = file.rows.unwrap_or(rows).min(rows);
+            report.file(&file.pin.name, counts, due);
+        }
+    }
+    let missing = report.rows_missing > 0 && steps_unknown == 0;
+    let faulty = report.rows_twice > 0 || missing;
+    context.out.report(&report, render::verify)?;
+    Ok(if faulty { Exit::Protocol } else { Exit::Ok })
+}
+
+impl VerifyReport {
+    /// Adds the rows of a file, of which the first `due` must be in the stream.
+    fn file(&mut self, name: &str, counts: &[u8], due: u64) {
+        let twice = counts.iter().filter(|count| **count > 1).count() as u64;
+        let once = counts.iter().filter(|count| **count == 1).count() as u64;
+        let before = counts
+            .iter()
+            .take(usize::try_from(due).unwrap_or(usize::MAX));
+        let missing = due - before.filter(|count| **count > 0).count() as u64;
+        self.rows_once += once;
+        self.rows_twice += twice;
+        self.rows_missing += missing;
+        if twice + missing > 0 && self.faults.len() < FAULTS_MAX {
+            self.faults.push(format!(
+                "{name}: of {due} committed rows {missing} are missing and {twice} doubled"
+            ));
+        }
+    }
+}
+
+/// Counts how often each row begins, over all steps that are there. Also returns the number of steps that are not known.
+async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
+    let mut objects: BTreeMap<String, Vec<(ProducerName, Seq)>> = BTreeMap::new();
+    let mut unknown = log.manifest().watermark();
+    for step in unknown..log.manifest().next_step() {
+        let Located::At(entry) = log.locate(step).await? else {
+            unknown += 1;
+            continue;
+        };
+        match &entry.tgb.provenance {
+            Some(key) => {
+                let of = objects.entry(key.clone()).or_default();
+                of.push((entry.producer.clone(), entry.seq));
+            }
+            None => unknown += 1,
+        }
+    }
+    let store = log.store().clone();
+    let reads = stream::iter(objects).map(async |(key, tgbs)| {
+        let provenance = sources::provenance(store.as_ref(), &key).await?;
+        Ok::<_, CliError>((provenance, tgbs))
+    });
+    let mut reads = std::pin::pin!(reads.buffer_unordered(READS));
+    let mut begins = Begins::new();
+    while let Some((provenance, tgbs)) = reads.try_next().await? {
+        for (producer, seq) in tgbs {
+            let pieces = provenance.get(seq);
+            let pieces = pieces.iter().flat_map(|sources| &sources.pieces);
+            // The first token of a batch that continues a sequence is the last one of the batch before.
+            let repeated = provenance
+                .get(seq)
+                .is_some_and(|sources| sources.form == Form::Sequence && seq > 0);
+            let begins_here =
+                |(n, piece): &(usize, &Piece)| piece.skip == 0 && !(repeated && *n == 0);
+            let new = pieces.enumerate().filter(begins_here);
+            for (_, piece) in new {
+                let counts = begins.entry((producer.clone(), piece.file)).or_default();
+                let Ok(unit) = usize::try_from(piece.unit) else {
+                    continue;
+                };
+                if counts.len() <= unit {
+                    counts.resize(unit + 1, 0);
+                }
+                counts[unit] = counts[unit].saturating_add(1);
+            }
+        }
+    }
+    Ok((begins, unknown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_and_doubled_rows_are_counted() {
+        let mut report = VerifyReport {
+            inbox: String::new(),
+            writers: 1,
+            rows_once: 0,
+            rows_twice: 0,
+            rows_missing: 0,
+            steps_unknown: 0,
+            faults: Vec::new(),
+        };
+        report.file("a", &[1, 1, 1], 2);
+        assert!(report.faults.is_empty());
+        report.file("b", &[1, 0, 2], 4);
+        assert_eq!(
+            (report.rows_once, report.rows_twice, report.rows_missing),
+            (4, 1, 2)
+        );
+        assert_eq!(
+            report.faults,
+            ["b: of 4 committed rows 2 are missing and 1 doubled"]
+        );
+    }
+}

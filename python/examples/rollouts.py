@@ -13,9 +13,9 @@ and start it again: each goes on, and the bound holds.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,8 @@ import batchweave
 from batchweave import inbox
 
 STEPS = 60
-MAX_LAG_STEPS = 4
+OLDEST = 4
+"""The age of a sample, in steps."""
 # As in rollouts.toml.
 ROWS_PER_STEP, SEQ_LEN = 8, 16
 PROMPT, VOCABULARY, WANTED = 4, 32, 7
@@ -84,23 +85,22 @@ def sample(policy: Policy, chance: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def rollout(folder: Path, steps: int) -> None:
-    """Writes samples of the newest policy until it is trained for all steps."""
+def rollout(folder: Path) -> None:
+    """Writes samples of the newest policy until Ctrl-C."""
     chance = np.random.default_rng()
-    with inbox.open(folder / "inbox", "rollout-0", linger=0.02) as writer:
-        while (policy := due(writer, folder)).version < steps:
+    with inbox.open(
+        folder / "inbox",
+        "rollout-0",
+        linger=0.02,
+        stream=folder / "stream",
+        rows_per_step=ROWS_PER_STEP,
+        # The trainer has received one step more than the newest policy was trained for.
+        max_lag_steps=OLDEST - 1,
+    ) as writer:
+        while True:
+            writer.wait_for_lag()
             # Rows that were not durable when the process was killed are lost; these are new ones.
-            writer.put(sample(policy, chance))
-    print(f"{writer.durable_rows} rows")
-
-
-def due(writer: inbox.Writer, folder: Path) -> Policy:
-    """Waits until the step of the next row is near enough; returns the newest policy."""
-    while True:
-        policy = load(folder)
-        if writer.next_row // ROWS_PER_STEP - policy.version <= MAX_LAG_STEPS:
-            return policy
-        time.sleep(0.005)
+            writer.put(sample(load(folder), chance))
 
 
 def train(folder: Path, socket: str | None, steps: int) -> None:
@@ -112,13 +112,13 @@ def train(folder: Path, socket: str | None, steps: int) -> None:
         socket, job="train", dp_rank=0, dp_size=1, state=policy.data, credits=2
     ) as reader:
         for batch in reader:
-            lag = policy.version - int(batch["policy_version"].min())
-            assert 0 <= lag <= MAX_LAG_STEPS, f"step {batch.step}: a sample is {lag} steps old"
+            age = policy.version - int(batch["policy_version"].min())
+            assert 0 <= age <= OLDEST, f"step {batch.step}: a sample is {age} steps old"
             logits = learned(policy.logits, batch)
             policy = Policy(policy.version + 1, logits, batch.state_dict())
             reward = float(batch["reward"].mean())
             del batch
-            print(f"step {policy.version}: reward {reward:.2f}, lag {lag}", flush=True)
+            print(f"step {policy.version}: reward {reward:.2f}, age {age}", flush=True)
             publish(folder, policy)
             if policy.version % SAVE_EVERY == 0 and policy.data is not None:
                 reader.checkpoint(policy.data)
@@ -144,12 +144,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("process", choices=["rollout", "train"])
     parser.add_argument("folder", type=Path, help="has the inbox and the policy")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"default {STEPS}")
-    parser.add_argument("--socket", help="the consumer's; default: as batchweave.connect finds it")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"to train (default {STEPS})")
+    parser.add_argument("--socket", help="of the consumer; default: as batchweave.connect finds it")
     args = parser.parse_args(arguments)
     args.folder.mkdir(parents=True, exist_ok=True)
     if args.process == "rollout":
-        rollout(args.folder, args.steps)
+        with contextlib.suppress(KeyboardInterrupt):
+            rollout(args.folder)
     else:
         train(args.folder, args.socket, args.steps)
 

@@ -1,6 +1,6 @@
 """Rollouts and training on one machine, where no sample is more than four steps off the policy.
 
-    batchweave run python/examples/rollouts.toml --until stopped --logs /tmp/batchweave-rollouts/logs
+    batchweave run python/examples/rollouts.toml --until stopped
     python python/examples/rollouts.py rollout /tmp/batchweave-rollouts
     python python/examples/rollouts.py train /tmp/batchweave-rollouts
 

@@ -251,9 +251,9 @@ impl Scene {
                     changes.next();
                     if changes.peek().is_none() {
                         self.configure(sources, None);
-                        running.iter_mut().for_each(|(_, process)| {
+                        for (_, process) in &mut running {
                             kills += u64::from(process.0.kill().is_ok());
-                        });
+                        }
                     }
                 }
             }

@@ -87,8 +87,11 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
 impl VerifyReport {
     /// Adds the rows of a file, of which the first `due` must be in the stream.
     fn file(&mut self, name: &str, counts: &[u8], due: u64) {
-        let twice = counts.iter().filter(|count| **count > 1).count() as u64;
-        let once = counts.iter().filter(|count| **count == 1).count() as u64;
+        let (mut once, mut twice) = (0, 0);
+        for count in counts {
+            once += u64::from(*count == 1);
+            twice += u64::from(*count > 1);
+        }
         let before = counts
             .iter()
             .take(usize::try_from(due).unwrap_or(usize::MAX));
@@ -107,8 +110,9 @@ impl VerifyReport {
 /// Counts how often each row begins, over all steps that are there. Also returns the number of steps that are not known.
 async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
     let mut objects: BTreeMap<String, Vec<(ProducerName, Seq)>> = BTreeMap::new();
-    let mut unknown = log.manifest().watermark();
-    for step in unknown..log.manifest().next_step() {
+    let watermark = log.manifest().watermark();
+    let mut unknown = watermark;
+    for step in watermark..log.manifest().next_step() {
         let Located::At(entry) = log.locate(step).await? else {
             unknown += 1;
             continue;

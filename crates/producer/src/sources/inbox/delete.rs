@@ -79,11 +79,12 @@ impl FileDeleter {
             };
             report(done);
         }
-        match tokio::time::timeout(LAST, self.pass()).await {
-            Ok(done) => report(done),
-            Err(_) => tracing::warn!(
+        if let Ok(done) = tokio::time::timeout(LAST, self.pass()).await {
+            report(done);
+        } else {
+            tracing::warn!(
                 "not all committed files of inboxes were deleted; a restart deletes them"
-            ),
+            );
         }
     }
 

@@ -72,8 +72,8 @@ async fn each_look_finds_what_is_new() {
     std::fs::remove_file(path.join(number("a", 1))).unwrap();
     assert_eq!(next(&mut own, &path).await, [number("a", 2)]);
     // A restart knows from its list what was read.
-    let mut list = InputList::default();
-    list.files = inboxes(&path, Share::ALL).await.look().await.unwrap();
+    let files = inboxes(&path, Share::ALL).await.look().await.unwrap();
+    let list = InputList { files };
     put(&path, &number("b", 1));
     let paths = [path.display().to_string()];
     let mut again = Inboxes::open(&paths, Share::ALL, &open(), &list)

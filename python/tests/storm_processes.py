@@ -56,7 +56,7 @@ class Writing(NamedTuple):
     hold_at: int
     """The row before which the process waits for its death; `rows`: none."""
     log: Path
-    """Gets lines of this start's id, the number of durable rows, and that of the row just put."""
+    """Gets lines of this start's id, the number of durable rows, and the row just put or -1."""
 
     @property
     def start(self) -> str:
@@ -72,14 +72,14 @@ def write(task: Writing) -> None:
     writer = inbox.open(task.location, f"w{task.writer}", linger=0.01)
     with task.log.open("a", buffering=1) as log:
 
-        def note(number: int) -> None:
+        def note(number: int = -1) -> None:
             log.write(f"{task.start or '-'} {writer.durable_rows} {number}\n")
 
         def made(state: Any) -> Iterator[tuple[dict[str, Any], Any]]:
             for number in range((state or {"next": 0})["next"], task.rows):
                 while number == task.hold_at:
                     time.sleep(0.01)
-                    note(number - 1)
+                    note()
                 values = row(task.writer, number, task.start)._asdict()
                 values["payload"] = values["payload"].encode()
                 yield values, {"next": number + 1} if chance.random() < 0.5 else None
@@ -95,7 +95,7 @@ def write(task: Writing) -> None:
                 for values, _ in made({"next": writer.next_row}):
                     writer.put(values)
                 writer.flush()
-            note(task.rows - 1)
+            note()
             writer.finish()
         except inbox.WriterFencedError:
             sys.exit(FENCED)

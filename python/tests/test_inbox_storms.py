@@ -125,6 +125,6 @@ def test_a_torn_line_of_a_killed_rank_is_no_note(tmp_path: Path) -> None:
 
 def test_a_row_is_acknowledged_by_the_start_that_has_put_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text("a 1 0\na 1 1\nb 1 1\nb 3 2\nb 3 3\nb 9")
+    log.write_text("a 1 0\na 1 1\nb 1 -1\nb 1 1\nb 3 2\nb 3 3\nb 9")
     # Row 1 of start a was not durable when start b took its number.
     assert log_of(log) == Noted(3, {0: "a", 1: "b", 2: "b"})

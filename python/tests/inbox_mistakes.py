@@ -65,3 +65,12 @@ class BlindToTheEnd(Core):
         if self.phase is Phase.CHECK:
             listing = listing._replace(ended=False)
         return super().listed(listing)
+
+
+class ConflictIsTheEnd(Core):
+    """A mistake: an end that was refused beside another PUT counts as written."""
+
+    def exists(self) -> Core:
+        if self.phase is Phase.END_PUT:
+            return replace(self, phase=Phase.ENDED)
+        return super().exists()

@@ -126,6 +126,8 @@ def _broken(world: World) -> str | None:
             return f"file {number} of {instance} is acknowledged after the end of the reader"
     for each in world.instances:
         core = each.core
+        if core is not None and core.phase is Phase.ENDED and not world.ended:
+            return f"{core.instance} says that the writer has ended, and there is no end"
         if core is None or core.phase is not Phase.FENCED or world.ended:
             continue
         if not any(at > core.newest and by != core.instance for at, by in world.written):
@@ -178,6 +180,8 @@ def _steps_of(
                 left = world.unknown - 1
                 lost = _acts(put._replace(unknown=left), place, each, core.unknown())
                 yield f"{core.instance} puts {request}, answer lost", lost
+                refused = _acts(world._replace(unknown=left), place, each, core.exists())
+                yield f"{core.instance} puts {request}, refused beside another one", refused
                 flying = world._replace(late=world.late | {request}, unknown=left)
                 yield (
                     f"{core.instance} waits for {request}",

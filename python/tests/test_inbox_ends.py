@@ -16,7 +16,6 @@ import pytest
 from inbox_world import ScriptedStore, in_folder, read_as_producer, writer_on
 
 from batchweave import inbox
-from batchweave.bench import inbox as bench
 
 
 @pytest.fixture
@@ -59,6 +58,20 @@ def test_a_replaced_writer_does_not_end_its_successor(tmp_path: Path) -> None:
         with pytest.raises(inbox.WriterFencedError):
             first.finish()
         assert not (tmp_path / "w" / "end").exists()
+
+
+@pytest.mark.parametrize(
+    "faults", [["conflict"], ["failed", "conflict"], ["conflict"] * 3, ["lost"]]
+)
+def test_an_end_that_was_not_put_is_put_again(tmp_path: Path, faults: list[str]) -> None:
+    store = ScriptedStore(tmp_path / "w")
+    with writer_on(store) as writer:
+        writer.put({"text": "a"})
+        writer.flush()
+        store.faults = list(faults)
+        writer.finish()
+    assert store.faults == []
+    assert (tmp_path / "w" / "end").exists()
 
 
 def make_rows(state: Any) -> Iterator[tuple[dict[str, str], Any]]:
@@ -190,13 +203,3 @@ def test_several_threads_may_put(tmp_path: Path) -> None:
     for place in range(4):
         mine = [row for row in rows if row.startswith(f"{place} ")]
         assert mine == sorted(mine)
-
-
-def test_the_measurement_prints_its_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.main(str(tmp_path), rows=10, samples=2)
-    said = capsys.readouterr().out
-    assert "rows of 1,000 bytes per second" in said
-    assert "from put to durable, with linger=0.2" in said
-    assert "for put and flush" in said

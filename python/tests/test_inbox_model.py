@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from inbox_mistakes import (
     BlindToTheEnd,
+    ConflictIsTheEnd,
     EarlyAcknowledgement,
     NewNumberAfterUnknown,
     OwnFileIsAnother,
@@ -43,6 +44,7 @@ def test_acknowledged_rows_are_read_once_in_every_interleaving(limits: Limits) -
         (OwnFileIsAnother, FENCE, "there is no other instance"),
         (NewNumberAfterUnknown, FENCE, ""),
         (BlindToTheEnd, END, "after the end"),
+        (ConflictIsTheEnd, END, "there is no end"),
     ],
 )
 def test_a_mistake_in_the_protocol_is_found(mistake: type[Core], limits: Limits, why: str) -> None:

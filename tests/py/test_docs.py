@@ -40,6 +40,7 @@ NOT_RUN = {
     "batchweave-consumer --config config/": "needs a bucket; test_first_steps does it",
     "batchweave ui ": "runs until Ctrl-C; test_stream_page.py runs it",
     "batchweave run config/": "test_run.py checks the shipped file and runs others",
+    "batchweave run python/examples/": "python/tests/test_rollouts.py runs it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "pip install ": "the Makefile does it",
     "venv/bin/": "test_wheel.py does it in an environment of its own",

@@ -36,6 +36,9 @@ pub(super) struct ReadFile {
 struct At {
     file: usize,
     unit: u64,
+    /// Items of that row which are committed.
+    #[serde(default)]
+    skip: u64,
 }
 
 /// The place of a producer.
@@ -47,7 +50,12 @@ struct Place {
 
 impl Place {
     fn of(cursor: &Cursor) -> Option<Self> {
-        let at = serde_json::from_value(cursor.0.get("at")?.clone()).ok()?;
+        let mut at: At = serde_json::from_value(cursor.0.get("at")?.clone()).ok()?;
+        let mode = cursor.0.pointer("/settings/packing.mode");
+        if mode.is_some_and(|mode| mode == "opaque") {
+            // A sample is one item, so it is committed as a whole.
+            at.unit += at.skip.min(1);
+        }
         let order = cursor.0.get("order").cloned();
         let order = order.and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
         let named = cursor.0.pointer("/settings/sources");

@@ -185,9 +185,10 @@ class Core:
         return replace(self, phase=Phase.CHECK)
 
     def exists(self) -> Core:
-        """Takes the answer that the object of a PUT exists already."""
+        """Takes the answer that the object of a PUT exists already, or that another PUT runs."""
         if self.phase is Phase.END_PUT:
-            return replace(self, phase=Phase.ENDED)
+            # The other PUT may fail, so a LIST tells.
+            return replace(self, phase=Phase.END_LIST)
         assert self.phase is Phase.PUT, self.phase
         if self.replaced:
             return replace(self, probes=False, replaced=False, phase=Phase.CHECK)

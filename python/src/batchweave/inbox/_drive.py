@@ -102,6 +102,7 @@ class Driver:
                 self._put(file_name(file.number), data)
             case CreateEnd():
                 self._put(END, self._end())
+                return self.core.phase is Phase.ENDED
         return True
 
     def _put(self, name: str, data: bytes) -> None:

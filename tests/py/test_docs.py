@@ -42,6 +42,7 @@ NOT_RUN = {
     "batchweave run config/": "test_run.py checks the shipped file and runs others",
     "batchweave run python/examples/": "python/tests/test_rollouts.py runs it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
+    "batchweave inbox ": "needs a bucket; test_inbox_command.py runs it on a folder",
     "pip install ": "the Makefile does it",
     "venv/bin/": "test_wheel.py does it in an environment of its own",
     "torchrun ": "make test-frameworks",

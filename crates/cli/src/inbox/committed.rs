@@ -34,6 +34,7 @@ pub(super) struct ReadFile {
 /// The part of a cursor that is needed here.
 #[derive(Debug, Deserialize)]
 struct At {
+    pass: u64,
     file: usize,
     unit: u64,
     /// Items of that row which are committed.
@@ -75,6 +76,10 @@ impl Place {
             // Within a growth the order is shuffled, so nothing before its end counts.
             let pass = pin.source.as_ref().and_then(|source| passes.get(source));
             return (pass.is_none_or(|pass| pin.growth >= *pass)).then_some(0);
+        }
+        if self.at.pass > 0 {
+            // All writers have ended, and all is committed.
+            return None;
         }
         match index.cmp(&self.at.file) {
             std::cmp::Ordering::Less => None,

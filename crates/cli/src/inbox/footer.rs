@@ -33,7 +33,7 @@ pub(super) async fn read(store: &dyn Store, key: &str, size: u64) -> Result<Foot
     }
     let footer = &tail[tail.len() - length as usize..tail.len() - END_BYTES as usize];
     let metadata = ParquetMetaDataReader::decode_metadata(footer);
-    let metadata = metadata.map_err(|why| broken(&why.to_string()))?;
+    let metadata = metadata.map_err(|why| broken(&format!("not readable as Parquet ({why})")))?;
     let file = metadata.file_metadata();
     let pairs = file.key_value_metadata().map_or(&[][..], |pairs| pairs);
     let first = pairs.iter().find(|pair| pair.key == "batchweave.first_row");

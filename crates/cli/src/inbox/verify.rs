@@ -72,8 +72,10 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
             );
             let counts = begins.get(&key).map_or(&[][..], |counts| counts);
             // A file that was deleted is known by its rows in the stream alone.
-            let there = inbox.footer(writer, &listed(&file.pin)).await;
-            let rows = there.map_or(counts.len() as u64, |footer| footer.rows);
+            let rows = match inbox.footer(writer, &listed(&file.pin)).await {
+                Err(CliError::Store(why)) if why.is_not_found() => counts.len() as u64,
+                footer => footer?.rows,
+            };
             let due = file.rows.unwrap_or(rows).min(rows);
             report.file(&file.pin.name, counts, due);
         }

@@ -138,7 +138,8 @@ impl FileDeleter {
 /// Returns whether all rows of file `n` are in batches before `state`.
 fn is_over(state: &State, n: usize, pin: &PinnedFile, source: usize) -> bool {
     match &state.order {
-        None => n < state.at.file as usize,
+        // The end of the only pass is the beginning of the next one.
+        None => state.at.pass > 0 || n < state.at.file as usize,
         Some(order) => {
             let at = order.at.get(source);
             at.is_some_and(|at| pin.growth < at.position.pass)

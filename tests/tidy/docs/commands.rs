@@ -44,6 +44,7 @@ impl Programs {
                 for more in [
                     "reclaim/mod",
                     "handover",
+                    "inbox",
                     "order",
                     "fetch/mod",
                     "producing/mod",

@@ -4,8 +4,10 @@ mod cpu;
 mod fetch;
 mod growth;
 mod handover;
+mod inbox;
 mod order;
 mod producing;
+mod python;
 mod reclaim;
 mod single_commits;
 mod stream;
@@ -37,6 +39,10 @@ enum What {
     /// A process hands over frames of shared memory as the consumer daemon does. The same run measures a
     /// multiprocessing.Queue, a copy over a Unix socket and a PyTorch DataLoader worker.
     Handover(handover::HandoverArgs),
+    /// Rows per second of an inbox's writer, and the time from its `put` to the trainer's `next()`
+    ///
+    /// A real writer, producer, consumer daemon and trainer, with rows at a steady rate.
+    Inbox(inbox::InboxArgs),
     /// Stored bytes of a run, step by step, and the cost of reclaiming the rest
     ///
     /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; stored bytes are
@@ -68,6 +74,11 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         What::CommitGrowth(args) => args.clone(),
         What::Handover(args) => {
             let text = handover::measure(args, context.out.json).await?;
+            Output::line(text.trim_end())?;
+            return Ok(Exit::Ok);
+        }
+        What::Inbox(args) => {
+            let text = inbox::measure(args, context.out.json).await?;
             Output::line(text.trim_end())?;
             return Ok(Exit::Ok);
         }

@@ -19,11 +19,12 @@ const JOB: &str = "train";
 const PRODUCER: &str = "tokens-0";
 
 /// Tables of the producer alone.
-const PRODUCER_TABLES: [&str; 12] = [
+const PRODUCER_TABLES: [&str; 13] = [
     "stream",
     "producer",
     "source",
     "sources",
+    "inbox",
     "mixture",
     "split",
     "tokenizer",
@@ -45,6 +46,7 @@ pub(super) struct RunFile {
     producer: Table,
     source: Table,
     sources: Vec<Table>,
+    inbox: Table,
     mixture: Table,
     split: Table,
     tokenizer: Table,

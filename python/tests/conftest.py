@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -14,6 +15,9 @@ from typing import Any
 
 import pytest
 from fake_daemon import FakeDaemon
+
+# A shell starts what runs in the background with interrupts ignored, and tests send them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # For the processes that tests start: the sources, as in pytest's own `pythonpath`.
 _SOURCES = str(Path(__file__).parents[1] / "src")

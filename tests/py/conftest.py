@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from browser import Page
 from site_of_daemons import Site, eventually
+
+# A shell starts what runs in the background with interrupts ignored, and tests send them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")

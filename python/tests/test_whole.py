@@ -79,11 +79,11 @@ def test_readers_and_modules_show_what_matters(path: Path) -> None:
     public = [name for name in dir(batchweave) if not name.startswith("_")]
     assert set(public) == {
         *("Batch", "BatchWeaveError", "Reader", "Slice", "Stream", "connect", "errors"),
-        *("inbox", "jax", "mesh", "open", "torch", "views"),
+        *("inbox", "jax", "mesh", "open", "ray", "torch", "views"),
     }
     assert all(hasattr(batchweave, name) for name in public)
     # `from batchweave import *` hides nothing that Python or a framework has.
-    assert not {"jax", "open", "torch"} & set(batchweave.__all__)
+    assert not {"jax", "open", "ray", "torch"} & set(batchweave.__all__)
     assert {"Dataset", "attempt", "packed", "to_device"} <= set(dir(batchweave.torch))
 
 

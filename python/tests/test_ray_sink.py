@@ -234,9 +234,11 @@ def test_the_pages_example_runs(tmp_path: Path) -> None:
 @pytest.mark.daemons
 def test_the_pages_settings_are_the_producers(tmp_path: Path) -> None:
     tables = [text for _, text in blocks(PAGE, "toml")]
-    assert len(tables) == 2
+    assert len(tables) == 3
     for table in tables:
         base = 'store.url = "s3://bucket/stream"\nproducer.name = "tokens-0"\n'
+        if "source.paths" not in table:
+            base += 'source.paths = ["s3://bucket/inbox"]\nstream.seq_len = 1\n'
         (tmp_path / "p.toml").write_text(base + table)
         command = [str(BINARIES / "batchweave-producer"), "--config", str(tmp_path / "p.toml")]
         checked = subprocess.run([*command, "--check=file"], capture_output=True, text=True)

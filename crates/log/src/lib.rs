@@ -19,6 +19,7 @@ mod copies;
 mod create;
 mod error;
 mod flow_control;
+pub mod inbox;
 mod log;
 mod read;
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
-use batchweave_core::inbox::{
-    COMMIT, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, is_past, is_writer, look_after,
-};
+use batchweave_core::inbox::{COMMIT, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, is_writer};
+use batchweave_log::inbox::list_writer;
 use batchweave_store::Store;
 use serde::Serialize;
 
@@ -92,27 +91,7 @@ impl StoredInbox {
 
     /// Lists the folder of `writer` from the newest file of `read` on.
     pub(super) async fn listed(&self, writer: &str, read: &Read) -> Result<Vec<Listed>, CliError> {
-        let prefix = format!("{writer}/");
-        let mut after = format!("{prefix}{}", look_after(read));
-        let mut listed = Vec::new();
-        loop {
-            let page = self.store()?.list_after(&prefix, &after).await?;
-            for object in page.objects {
-                let name = object.key.strip_prefix(&prefix).unwrap_or_default();
-                if is_past(name) {
-                    return Ok(listed);
-                }
-                listed.push(Listed {
-                    name: name.to_owned(),
-                    size: object.size,
-                    fingerprint: None,
-                });
-            }
-            match page.next {
-                Some(next) => after = next,
-                None => return Ok(listed),
-            }
-        }
+        Ok(list_writer(self.store()?, writer, read).await?)
     }
 
     /// Returns the state of `writer`.

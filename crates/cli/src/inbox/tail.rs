@@ -42,7 +42,7 @@ pub(super) async fn run(args: &TailArgs, context: &Context) -> Result<Exit, CliE
                 *known = Read::UpTo {
                     number,
                     size: file.size,
-                    fingerprint: String::new(),
+                    fingerprint: file.fingerprint.unwrap_or_default(),
                 };
             }
             if found.job {

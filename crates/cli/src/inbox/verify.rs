@@ -6,7 +6,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq};
-use batchweave_core::provenance::{Form, Piece};
+use batchweave_core::provenance::Form;
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -136,16 +136,13 @@ async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
     let mut begins = Begins::new();
     while let Some((provenance, tgbs)) = reads.try_next().await? {
         for (producer, seq) in tgbs {
-            let pieces = provenance.get(seq);
-            let pieces = pieces.iter().flat_map(|sources| &sources.pieces);
+            let Some(sources) = provenance.get(seq) else {
+                continue;
+            };
             // The first token of a batch that continues a sequence is the last one of the batch before.
-            let repeated = provenance
-                .get(seq)
-                .is_some_and(|sources| sources.form == Form::Sequence && seq > 0);
-            let begins_here =
-                |(n, piece): &(usize, &Piece)| piece.skip == 0 && !(repeated && *n == 0);
-            let new = pieces.enumerate().filter(begins_here);
-            for (_, piece) in new {
+            let repeated = usize::from(sources.form == Form::Sequence && seq > 0);
+            let new = sources.pieces.iter().skip(repeated);
+            for piece in new.filter(|piece| piece.skip == 0) {
                 let counts = begins.entry((producer.clone(), piece.file)).or_default();
                 let Ok(unit) = usize::try_from(piece.unit) else {
                     continue;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batchweave_core::inbox::{
-    COMMIT, END, JOB_BYTES_MAX, JobCommit, Listed, Read, file_name, is_past, look_after,
+    COMMIT, END, JOB_BYTES_MAX, JobCommit, Listed, Read, file_name, is_past,
 };
+use batchweave_log::inbox::{ETAG, etag_fingerprint, list_writer};
 use batchweave_store::{ObjectMeta, Store};
 use futures::stream::{StreamExt, TryStreamExt};
 
@@ -72,28 +73,8 @@ impl Folder {
             let (path, read) = (PathBuf::from(self.name(writer, "")), read.clone());
             return blocking(self.name(writer, ""), move || listed_local(&path, &read)).await;
         };
-        let prefix = format!("{writer}/");
-        let mut after = format!("{prefix}{}", look_after(read));
-        let mut listed = Vec::new();
-        loop {
-            let page = store.list_after(&prefix, &after).await;
-            let page = page.map_err(SourceError::Store)?;
-            for object in page.objects {
-                let name = object.key.strip_prefix(&prefix).unwrap_or_default();
-                if is_past(name) {
-                    return Ok(listed);
-                }
-                listed.push(Listed {
-                    name: name.to_owned(),
-                    size: object.size,
-                    fingerprint: object.etag.as_deref().map(etag),
-                });
-            }
-            match page.next {
-                Some(next) => after = next,
-                None => return Ok(listed),
-            }
-        }
+        let listed = list_writer(store.as_ref(), writer, read).await;
+        listed.map_err(SourceError::Store)
     }
 
     /// Pins `files` of `writer`, in their order.
@@ -179,15 +160,9 @@ impl Folder {
         Ok(Listed {
             name: file.to_owned(),
             size: meta.size,
-            fingerprint: meta.etag.as_deref().map(etag),
+            fingerprint: meta.etag.as_deref().map(etag_fingerprint),
         })
     }
-}
-
-const ETAG: &str = "etag ";
-
-fn etag(etag: &str) -> String {
-    format!("{ETAG}{}", etag.trim_matches('"'))
 }
 
 fn local(name: &str, size: u64) -> Listed {

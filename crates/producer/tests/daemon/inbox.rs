@@ -120,11 +120,14 @@ async fn rows_come_once_and_in_order_through_crashes_until_the_writer_ends() {
                 let run = world.crash(config.clone(), seed << 8 | n as u64, n as u64);
                 let _ = tokio::time::timeout(Duration::from_millis(80), run).await;
             }
-            let (task, stop) = world.spawn(config.clone());
+            let (mut task, stop) = world.spawn(config.clone());
             let come = &corpus.lines[..40 * (n + 1)];
-            world
-                .wait_for_batches(Corpus::expected_of_lines(come).len())
-                .await;
+            let batches = Corpus::expected_of_lines(come).len();
+            tokio::select! {
+                biased;
+                () = world.wait_for_batches(batches) => {}
+                ended = &mut task => panic!("seed {seed}, file {n}: {ended:?}"),
+            }
             stop.cancel();
             assert!(matches!(
                 task.await.unwrap().unwrap(),

@@ -6,6 +6,7 @@ mod delete;
 mod folder;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 
 use batchweave_core::inbox::{Object, Read, is_writer, look};
 use futures::stream::{StreamExt, TryStreamExt};
@@ -17,6 +18,8 @@ use super::{InputFile, InputFinder, InputList, NamedPaths, Share, SourceError};
 
 /// Writers that are looked at at the same time.
 const LOOKS_AT_ONCE: usize = 16;
+/// Looks at a writer whose files are deleted meanwhile; each deletes at least one of those that were listed.
+const LOOKS: usize = 100;
 
 /// The inboxes of one source, and what was read of them.
 #[derive(Debug)]
@@ -113,8 +116,19 @@ impl Inbox {
         Ok(files)
     }
 
-    /// Looks at the folder of `writer`.
+    /// Looks at the folder of `writer`. Another instance may delete committed files between their listing and the reading
+    /// of their ends, so a file that is gone by then is looked for again.
     async fn look_at(&self, writer: &str) -> Result<Look, SourceError> {
+        for _ in 1..LOOKS {
+            match self.look_once(writer).await {
+                Err(SourceError::Unreadable { why, .. }) if why.kind() == ErrorKind::NotFound => {}
+                look => return look,
+            }
+        }
+        self.look_once(writer).await
+    }
+
+    async fn look_once(&self, writer: &str) -> Result<Look, SourceError> {
         let nothing = Read::Nothing;
         let read = self.read.get(writer).unwrap_or(&nothing);
         let listed = self.folder.listed(writer, read).await?;

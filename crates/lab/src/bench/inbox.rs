@@ -33,18 +33,17 @@ pub(crate) struct InboxArgs {
 pub(crate) async fn measure(args: &InboxArgs, json: bool) -> Result<String, CliError> {
     let folder = tempfile::tempdir()?;
     let (mut server, mut env) = (None, Vec::new());
-    let location = match &args.location {
-        Some(location) => location.clone(),
-        None => {
-            let this = std::env::current_exe()?;
-            let log = folder.path().join("dev-s3.log");
-            let slow = ["--latency", "s3-standard"];
-            let started = S3Server::start(this, BUCKET, &slow, log).await;
-            let started = started.map_err(bench_error)?;
-            env.clone_from(&started.env);
-            server = Some(started);
-            format!("s3://{BUCKET}/inbox")
-        }
+    let location = if let Some(location) = &args.location {
+        location.clone()
+    } else {
+        let this = std::env::current_exe()?;
+        let log = folder.path().join("dev-s3.log");
+        let slow = ["--latency", "s3-standard"];
+        let started = S3Server::start(this, BUCKET, &slow, log).await;
+        let started = started.map_err(bench_error)?;
+        env.clone_from(&started.env);
+        server = Some(started);
+        format!("s3://{BUCKET}/inbox")
     };
     let (rows, samples) = (args.rows.to_string(), args.samples.to_string());
     let mut words = vec![

@@ -41,6 +41,11 @@ impl StoredInbox {
     pub(super) async fn open(place: &str, context: &Context) -> Result<Self, CliError> {
         let url = if place.contains("://") {
             place.trim_end_matches('/').to_owned()
+        } else if place.contains(":/") {
+            let text = format!(
+                "{place}: neither a path nor a URL; write s3://bucket/prefix or file:///dir"
+            );
+            return Err(CliError::Usage(text));
         } else {
             // One that does not exist yet has no writers.
             let path = Path::new(place);

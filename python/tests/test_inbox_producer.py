@@ -94,6 +94,41 @@ def test_tokens_become_batches(tmp_path: Path, follow: Follow) -> None:
     assert stream[0].inputs[0].tolist()[:7] == [0, 1, 2, 3, 50256, 1, 2]
 
 
+def test_tokens_carry_marks_and_columns(tmp_path: Path, follow: Follow) -> None:
+    keys = [
+        'source.content = "ids"',
+        'source.column = "tokens"',
+        'source.mask = "loss_mask"',
+        'packing.mode = "best_fit"',
+        'packing.look_ahead = 1',
+        'packing.extra = [{ name = "reward", dtype = "F32" }, { name = "version", dtype = "I64" }]',
+        'tokenizer = { kind = "none", vocab_size = 50257, end_token_id = 50256 }',
+    ]
+    follow(str(tmp_path / "inbox"), "\n".join(keys), shape="seq_len = 15")
+    with inbox.open(tmp_path / "inbox", "w") as writer:
+        for number in range(20):
+            row = {
+                "tokens": np.arange(10 * number, 10 * number + 9, dtype=np.uint32),
+                "loss_mask": (np.arange(9) >= 4).astype(np.uint8),
+                "reward": number / 4,
+                "version": 2**40 + number,
+            }
+            writer.put(row)
+            if number % 3 == 0:
+                writer.flush()
+        writer.flush()
+        eventually(lambda: steps(tmp_path) >= 9, 120)
+    stream = batchweave.open(f"file://{tmp_path}/stream")
+    for number in range(18):
+        step, row = divmod(number, 2)
+        batch = stream[step]
+        # A document of nine ids and an end token, then six of padding.
+        assert batch["tokens"][row].tolist()[:10] == [*range(10 * number, 10 * number + 9), 50256]
+        assert batch["loss_mask"][row].tolist() == [0] * 4 + [1] * 5 + [0] * 7
+        assert batch["reward"][row].tolist() == [number / 4] * 10 + [0] * 6
+        assert batch["version"][row].tolist() == [2**40 + number] * 10 + [0] * 6
+
+
 def test_arrays_become_samples_bit_for_bit(tmp_path: Path, follow: Follow) -> None:
     arrays = [
         '{ name = "image", dtype = "U8" }',

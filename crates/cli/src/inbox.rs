@@ -117,8 +117,16 @@ async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         Some(log) => Committed::read(log, &inbox).await?,
         None => Committed::default(),
     };
+    let names = inbox.writers(&args.writers).await?;
+    if let Some(missing) = args.writers.iter().find(|name| !names.contains(name)) {
+        let text = format!(
+            "{} has no writer {missing:?}; `batchweave inbox ls` without --writer lists them",
+            inbox.root()
+        );
+        return Err(CliError::Absent(text));
+    }
     let mut writers = Vec::new();
-    for name in inbox.writers(&args.writers).await? {
+    for name in names {
         let stored = inbox.writer(&name).await?;
         let rows = committed.rows(&name, &inbox).await?;
         let (producer, rows_committed) = rows.unzip();

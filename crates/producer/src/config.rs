@@ -105,6 +105,8 @@ pub struct SourceConfig {
     pub field: String,
     /// Parquet column with the text or the ids.
     pub column: String,
+    /// Field or column with a mark for each id, 1 for those that are learned; empty without.
+    pub mask: String,
     /// Number of passes over the input; 0 repeats it for ever.
     pub epochs: u64,
     /// Continue with files that appear later.
@@ -209,6 +211,8 @@ pub struct PackingConfig {
     pub fields: Vec<Extra>,
     /// The arrays of a sample of `opaque`.
     pub arrays: Vec<ArraySpec>,
+    /// Fields or columns with a number for each document, which its tokens carry.
+    pub extra: Vec<ArraySpec>,
     pub last_batch: LastBatch,
     /// The padding token; by default the end token.
     pub pad_token: Option<u32>,
@@ -315,6 +319,7 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 }
 
 mod check;
+mod check_columns;
 mod check_sources;
 mod defaults;
 mod hints;

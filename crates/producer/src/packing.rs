@@ -15,6 +15,8 @@ mod pairs;
 mod point;
 mod samples;
 
+use std::sync::Arc;
+
 use batchweave_core::provenance::{Form, Piece, Sources};
 
 use crate::sources::Place;
@@ -22,13 +24,13 @@ use crate::sources::Place;
 pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
 pub use concat::Concat;
 pub use encode::{Encoder, Slice};
-pub use extras::Extra;
+pub use extras::{Beside, Extra};
 pub use pairs::Pairs;
 pub use point::{Placed, Point, Restart};
 pub use samples::{ArraySpec, Samples};
 
 /// The shape of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shape {
     pub slices: u32,
     pub rows_per_slice: u32,
@@ -65,7 +67,12 @@ pub struct Document {
     pub pass: u64,
     pub place: Place,
     pub content: Content,
+    /// Its values of the columns beside the content; `None` when there are none.
+    pub columns: Option<ColumnValues>,
 }
+
+/// A value for each column beside the content, little-endian from the first byte on.
+pub type ColumnValues = Arc<[[u8; 8]]>;
 
 impl Document {
     /// Returns the point where the document begins.
@@ -195,7 +202,7 @@ impl Rows {
 }
 
 /// Neighbouring tokens of one document in one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     pub row: usize,
     /// Index of its first token in the row.
@@ -203,6 +210,8 @@ pub struct Segment {
     pub tokens: usize,
     /// File, and line or row, of the document.
     pub document: (u32, u64),
+    /// The document's values of the columns beside the content.
+    pub columns: Option<ColumnValues>,
 }
 
 /// A restart found another document than the one that the cursor names.

@@ -23,7 +23,7 @@ pub(super) fn ls(report: &LsReport, style: Style) -> String {
             own.name,
             state,
             own.files,
-            bytes(own.bytes),
+            or_dash(own.bytes.map(bytes)),
             own.rows_durable,
             or_dash(w.rows_committed),
             or_dash(waits),

@@ -26,8 +26,8 @@ pub(super) struct StoredWriter {
     pub(super) name: String,
     /// Files that are there.
     pub(super) files: u64,
-    /// The size of these files together.
-    pub(super) bytes: u64,
+    /// The size of these files together; `None` for a job, whose commit has no sizes.
+    pub(super) bytes: Option<u64>,
     /// Rows up to the newest file, those of deleted ones included.
     pub(super) rows_durable: u64,
     /// It has ended; of a job, it is committed.
@@ -104,7 +104,7 @@ impl StoredInbox {
         let mut found = StoredWriter {
             name: writer.to_owned(),
             files: 0,
-            bytes: 0,
+            bytes: Some(0),
             rows_durable: 0,
             ended: false,
             job: false,
@@ -114,7 +114,7 @@ impl StoredInbox {
             match Object::named(&object.name) {
                 Object::File(_) => {
                     found.files += 1;
-                    found.bytes += object.size;
+                    found.bytes = found.bytes.map(|bytes| bytes + object.size);
                     newest = Some(object);
                 }
                 Object::End => found.ended = true,
@@ -130,6 +130,7 @@ impl StoredInbox {
             let commit = self.job(writer).await?;
             found.ended = true;
             found.files = commit.files.len() as u64;
+            found.bytes = None;
             found.rows_durable = commit.files.iter().map(|file| file.rows).sum();
         }
         Ok(found)

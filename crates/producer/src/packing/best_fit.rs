@@ -13,8 +13,8 @@ use std::collections::{BTreeSet, VecDeque};
 use batchweave_core::provenance::{Form, Piece as Source, Sources};
 
 use super::{
-    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart, Rows,
-    Segment, Shape, Start, piece as source,
+    BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point,
+    Restart, Rows, Segment, Shape, Start, piece as source,
 };
 
 /// The largest window: its set of placed pieces must fit in a cursor.
@@ -31,6 +31,7 @@ struct Piece {
     learned: Vec<bool>,
     length: usize,
     placed: bool,
+    columns: Option<ColumnValues>,
 }
 
 /// The packer of whole documents; see the header of this file.
@@ -90,7 +91,12 @@ impl BestFit {
     }
 
     /// Divides a document from `skip` on, where an earlier piece ended.
-    fn divide(&mut self, at: Point, tokens: &[u32], learned: &[bool], skip: usize) {
+    fn divide(
+        &mut self,
+        (at, skip): (Point, usize),
+        (tokens, learned): (&[u32], &[bool]),
+        columns: Option<&ColumnValues>,
+    ) {
         let (stride, width) = (self.shape.seq_len as usize, self.shape.width());
         let mut from = skip;
         while from == 0 || from + 1 < tokens.len() {
@@ -107,6 +113,7 @@ impl BestFit {
                 learned: learned.get(part).unwrap_or_default().to_vec(),
                 length: to - from,
                 placed,
+                columns: columns.cloned(),
             });
             from += stride;
         }
@@ -172,6 +179,7 @@ impl BestFit {
             start,
             tokens: piece.length,
             document: (piece.at.file, piece.at.unit),
+            columns: piece.columns.take(),
         });
         // A later piece of a document repeats the last token of the piece before.
         self.own += piece.length as u64 - u64::from(piece.at.skip > 0);
@@ -223,7 +231,8 @@ impl Packer for BestFit {
         if tokens.is_empty() {
             return Ok(());
         }
-        self.divide(at, &tokens, &learned, skip);
+        let columns = document.columns.as_ref();
+        self.divide((at, skip), (&tokens, &learned), columns);
         Ok(())
     }
 

@@ -10,9 +10,18 @@ use std::collections::VecDeque;
 use batchweave_core::provenance::{Form, Sources};
 
 use super::{
-    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Point, Rows, Segment, Shape,
-    Start, piece,
+    BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer, Point, Rows,
+    Segment, Shape, Start, piece,
 };
+
+/// The beginning of a document in the sequence.
+#[derive(Debug)]
+struct Beginning {
+    /// Index in the sequence of this run.
+    index: u64,
+    at: Point,
+    columns: Option<ColumnValues>,
+}
 
 /// The packer of one endless sequence; see the header of this file.
 #[derive(Debug)]
@@ -26,8 +35,8 @@ pub struct Concat {
     head: usize,
     /// Index of the token at `head` in the whole sequence of this run.
     base: u64,
-    /// Index and point of the beginning of each document; the first one holds the token at `head`.
-    starts: VecDeque<(u64, Point)>,
+    /// The beginning of each document; the first one holds the token at `head`.
+    starts: VecDeque<Beginning>,
     /// Batches hold the segments of their rows.
     segments: bool,
     /// The point where the input ends, once no document follows.
@@ -60,7 +69,7 @@ impl Concat {
             let from = row * stride;
             let to = (from + stride + 1).min(tokens);
             let offset = |n: usize| {
-                let start = self.starts.get(n)?.0;
+                let start = self.starts.get(n)?.index;
                 Some(usize::try_from(start.saturating_sub(self.base)).unwrap_or(usize::MAX))
             };
             while offset(first + 1).is_some_and(|next| next <= from) {
@@ -69,13 +78,14 @@ impl Concat {
             let mut n = first;
             while let Some(begins) = offset(n).filter(|begins| *begins < to) {
                 let (begins, ends) = (begins.max(from), offset(n + 1).unwrap_or(to).min(to));
-                let at = self.starts[n].1;
+                let document = &self.starts[n];
                 if ends > begins {
                     segments.push(Segment {
                         row,
                         start: begins - from,
                         tokens: ends - begins,
-                        document: (at.file, at.unit),
+                        document: (document.at.file, document.at.unit),
+                        columns: document.columns.clone(),
                     });
                 }
                 n += 1;
@@ -87,15 +97,13 @@ impl Concat {
     /// Returns the provenance of the next `tokens` tokens.
     fn sources(&self, tokens: usize) -> Sources {
         let end = self.base + tokens as u64;
-        let starts = self.starts.iter().take_while(|(start, _)| *start < end);
-        let ends = self.starts.iter().skip(1).map(|(start, _)| *start);
-        let pieces = starts
-            .zip(ends.chain([end]))
-            .map(|(&(start, mut at), ends)| {
-                let from = start.max(self.base);
-                at.skip += from - start;
-                piece(at, ends.min(end) - from, false)
-            });
+        let starts = self.starts.iter().take_while(|start| start.index < end);
+        let ends = self.starts.iter().skip(1).map(|start| start.index);
+        let pieces = starts.zip(ends.chain([end])).map(|(start, ends)| {
+            let (from, mut at) = (start.index.max(self.base), start.at);
+            at.skip += from - start.index;
+            piece(at, ends.min(end) - from, false)
+        });
         Sources {
             form: Form::Sequence,
             pieces: pieces.collect(),
@@ -145,7 +153,11 @@ impl Packer for Concat {
         let skip = self.start.skip(point, tokens.len() + 1)?;
         point.skip = skip as u64;
         let at = self.base + self.waiting() as u64;
-        self.starts.push_back((at, point));
+        self.starts.push_back(Beginning {
+            index: at,
+            at: point,
+            columns: document.columns,
+        });
         self.buffer
             .extend_from_slice(&tokens[skip.min(tokens.len())..]);
         self.buffer.push(self.end_token);
@@ -161,11 +173,16 @@ impl Packer for Concat {
         let tokens = self.next_tokens(advance)?;
         let content = self.rows(tokens, advance);
         self.base += advance as u64;
-        while self.starts.get(1).is_some_and(|(at, _)| *at <= self.base) {
+        while self
+            .starts
+            .get(1)
+            .is_some_and(|start| start.index <= self.base)
+        {
             self.starts.pop_front();
         }
-        let (at, mut next) = *self.starts.front()?;
-        next.skip += self.base - at;
+        let first = self.starts.front()?;
+        let mut next = first.at;
+        next.skip += self.base - first.index;
         Some(PackedBatch {
             content,
             own: advance as u64,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 
-use super::extras::{self, Extra};
+use super::extras::{self, Beside};
 use super::{ArraySpec, BatchContent, PackedBatch, Rows, Shape};
 
 /// Makes slices of batches. All slices of a stream have the same form.
@@ -17,7 +17,8 @@ pub struct Encoder {
 
 #[derive(Debug)]
 enum Form {
-    Rows(Layout),
+    /// Rows, and the columns of the input beside them.
+    Rows(Layout, Vec<ArraySpec>),
     Samples(Vec<ArraySpec>),
 }
 
@@ -36,8 +37,8 @@ enum SliceContent<'a> {
 }
 
 impl Encoder {
-    /// Returns an encoder for rows of tokens below `id_bound`, with the optional arrays `extras`.
-    pub fn rows(shape: Shape, id_bound: u32, extras: &[Extra]) -> Result<Self, LayoutError> {
+    /// Returns an encoder for rows of tokens below `id_bound`, with arrays beside them.
+    pub fn rows(shape: Shape, id_bound: u32, beside: &Beside) -> Result<Self, LayoutError> {
         // Two bytes per token where the vocabulary allows it.
         let dtype = if id_bound <= 1 << 16 {
             Dtype::U16
@@ -46,10 +47,8 @@ impl Encoder {
         };
         let tokens = vec![u64::from(shape.rows_per_slice), shape.width() as u64];
         let mut arrays = vec![("tokens", dtype, tokens)];
-        for extra in extras {
-            arrays.extend(extra.arrays(shape));
-        }
-        let form = Form::Rows(Layout::new(arrays)?);
+        arrays.extend(beside.arrays(shape));
+        let form = Form::Rows(Layout::new(arrays)?, beside.columns.clone());
         Ok(Self { shape, form })
     }
 
@@ -69,7 +68,7 @@ impl Encoder {
     /// Returns the size of the frames of a whole batch in bytes, if it is the same for all batches.
     pub fn batch_bytes(&self) -> Option<u64> {
         match &self.form {
-            Form::Rows(layout) => {
+            Form::Rows(layout, _) => {
                 let frame = frame_bytes(layout.payload_len()).unwrap_or(u64::MAX);
                 Some(frame.saturating_mul(self.shape.slices.into()))
             }
@@ -87,7 +86,7 @@ impl Encoder {
                 let header = 256 * (1 + arrays.len()) as u64 * u64::from(slices);
                 header + (data + offsets) as u64
             }
-            (Form::Rows(layout), _) => {
+            (Form::Rows(layout, _), _) => {
                 let frame = frame_bytes(layout.payload_len()).unwrap_or(u64::MAX);
                 frame.saturating_mul(slices.into())
             }
@@ -110,7 +109,7 @@ impl Encoder {
         slice: usize,
     ) -> Result<Slice<'a>, LayoutError> {
         match (&self.form, &batch.content) {
-            (Form::Rows(layout), BatchContent::Rows(rows)) => Ok(Slice {
+            (Form::Rows(layout, _), BatchContent::Rows(rows)) => Ok(Slice {
                 layout: Cow::Borrowed(layout),
                 content: SliceContent::Rows(self, rows, batch.own, slice),
             }),
@@ -142,6 +141,14 @@ impl Encoder {
             ]
         });
         Layout::new(both)
+    }
+
+    /// Returns the index of the column of the input that `array` holds, if it is one.
+    fn column(&self, array: &Array) -> Option<usize> {
+        let Form::Rows(_, columns) = &self.form else {
+            return None;
+        };
+        columns.iter().position(|spec| spec.name == array.name)
     }
 
     fn put_rows(
@@ -179,7 +186,7 @@ impl Encoder {
             }
             _ => {
                 data.fill(0);
-                extras::fill(array, data, rows, self.shape, slice);
+                extras::fill((array, self.column(array)), data, rows, (self.shape, slice));
                 Ok(())
             }
         }

@@ -3,7 +3,7 @@
 use batchweave_core::tgb::{Array, Dtype};
 use serde::{Deserialize, Serialize};
 
-use super::{Rows, Segment, Shape};
+use super::{ArraySpec, Rows, Segment, Shape};
 
 /// One optional array of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,8 +55,37 @@ impl Extra {
     }
 }
 
-/// Writes `array` of slice `slice` into `data`, which must be zero.
-pub(super) fn fill(array: &Array, data: &mut [u8], rows: &Rows, shape: Shape, slice: usize) {
+/// The arrays that slices hold beside the tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beside {
+    pub extras: Vec<Extra>,
+    /// Columns of the input: each of a document's tokens has the document's number, padding has 0.
+    pub columns: Vec<ArraySpec>,
+}
+
+impl Beside {
+    /// Returns whether an array is made from segments.
+    pub fn needs_segments(&self) -> bool {
+        !self.columns.is_empty() || self.extras.iter().any(|extra| extra.needs_segments())
+    }
+
+    /// Returns name, type and shape of the stored arrays.
+    pub(super) fn arrays(&self, shape: Shape) -> Vec<(&str, Dtype, Vec<u64>)> {
+        let extras = self.extras.iter().flat_map(|extra| extra.arrays(shape));
+        let tokens = [u64::from(shape.rows_per_slice), shape.width() as u64];
+        let columns = self.columns.iter();
+        let columns = columns.map(|spec| (spec.name.as_str(), spec.dtype, tokens.to_vec()));
+        extras.chain(columns).collect()
+    }
+}
+
+/// Writes `array` of slice `slice` into `data`, which must be zero. `column` is its index among the columns, if it is one.
+pub(super) fn fill(
+    (array, column): (&Array, Option<usize>),
+    data: &mut [u8],
+    rows: &Rows,
+    (shape, slice): (Shape, usize),
+) {
     let per_slice = shape.rows_per_slice as usize;
     let wanted = slice * per_slice..(slice + 1) * per_slice;
     let from = rows.segments.partition_point(|s| s.row < wanted.start);
@@ -66,7 +95,24 @@ pub(super) fn fill(array: &Array, data: &mut [u8], rows: &Rows, shape: Shape, sl
         let count = rest.iter().take_while(|s| s.row == row).count();
         let (segments, after) = rest.split_at(count);
         rest = after;
-        fill_row(array.name.as_str(), data, segments, shape.seq_len as usize);
+        match column {
+            Some(n) => fill_column(n, array.dtype.bytes() as usize, data, segments),
+            None => fill_row(array.name.as_str(), data, segments, shape.seq_len as usize),
+        }
+    }
+}
+
+/// Writes the values of column `n`, of `bytes` bytes each, into one row.
+fn fill_column(n: usize, bytes: usize, data: &mut [u8], segments: &[Segment]) {
+    for segment in segments {
+        let values = segment.columns.as_deref();
+        let value = values.and_then(|values| values.get(n)?.get(..bytes));
+        let from = (segment.start * bytes).min(data.len());
+        let to = (from + segment.tokens * bytes).min(data.len());
+        if let Some(value) = value {
+            let items = data[from..to].chunks_exact_mut(bytes.max(1));
+            items.for_each(|item| item.copy_from_slice(value));
+        }
     }
 }
 

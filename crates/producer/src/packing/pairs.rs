@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 use batchweave_core::provenance::{Form, Sources};
 
 use super::{
-    Answer, BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Point, Rows, Segment,
-    Shape, Start, piece,
+    Answer, BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer, Point,
+    Rows, Segment, Shape, Start, piece,
 };
+
+type WaitingPair = (Point, [Answer; 2], Option<ColumnValues>);
 
 /// The packer of pairs; see the header of this file.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub struct Pairs {
     shape: Shape,
     pad: u32,
     start: Start,
-    waiting: VecDeque<(Point, [Answer; 2])>,
+    waiting: VecDeque<WaitingPair>,
     ended: Option<Point>,
 }
 
@@ -45,8 +47,9 @@ impl Pairs {
         };
         let (mut pieces, mut own) = (Vec::new(), 0);
         let taken = self.waiting.drain(..count);
-        let answers = taken.flat_map(|(at, pair)| pair.map(|answer| (at, answer)));
-        for (row, (at, answer)) in answers.enumerate() {
+        let answers =
+            taken.flat_map(|(at, pair, columns)| pair.map(|answer| (at, answer, columns.clone())));
+        for (row, (at, answer, columns)) in answers.enumerate() {
             let tokens = answer.tokens.len();
             own += tokens as u64;
             pieces.push(piece(at, tokens as u64, true));
@@ -55,6 +58,7 @@ impl Pairs {
                 start: 0,
                 tokens,
                 document: (at.file, at.unit),
+                columns,
             });
             rows.tokens.extend(answer.tokens);
             rows.learned.extend(answer.learned);
@@ -81,7 +85,7 @@ impl Packer for Pairs {
         };
         // A skip must be less than the number of items, so a pair counts as two: itself and its end.
         if self.start.skip(at, 2)? == 0 {
-            self.waiting.push_back((at, pair));
+            self.waiting.push_back((at, pair, document.columns));
         }
         Ok(())
     }
@@ -110,7 +114,7 @@ impl Packer for Pairs {
     }
 
     fn waiting(&self) -> usize {
-        let answers = self.waiting.iter().flat_map(|(_, pair)| pair);
+        let answers = self.waiting.iter().flat_map(|(_, pair, _)| pair);
         answers.map(|answer| answer.tokens.len()).sum()
     }
 }
@@ -142,6 +146,7 @@ mod tests {
                 offset: 100 * unit,
             },
             content: Content::Pair([answer(&[first, first + 1]), answer(&[first])]),
+            columns: None,
         }
     }
 

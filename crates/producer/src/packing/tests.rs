@@ -23,11 +23,17 @@ fn place(unit: u64) -> Place {
     }
 }
 
+/// Returns values that name the document.
+fn columns(unit: u64) -> ColumnValues {
+    [unit.to_le_bytes(), (1000 + unit).to_le_bytes()].into()
+}
+
 fn document(unit: u64, tokens: &[u32]) -> Document {
     Document {
         pass: 0,
         place: place(unit),
         content: Content::Tokens(tokens.to_vec()),
+        columns: Some(columns(unit)),
     }
 }
 
@@ -279,6 +285,7 @@ proptest! {
             pass: 0,
             place: place(unit as u64),
             content: Content::Sample(vec![vec![unit as u8; *n]]),
+            columns: None,
         }).collect();
         let new = |from: Restart| -> Box<dyn Packer> { Box::new(Samples::new(shape, from.at)) };
         let (all, full) = pack(new(Restart::default()), &documents, Point::default());

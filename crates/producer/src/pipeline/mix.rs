@@ -228,7 +228,7 @@ pub(super) fn start_sources(
     let sources = plans.iter().zip(reading.new_files).enumerate();
     for (source, (plan, new_files)) in sources {
         // While a window is given, the next one is read.
-        let (reader, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window()));
+        let (reader, feed, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window()));
         feeds.push(chunks);
         let source = SourceReader {
             inputs: reading.inputs.clone(),
@@ -238,6 +238,7 @@ pub(super) fn start_sources(
             selection: reading.selection.clone(),
             new_files,
         };
+        workers.push(Worker::start("feed", move || feed.run())?);
         let stop = stop.clone();
         workers.push(Worker::start("read", move || {
             reader.read(|sink| source.run(&stop, sink));

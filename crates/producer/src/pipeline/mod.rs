@@ -96,13 +96,18 @@ impl Pipeline {
         let (input, last, _reading) = match self.reading {
             Reading::Ordered(reading) => {
                 let last = reading.end();
-                let (reader, chunks) = ReadStage::new(pool, self.threads, ahead);
+                let (reader, feed, chunks) = ReadStage::new(pool, self.threads, ahead);
                 let stop = end.clone();
                 let worker = Worker::start("read", move || {
                     reader.read(|sink| reading.run(&stop, sink));
                 })?;
                 let waiting = None;
-                (BatchInput::Ordered { chunks, waiting }, last, vec![worker])
+                let feed = Worker::start("feed", move || feed.run())?;
+                (
+                    BatchInput::Ordered { chunks, waiting },
+                    last,
+                    vec![worker, feed],
+                )
             }
             Reading::Mixed(reading) => {
                 let watch = MixtureWatch::new(reading.sources.clone(), queue.mixtures());

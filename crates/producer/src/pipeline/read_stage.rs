@@ -1,7 +1,11 @@
 //! Between the readers and the tokenizing threads: chunks are handed out, and their results received in order, within a
 //! bound on the input that is read ahead.
+//!
+//! A reader gives its chunks to a `ReadStage`, and a thread of its own, the `ChunkFeed`, hands them to the tokenizing
+//! threads: while those work on one window of a shuffled source, the next window is read.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use batchweave_core::inputs::LinkId;
 use batchweave_daemon::panics::guard;
@@ -32,35 +36,50 @@ pub(super) struct PendingChunk {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// The read stage: hands chunks to the tokenizing threads, and their results in order to the batch stage.
+/// An item between the reader and the tokenizing threads.
+enum Queued {
+    /// A chunk and its share of the input that is read ahead.
+    Chunk(Chunk, OwnedSemaphorePermit),
+    /// An item that needs no tokenizing.
+    Other(Ordered),
+}
+
+/// The reader's end: takes what is read, within the bound.
 pub(super) struct ReadStage {
-    pool: Arc<TokenizerPool>,
-    stage: mpsc::Sender<Ordered>,
+    queue: SyncSender<Queued>,
     budget: Budget,
     runtime: Handle,
 }
 
+/// The end of the tokenizing threads: hands them chunks, and their results in order to the batch stage.
+pub(super) struct ChunkFeed {
+    queue: Receiver<Queued>,
+    pool: Arc<TokenizerPool>,
+    stage: mpsc::Sender<Ordered>,
+}
+
 impl ReadStage {
-    /// Returns a stage that reads at most `ahead` bytes ahead, and the channel of its chunks.
+    /// Returns a stage that reads at most `ahead` bytes ahead, the feed of its chunks, and the channel of their results.
     pub(super) fn new(
         pool: Arc<TokenizerPool>,
         threads: usize,
         ahead: u64,
-    ) -> (Self, mpsc::Receiver<Ordered>) {
+    ) -> (Self, ChunkFeed, mpsc::Receiver<Ordered>) {
         // The bound is in bytes: while all of a window waits to be tokenized, the next one is read. Its chunks may be
         // far from full, of short documents.
         let chunks = 2 * threads + 2 + 16 * (ahead / CHUNK_BYTES as u64) as usize;
         let (stage, receiver) = mpsc::channel(chunks);
+        let (to_feed, queue) = sync_channel(chunks);
         let reader = Self {
-            pool,
-            stage,
+            queue: to_feed,
             budget: Budget::new(ahead),
             runtime: Handle::current(),
         };
-        (reader, receiver)
+        let feed = ChunkFeed { queue, pool, stage };
+        (reader, feed, receiver)
     }
 
-    /// Runs until the batch stage or the pool is gone, or the input is over.
+    /// Runs until the feed is gone, or the input is over.
     pub(super) fn read(
         &self,
         run: impl FnOnce(&mut dyn FnMut(ReadItem) -> bool) -> Result<ReadEnd, SourceError>,
@@ -68,25 +87,45 @@ impl ReadStage {
         let read = || {
             run(&mut |read| {
                 let next = match read {
-                    ReadItem::Chunk(chunk) => self.submit(chunk),
-                    ReadItem::Grown(inputs) => Some(Ordered::Grown(inputs)),
-                    ReadItem::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
+                    ReadItem::Chunk(chunk) => self.within_bound(chunk),
+                    ReadItem::Grown(inputs) => Some(Queued::Other(Ordered::Grown(inputs))),
+                    ReadItem::PassEnd { whole } => Some(Queued::Other(Ordered::PassEnd { whole })),
                 };
-                next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
+                next.is_some_and(|next| self.queue.send(next).is_ok())
             })
         };
         let end = match guard(read) {
             Ok(end) => end.map_err(RunError::from),
             Err(panic) => Err(RunError::lost("read", panic)),
         };
-        // A batch stage that is gone has reported its own reason.
-        let _ = self.stage.blocking_send(Ordered::End(end));
+        // A feed that is gone had a reason of its own.
+        let _ = self.queue.send(Queued::Other(Ordered::End(end)));
     }
 
-    fn submit(&self, chunk: Chunk) -> Option<Ordered> {
+    fn within_bound(&self, chunk: Chunk) -> Option<Queued> {
         let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
         // A dropped stage returns its permits, so this cannot block for ever.
         let permit = self.runtime.block_on(self.budget.take(bytes))?;
+        Some(Queued::Chunk(chunk, permit))
+    }
+}
+
+impl ChunkFeed {
+    /// Runs until the batch stage or the pool is gone, or the reader has ended.
+    pub(super) fn run(self) {
+        while let Ok(queued) = self.queue.recv() {
+            let next = match queued {
+                Queued::Other(next) => Some(next),
+                Queued::Chunk(chunk, permit) => self.submit(chunk, permit),
+            };
+            // A batch stage that is gone has reported its own reason.
+            if !next.is_some_and(|next| self.stage.blocking_send(next).is_ok()) {
+                return;
+            }
+        }
+    }
+
+    fn submit(&self, chunk: Chunk, permit: OwnedSemaphorePermit) -> Option<Ordered> {
         let reached = chunk.reached();
         let results = self.pool.submit(chunk)?;
         Some(Ordered::Chunk(PendingChunk {
@@ -94,5 +133,51 @@ impl ReadStage {
             reached,
             permit,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ProducerConfig, TokenizerKind};
+    use crate::pipeline::tokenize::ChunkTokenizer;
+    use crate::sources::{InputList, Inputs, Place, Unit};
+    use crate::transform::DocumentTransform;
+
+    fn chunk() -> ReadItem {
+        let mut chunk = Chunk::new(0);
+        chunk.units.push(Unit {
+            place: Place::default(),
+            raw: Ok(vec![b'x'; 1 << 10]),
+            cells: Vec::new(),
+        });
+        ReadItem::Chunk(chunk)
+    }
+
+    #[tokio::test]
+    async fn a_reader_waits_for_the_bound_and_not_for_the_tokenizing_threads() {
+        let mut config = ProducerConfig::default();
+        config.tokenizer.kind = TokenizerKind::Bytes;
+        let work = ChunkTokenizer {
+            transform: Arc::new(DocumentTransform::new(&config).unwrap()),
+            inputs: Arc::new(Inputs::new(InputList::default())),
+            sources: Vec::new(),
+        };
+        let pool = Arc::new(TokenizerPool::start(1, work).unwrap());
+        // The feed does not run, as while all threads are busy.
+        let (reader, feed, receiver) = ReadStage::new(pool, 1, 8 << 10);
+        let read = std::thread::spawn(move || {
+            let mut given = 0;
+            reader.read(|sink| {
+                while given < 3 && sink(chunk()) {
+                    given += 1;
+                }
+                Ok(ReadEnd::Complete)
+            });
+            given
+        });
+        let given = tokio::task::spawn_blocking(|| read.join().unwrap());
+        assert_eq!(given.await.unwrap(), 3);
+        drop((feed, receiver));
     }
 }

@@ -153,11 +153,13 @@ impl ChunkTokenizer {
         };
         Ok(match transformed {
             Ok(None) => None,
-            Ok(Some((content, bytes))) => {
+            Ok(Some(made)) => {
+                let bytes = made.bytes;
                 let document = Document {
                     pass,
                     place,
-                    content,
+                    content: made.content,
+                    columns: made.columns,
                 };
                 Some(Tokenized::Document {
                     document,

@@ -60,8 +60,19 @@ pub enum Reason {
     )]
     ColumnType { column: String, found: String },
     /// An array of a sample differs from the configured one.
-    #[error("array \"{name}\" {detail}; correct the data, or packing.arrays")]
+    #[error("array \"{name}\" {detail}; correct the data, or its entry in [packing]")]
     Array { name: String, detail: String },
+    /// The marks of learned tokens do not fit the tokens.
+    #[error("source.mask: \"{name}\" {detail}; it takes 0 or 1 for each token")]
+    Mask { name: String, detail: String },
+    /// There is not one mark for each id.
+    #[error("source.mask has {marks} marks for {ids} ids; it takes 0 or 1 for each one")]
+    MaskLength { marks: usize, ids: usize },
+    /// Files of this format hold no columns beside the content.
+    #[error(
+        "packing.extra and source.mask take columns of JSONL and Parquet files; name such files in source.paths, or remove these keys"
+    )]
+    NoColumns,
     /// No process can render the conversation; the document itself may be good.
     #[error("the process that renders conversations can't be used: {why}")]
     NoRenderer { why: String },
@@ -150,6 +161,7 @@ impl Reason {
                 | Self::NotConversations
                 | Self::NotText
                 | Self::NotArrays
+                | Self::NoColumns
                 | Self::NotIdFile
                 | Self::NotIdColumn { .. }
                 | Self::Npy { .. }

@@ -40,6 +40,8 @@ pub struct ReadOptions {
     pub column: String,
     /// The columns of Parquet files whose rows are samples; empty when rows are texts.
     pub arrays: Vec<String>,
+    /// The columns of Parquet files that come with each row besides; their cells are the last ones.
+    pub beside: Vec<String>,
     /// Size of the longest document in bytes.
     pub max_document_bytes: u64,
     /// This producer's share of the units.

@@ -12,7 +12,13 @@ use super::row_groups::RowGroups;
 use super::{InputFile, ReadContent, ReadOptions, Reason, SourceError};
 
 /// A cursor over the rows of a file.
-pub(super) enum Rows {
+pub(super) struct Rows {
+    content: ContentRows,
+    /// More columns of the same rows.
+    beside: Option<Box<CellRows>>,
+}
+
+enum ContentRows {
     Texts(Box<ColumnRows>),
     Samples(Box<CellRows>),
     Conversations(Box<ConversationRows>),
@@ -21,6 +27,66 @@ pub(super) enum Rows {
 impl Rows {
     /// Opens `file` at the beginning of `rows`. Row groups behind them are left out.
     pub(super) fn open(
+        file: &InputFile,
+        options: &ReadOptions,
+        rows: Range<u64>,
+    ) -> Result<Self, ReadFailure> {
+        let columns = (!options.beside.is_empty()).then_some(&options.beside);
+        let beside = columns.map(|columns| CellRows::open(file, columns, rows.clone()));
+        Ok(Self {
+            beside: beside.transpose()?.map(Box::new),
+            content: ContentRows::open(file, options, rows)?,
+        })
+    }
+
+    /// Returns the number of rows in the file.
+    pub(super) fn total(&self) -> u64 {
+        self.content.groups().rows()
+    }
+
+    /// Returns the rows, unless the file lies in an inbox and is not the one that its name says.
+    pub(super) fn in_place(
+        self,
+        file: &InputFile,
+        options: &ReadOptions,
+    ) -> Result<Self, SourceError> {
+        let (name, groups) = (&file.pin.name, self.content.groups());
+        let writer = groups.key_value("batchweave.writer");
+        let number = groups.key_value("batchweave.number");
+        match inbox::foreign(name, writer, number).filter(|_| options.inbox) {
+            None => Ok(self),
+            Some(why) => {
+                let folder = name.clone();
+                Err(SourceError::Inbox { folder, why })
+            }
+        }
+    }
+
+    /// Returns the number, bytes and cells of the next row.
+    pub(super) fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
+        let row = self.content.next()?;
+        let Some(beside) = &mut self.beside else {
+            return Ok(row);
+        };
+        match (row, beside.next()?) {
+            (Some((number, value)), Some((same, cells))) if number == same => {
+                let both = value.and_then(|(bytes, mut own)| {
+                    own.extend(cells?);
+                    Ok((bytes, own))
+                });
+                Ok(Some((number, both)))
+            }
+            (None, None) => Ok(None),
+            _ => {
+                let detail = "its columns have different numbers of rows".to_owned();
+                Err(Reason::BrokenParquet { detail }.into())
+            }
+        }
+    }
+}
+
+impl ContentRows {
+    fn open(
         file: &InputFile,
         options: &ReadOptions,
         rows: Range<u64>,
@@ -49,31 +115,7 @@ impl Rows {
         }
     }
 
-    /// Returns the number of rows in the file.
-    pub(super) fn total(&self) -> u64 {
-        self.groups().rows()
-    }
-
-    /// Returns the rows, unless the file lies in an inbox and is not the one that its name says.
-    pub(super) fn in_place(
-        self,
-        file: &InputFile,
-        options: &ReadOptions,
-    ) -> Result<Self, SourceError> {
-        let (name, groups) = (&file.pin.name, self.groups());
-        let writer = groups.key_value("batchweave.writer");
-        let number = groups.key_value("batchweave.number");
-        match inbox::foreign(name, writer, number).filter(|_| options.inbox) {
-            None => Ok(self),
-            Some(why) => {
-                let folder = name.clone();
-                Err(SourceError::Inbox { folder, why })
-            }
-        }
-    }
-
-    /// Returns the number, bytes and cells of the next row.
-    pub(super) fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
+    fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
         Ok(match self {
             Self::Texts(rows) => rows
                 .next()?

@@ -29,7 +29,7 @@ use crate::sources::{
     ConversationColumns, InputFinder, Inputs, NamedPaths, ReadContent, ReadOptions, Share,
     SourcePlan,
 };
-use crate::transform::DocumentTransform;
+use crate::transform::{Columns, DocumentTransform};
 
 /// Most batches in one object: its log entry must stay small.
 const GROUP_BATCHES_MAX: usize = 64;
@@ -197,6 +197,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
         content: read_content(config, end_token),
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
+        beside: Columns::from_config(config).names(),
         max_document_bytes: config.source.max_document_bytes.bytes(),
         inbox: config.source.inbox,
         share: if config.source.grows() {

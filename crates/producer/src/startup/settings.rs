@@ -77,6 +77,7 @@ pub(super) fn settings(
             "source.content",
             json!(source.content),
         ),
+        (!source.mask.is_empty(), "source.mask", json!(source.mask)),
     ];
     let several = !config.sources.is_empty();
     let mixture = MixtureConfig::default();

@@ -38,14 +38,19 @@ pub fn sample(
     }
 }
 
-fn wrong(name: &str, detail: impl Into<String>) -> Reason {
+pub(super) fn wrong(name: &str, detail: impl Into<String>) -> Reason {
     Reason::Array {
         name: name.to_owned(),
         detail: detail.into(),
     }
 }
 
-fn json(specs: &[ArraySpec], raw: &[u8], first: bool) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+/// Returns the arrays of the JSON object in `raw`; `None` for a blank line.
+pub(super) fn json(
+    specs: &[ArraySpec],
+    raw: &[u8],
+    first: bool,
+) -> Result<Option<Vec<Vec<u8>>>, Reason> {
     let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
     if raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -121,7 +126,7 @@ fn put_json(
     })
 }
 
-fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
+pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
     let mut data = Vec::new();
     let put = match cell {
         Cell::Bytes(bytes) => {

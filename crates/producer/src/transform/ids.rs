@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::text::{BOM, fields};
+use crate::packing::Content;
 use crate::sources::{Cell, Format, Reason, Unit};
 
 /// The vocabulary that ids must belong to.
@@ -17,9 +18,40 @@ pub struct Vocabulary {
     pub end_token: u32,
 }
 
-/// Returns the ids of the document in `unit`, without an end token at its end; `None` for a blank line. `field` is the
-/// JSON field that holds them.
-pub fn ids(
+/// Returns the tokens of the document in `unit`; `None` for a blank line. `field` is the JSON field that holds them. With
+/// a `mask`, of a mark for each id, they are a conversation that ends itself: an end token that is missing is added, and
+/// not learned.
+pub fn content(
+    format: Format,
+    field: &str,
+    vocabulary: Vocabulary,
+    unit: Unit,
+    mask: Option<Vec<bool>>,
+) -> Result<Option<Content>, Reason> {
+    let Some(mut ids) = ids(format, field, vocabulary, unit)? else {
+        return Ok(None);
+    };
+    let marked = ids.len();
+    let own_end = ids.pop_if(|last| *last == vocabulary.end_token).is_some();
+    if ids.is_empty() {
+        return Err(Reason::Empty);
+    }
+    let Some(mut learned) = mask else {
+        return Ok(Some(Content::Tokens(ids)));
+    };
+    if learned.len() != marked {
+        let marks = learned.len();
+        return Err(Reason::MaskLength { marks, ids: marked });
+    }
+    ids.push(vocabulary.end_token);
+    if !own_end {
+        learned.push(false);
+    }
+    Ok(Some(Content::Turns(ids, learned)))
+}
+
+/// Returns all ids of a document.
+fn ids(
     format: Format,
     field: &str,
     vocabulary: Vocabulary,
@@ -44,10 +76,6 @@ pub fn ids(
         let bound = vocabulary.id_bound;
         let inside = u32::try_from(id).ok().filter(|id| *id < bound);
         ids.push(inside.ok_or(Reason::Id { id, at, bound })?);
-    }
-    ids.pop_if(|last| *last == vocabulary.end_token);
-    if ids.is_empty() {
-        return Err(Reason::Empty);
     }
     Ok(Some(ids))
 }

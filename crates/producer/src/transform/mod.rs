@@ -2,10 +2,12 @@
 //! producers of one stream must make slices of one form.
 //!
 //! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
+//!   `columns` takes the numbers beside them;
 //! - `error` holds the reasons why a transform cannot be set up.
 
 pub mod arrays;
 pub mod chat;
+mod columns;
 mod error;
 pub mod ids;
 pub mod text;
@@ -16,6 +18,7 @@ use batchweave_core::ids::Hash;
 use batchweave_core::stream::TokenizerId;
 use batchweave_daemon::panics;
 
+pub use columns::Columns;
 pub use error::TransformError;
 
 use self::arrays::sample;
@@ -23,7 +26,8 @@ use self::chat::{Chat, Mapping, PairFields, TemplateError, TemplateFile};
 use self::text::decode;
 use crate::config::{ChatConfig, PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 use crate::packing::{
-    ArraySpec, BestFit, Concat, Content, Encoder, Extra, Packer, Pairs, Restart, Samples, Shape,
+    ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Extra, Packer, Pairs,
+    Restart, Samples, Shape,
 };
 use crate::sources::{Format, Reason, Unit};
 use crate::tokenizer::{self, Choice, Tokenizer};
@@ -34,7 +38,8 @@ pub struct DocumentTransform {
     shape: Shape,
     mode: PackingMode,
     look_ahead: usize,
-    extras: Vec<Extra>,
+    beside: Beside,
+    columns: Columns,
     object_bytes: u64,
     /// Tokens of [`CANARY`] as the tokenizer made them at the start.
     canary: Vec<Option<Vec<u32>>>,
@@ -69,11 +74,15 @@ impl DocumentTransform {
         };
         let packing = &config.packing;
         let mut extras = packing.fields.clone();
-        if packing.mode.has_template() {
+        if packing.mode.has_template() || !config.source.mask.is_empty() {
             extras.push(Extra::LossMask);
         }
         extras.sort_unstable();
         extras.dedup();
+        let beside = Beside {
+            extras,
+            columns: packing.extra.clone(),
+        };
         let mut canary = Vec::new();
         let (kind, encoder) = if packing.mode == PackingMode::Opaque {
             let arrays = packing.arrays.clone();
@@ -83,7 +92,7 @@ impl DocumentTransform {
             let tokenizer = load_tokenizer(config)?;
             let pad = pad_token(config, tokenizer.as_ref())?;
             canary = tokens_of(tokenizer.as_ref());
-            let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &extras)?;
+            let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &beside)?;
             let kind = match packing.mode {
                 PackingMode::Chat | PackingMode::Pairs => Kind::Chat {
                     chat: Box::new(chat(config, tokenizer.clone())?),
@@ -104,7 +113,8 @@ impl DocumentTransform {
             shape,
             mode: packing.mode,
             look_ahead: packing.look_ahead,
-            extras,
+            beside,
+            columns: Columns::from_config(config),
             object_bytes: packing.object_bytes.bytes(),
             canary,
             encoder: Arc::new(encoder),
@@ -138,7 +148,9 @@ impl DocumentTransform {
         if self.mode != PackingMode::Concat {
             form.push(name(self.mode));
         }
-        form.extend(self.extras.iter().map(|extra| name(*extra)));
+        form.extend(self.beside.extras.iter().map(|extra| name(*extra)));
+        let columns = self.beside.columns.iter();
+        form.extend(columns.map(|spec| format!("column {}", spec.text())));
         if form.is_empty() {
             return tokenizer;
         }
@@ -190,16 +202,37 @@ impl DocumentTransform {
             }
             PackingMode::Pairs => Box::new(Pairs::new(shape, *pad, from.at)),
             PackingMode::Concat | PackingMode::Opaque => {
-                let segments = self.extras.iter().any(|extra| extra.needs_segments());
+                let segments = self.beside.needs_segments();
                 Box::new(Concat::new(shape, tokens, from.at, segments))
             }
         }
     }
 
-    /// Returns the content of the document in `unit` and its size in bytes; `Ok(None)` for a blank line.
-    /// `field` is the JSON field that holds it.
-    pub(crate) fn transform(&self, format: Format, field: &str, unit: Unit) -> Transformed {
+    /// Returns what the document in `unit` becomes; `Ok(None)` for a blank line. `field` is the JSON field that holds it.
+    pub(crate) fn transform(
+        &self,
+        format: Format,
+        field: &str,
+        mut unit: Unit,
+    ) -> Result<Option<Transformed>, Reason> {
         let bytes = unit.bytes() as u64;
+        let values = self.columns.take(format, &mut unit)?;
+        let made = self.content(format, field, (unit, bytes), values.mask)?;
+        Ok(made.map(|(content, bytes)| Transformed {
+            content,
+            columns: values.numbers,
+            bytes,
+        }))
+    }
+
+    /// Returns the content and its size in bytes.
+    fn content(
+        &self,
+        format: Format,
+        field: &str,
+        (unit, bytes): (Unit, u64),
+        mask: Option<Vec<bool>>,
+    ) -> Result<Option<(Content, u64)>, Reason> {
         match &self.kind {
             Kind::Arrays(specs) => {
                 sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
@@ -225,8 +258,8 @@ impl DocumentTransform {
                     id_bound: identity.id_bound,
                     end_token: identity.end_token,
                 };
-                let ids = ids::ids(format, field, vocabulary, unit)?;
-                Ok(ids.map(|ids| (Content::Tokens(ids), bytes)))
+                let ids = ids::content(format, field, vocabulary, unit, mask)?;
+                Ok(ids.map(|ids| (ids, bytes)))
             }
             Kind::Text { tokenizer, .. } => {
                 let first = unit.place.unit == 0;
@@ -317,8 +350,14 @@ fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<PairFields>>
     (config.packing.mode == PackingMode::Pairs).then(|| Box::new(fields()))
 }
 
-/// A document's content and its size in bytes; `Ok(None)` for a blank line.
-pub(crate) type Transformed = Result<Option<(Content, u64)>, Reason>;
+/// A document before it gets its place.
+#[derive(Debug)]
+pub(crate) struct Transformed {
+    pub(crate) content: Content,
+    pub(crate) columns: Option<ColumnValues>,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+}
 
 /// Returns the name of a configuration value, for example `best_fit`.
 fn name(word: impl serde::Serialize) -> String {

@@ -62,6 +62,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
             pass: 0,
             place,
             content,
+            columns: None,
         });
     }
     let tokens: u64 = documents.iter().map(|d| d.content.items()).sum();

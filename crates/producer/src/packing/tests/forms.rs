@@ -4,6 +4,13 @@ use batchweave_core::tgb::{Dtype, Layout};
 
 use super::*;
 
+fn all_extras() -> Beside {
+    Beside {
+        extras: Extra::ALL.to_vec(),
+        columns: Vec::new(),
+    }
+}
+
 /// Returns the payloads of a batch's slices.
 fn encoded(encoder: &Encoder, batch: &PackedBatch) -> Vec<Vec<u8>> {
     let payload = |n: usize| {
@@ -48,7 +55,7 @@ fn segments_of_an_endless_sequence() {
         Point::default(),
     );
     assert_eq!((batches.len(), full), (2, 1));
-    let encoder = Encoder::rows(SHAPE, 1 << 16, &Extra::ALL).unwrap();
+    let encoder = Encoder::rows(SHAPE, 1 << 16, &all_extras()).unwrap();
     let first = encoded(&encoder, &batches[0]);
     // The sequence: 1 2 E | E | 3 4 5 E, with rows of four that share a token.
     assert_eq!(ints(&first, 0, "tokens"), [1, 2, 99, 99]);
@@ -82,6 +89,7 @@ fn what_begins_a_document_has_nothing_before_it() {
         pass: 0,
         place: place(1),
         content: Content::Turns(vec![5, 6, 8], vec![false, true, true]),
+        columns: None,
     };
     let documents = [document(0, &[1, 2]), turns];
     let (batches, _) = pack(
@@ -89,7 +97,7 @@ fn what_begins_a_document_has_nothing_before_it() {
         &documents,
         Point::default(),
     );
-    let encoder = Encoder::rows(shape, 1 << 17, &Extra::ALL).unwrap();
+    let encoder = Encoder::rows(shape, 1 << 17, &all_extras()).unwrap();
     let tgb = encoded(&encoder, &batches[0]);
     assert_eq!(ints(&tgb, 0, "tokens"), [1, 2, 99, 5, 6, 8, 7]);
     assert_eq!(ints(&tgb, 0, "loss_mask"), [0, 1, 1, 0, 1, 1, 0]);
@@ -98,6 +106,35 @@ fn what_begins_a_document_has_nothing_before_it() {
     assert_eq!(ints(&tgb, 0, "cu_seqlens"), [0, 3, 6, 6, 6, 6, 6]);
     assert_eq!(ints(&tgb, 0, "num_segments"), [2]);
     assert_eq!(batches[0].own, 6);
+}
+
+#[test]
+fn tokens_carry_the_columns_of_their_document() {
+    let number = |name: &str, dtype| ArraySpec {
+        name: name.to_owned(),
+        dtype,
+        shape: Vec::new(),
+        base64: false,
+    };
+    let beside = Beside {
+        extras: Vec::new(),
+        columns: vec![number("unit", Dtype::U8), number("version", Dtype::I64)],
+    };
+    assert!(beside.needs_segments());
+    let encoder = Encoder::rows(SHAPE, 1 << 16, &beside).unwrap();
+    let documents = [document(3, &[1, 2]), document(4, &[5])];
+    let start = Restart::default();
+    let (batches, _) = pack(concat(SHAPE, start.clone()), &documents, Point::default());
+    let first = encoded(&encoder, &batches[0]);
+    // The sequence: 1 2 E | 5 E, with rows of four that share a token.
+    assert_eq!(ints(&first, 0, "unit"), [3, 3, 3, 4]);
+    assert_eq!(ints(&first, 0, "version"), [1003, 1003, 1003, 1004]);
+    assert_eq!(ints(&first, 1, "unit"), [4, 4, 0, 0]);
+    let (batches, _) = pack(best_fit(SHAPE, 4, start), &documents, Point::default());
+    let first = encoded(&encoder, &batches[0]);
+    assert_eq!(ints(&first, 0, "tokens"), [1, 2, 99, 7]);
+    assert_eq!(ints(&first, 0, "version"), [1003, 1003, 1003, 0]);
+    assert_eq!(ints(&first, 1, "version"), [1004, 1004, 0, 0]);
 }
 
 #[test]

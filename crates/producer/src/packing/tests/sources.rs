@@ -59,6 +59,7 @@ fn samples_are_named_one_by_one() {
         pass: 1,
         place: place(unit),
         content: Content::Sample(vec![vec![7]]),
+        columns: None,
     };
     let packer = Box::new(Samples::new(shape, Point::default()));
     let (batches, _) = pack(packer, &[sample(4), sample(6), sample(7)], Point::default());
@@ -100,7 +101,7 @@ fn provenance_takes_at_most_two_hundredths_of_the_data() {
         ("best_fit", best_fit(shape, 512, Restart::default())),
     ] {
         let (all, full) = pack(packer, &documents, Point::default());
-        let encoder = Encoder::rows(shape, 1 << 16, &[]).unwrap();
+        let encoder = Encoder::rows(shape, 1 << 16, &Beside::default()).unwrap();
         let data: u64 = all
             .iter()
             .map(|b| encoder.frame_bytes(b, shape.slices))

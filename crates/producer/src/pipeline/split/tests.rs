@@ -14,8 +14,8 @@ use super::*;
 use crate::config::OnBadDocument;
 use crate::metrics::Metrics;
 use crate::packing::{
-    ArraySpec, BestFit, Concat, Content, Document, Encoder, Extra, Packer, Point, Restart, Samples,
-    Shape,
+    ArraySpec, Beside, BestFit, Concat, Content, Document, Encoder, Extra, Packer, Point, Restart,
+    Samples, Shape,
 };
 use crate::pipeline::tokenize::Tokenized;
 use crate::sources::Place;
@@ -41,7 +41,11 @@ impl Mode {
                 };
                 Encoder::samples(shape, vec![array]).unwrap()
             }
-            _ => Encoder::rows(shape, 1 << 16, &Extra::ALL).unwrap(),
+            _ => {
+                let extras = Extra::ALL.to_vec();
+                let columns = Vec::new();
+                Encoder::rows(shape, 1 << 16, &Beside { extras, columns }).unwrap()
+            }
         }
     }
 
@@ -66,6 +70,7 @@ impl Mode {
             pass: 0,
             place,
             content,
+            columns: None,
         };
         let bytes = items as u64;
         Tokenized::Document {

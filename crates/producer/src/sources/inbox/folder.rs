@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batchweave_core::inbox::{
-    COMMIT, END, JOB_BYTES_MAX, JobCommit, Listed, Read, file_name, is_past,
+    COMMIT, END, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, file_name, is_past,
 };
 use batchweave_log::inbox::{ETAG, etag_fingerprint, list_writer};
 use batchweave_store::{ObjectMeta, Store};
@@ -43,12 +43,31 @@ impl Folder {
 
     /// Returns the writer of the file with this full name, and the file's name in its folder.
     pub(super) fn writer_of<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
-        let root = match self {
+        let rest = name.strip_prefix(&self.root())?.strip_prefix('/')?;
+        rest.split_once('/').filter(|(_, file)| !file.contains('/'))
+    }
+
+    /// Returns the name of the inbox.
+    pub(super) fn root(&self) -> String {
+        match self {
             Self::Local(path) => path.display().to_string(),
             Self::Remote { root, .. } => root.clone(),
-        };
-        let rest = name.strip_prefix(&root)?.strip_prefix('/')?;
-        rest.split_once('/').filter(|(_, file)| !file.contains('/'))
+        }
+    }
+
+    /// Returns whether the folder itself holds the files of a writer, and so is not an inbox.
+    pub(super) async fn is_of_writer(&self) -> Result<bool, SourceError> {
+        let numbered = |name: &str| matches!(Object::named(name), Object::File(_));
+        match self {
+            Self::Remote { store, .. } => {
+                let page = store.list_after("", "").await.map_err(SourceError::Store)?;
+                Ok(page.objects.iter().any(|object| numbered(&object.key)))
+            }
+            Self::Local(path) => {
+                let (at, first) = (self.root(), path.join(file_name(0)));
+                blocking(at, move || first.try_exists()).await
+            }
+        }
     }
 
     /// Returns the names of the folders in the inbox.

@@ -96,6 +96,15 @@ impl Inbox {
 
     async fn look(&mut self, share: Share) -> Result<Vec<InputFile>, SourceError> {
         let writers = self.folder.writers().await?;
+        let none = self.read.is_empty() && !writers.iter().any(|name| is_writer(name));
+        if none && self.folder.is_of_writer().await? {
+            let folder = self.folder.root();
+            let why = "it is the folder of a writer: set source.paths to the folder above it";
+            return Err(SourceError::Inbox {
+                folder,
+                why: why.to_owned(),
+            });
+        }
         let known = |writer: &&String| {
             self.read.get(*writer) != Some(&Read::Job) && self.ended.get(*writer) != Some(&true)
         };

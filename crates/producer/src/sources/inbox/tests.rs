@@ -83,6 +83,29 @@ async fn each_look_finds_what_is_new() {
 }
 
 #[tokio::test]
+async fn the_folder_of_a_writer_is_no_inbox() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), &number("a", 0));
+    let mut own = inboxes(&folder.path().join("a"), Share::ALL).await;
+    let why = own.look().await.unwrap_err().to_string();
+    let expected = "a: it is the folder of a writer: set source.paths to the folder above it";
+    assert!(why.contains(expected), "{why}");
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    store.create(&file_name(0), "x".into()).await.unwrap();
+    let open: Box<OpenStore> = Box::new(move |_| {
+        let store = store.clone();
+        async move { Ok(store) }.boxed()
+    });
+    let paths = ["s3://bucket/inbox/a".to_owned()];
+    let list = InputList::default();
+    let mut remote = Inboxes::open(&paths, Share::ALL, &open, &list)
+        .await
+        .unwrap();
+    let why = remote.look().await.unwrap_err().to_string();
+    assert!(why.contains("it is the folder of a writer"), "{why}");
+}
+
+#[tokio::test]
 async fn writers_have_ended_when_a_second_look_finds_nothing_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -225,8 +225,8 @@ fn document(
 ) -> Result<Option<Readable>, Reason> {
     if let Some(transform) = transform {
         let made = transform.transform(format, &config.source.field, unit)?;
-        return Ok(made.map(|(content, _)| Readable {
-            tokens: match content {
+        return Ok(made.map(|made| Readable {
+            tokens: match made.content {
                 Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
                 Content::Pair([chosen, rejected]) => {
                     Some(chosen.tokens.len() + rejected.tokens.len())

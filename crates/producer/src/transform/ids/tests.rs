@@ -20,7 +20,32 @@ fn unit(raw: &[u8], cells: Vec<Cell>) -> Unit {
 
 fn line(text: &str) -> Result<Option<Vec<u32>>, String> {
     let unit = unit(text.as_bytes(), Vec::new());
-    ids(Format::Jsonl, "ids", VOCABULARY, unit).map_err(|why| why.to_string())
+    tokens(Format::Jsonl, unit).map_err(|why| why.to_string())
+}
+
+/// Returns the ids of a document without marks.
+fn tokens(format: Format, unit: Unit) -> Result<Option<Vec<u32>>, Reason> {
+    let made = content(format, "ids", VOCABULARY, unit, None)?;
+    Ok(made.map(|made| match made {
+        Content::Tokens(ids) => ids,
+        other => panic!("{other:?}"),
+    }))
+}
+
+#[test]
+fn marks_go_with_their_ids() {
+    let marked = |ids: &[i64], marks: &[bool]| {
+        let unit = unit(b"", vec![Cell::Ints(ids.to_vec())]);
+        content(Format::Parquet, "", VOCABULARY, unit, Some(marks.to_vec()))
+    };
+    // An end token of the document keeps its mark, and one that is added is not learned.
+    let own = Content::Turns(vec![7, 8, 256], vec![false, true, true]);
+    assert_eq!(marked(&[7, 8, 256], &[false, true, true]), Ok(Some(own)));
+    let added = Content::Turns(vec![7, 8, 256], vec![false, true, false]);
+    assert_eq!(marked(&[7, 8], &[false, true]), Ok(Some(added)));
+    let why = Reason::MaskLength { marks: 1, ids: 2 };
+    assert_eq!(marked(&[7, 8], &[true]), Err(why));
+    assert_eq!(marked(&[256], &[true]), Err(Reason::Empty));
 }
 
 #[test]
@@ -72,12 +97,12 @@ fn lines_hold_lists_of_ids() {
 fn cells_hold_ids_or_say_what_they_are() {
     let cell = |cell| {
         let unit = unit(b"", vec![cell]);
-        ids(Format::Parquet, "", VOCABULARY, unit).map_err(|why| why.to_string())
+        tokens(Format::Parquet, unit).map_err(|why| why.to_string())
     };
     assert_eq!(cell(Cell::Ints(vec![7, 256])), Ok(Some(vec![7])));
     let why = cell(Cell::Floats(vec![1.0])).unwrap_err();
     assert!(why.contains("a column of fractions"), "{why}");
-    let why = ids(Format::Text, "", VOCABULARY, unit(b"1 2", Vec::new())).unwrap_err();
+    let why = tokens(Format::Text, unit(b"1 2", Vec::new())).unwrap_err();
     assert_eq!(why, Reason::NotIdFile);
 }
 

@@ -1,0 +1,155 @@
+//! Checks of the keys for columns beside the content: `source.mask` and `packing.extra`.
+
+use std::collections::BTreeSet;
+
+use batchweave_daemon::config::Problem;
+
+use super::{PackingMode, ProducerConfig, SourceContent};
+use crate::packing::{Extra, Shape};
+use crate::sources::Format;
+
+impl ProducerConfig {
+    /// Adds the contradictions between these columns and other keys.
+    pub(super) fn check_columns(&self, problems: &mut Vec<Problem>) {
+        let (source, packing) = (&self.source, &self.packing);
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        let (mask, extra) = (!source.mask.is_empty(), !packing.extra.is_empty());
+        wrong(
+            "source.mask",
+            mask && source.content != SourceContent::Ids,
+            "is for source.content = \"ids\" only; conversations are marked by their template",
+        );
+        wrong(
+            "source.mask",
+            mask && packing.mode == PackingMode::Concat,
+            "needs packing.mode = \"best_fit\", whose rows hold marks for each token",
+        );
+        wrong(
+            "packing.extra",
+            extra && packing.mode == PackingMode::Opaque,
+            "is for tokens; with packing.mode = \"opaque\" put the columns in packing.arrays",
+        );
+        let formats = [source.format].into_iter();
+        let formats = formats.chain(self.sources.iter().map(|source| source.format));
+        let mut formats = formats.filter(|_| mask || extra);
+        wrong(
+            if mask { "source.mask" } else { "packing.extra" },
+            formats.any(|f| !matches!(f, Format::Auto | Format::Jsonl | Format::Parquet)),
+            "takes fields of JSONL or columns of Parquet, and other formats have none",
+        );
+        let numbers = packing.extra.iter();
+        wrong(
+            "packing.extra",
+            numbers
+                .clone()
+                .any(|spec| !spec.shape.is_empty() || spec.base64),
+            "takes one number per document: name and dtype only",
+        );
+        let mut taken: BTreeSet<&str> = ["tokens"].into();
+        let own = Extra::ALL
+            .iter()
+            .flat_map(|extra| extra.arrays(Shape::default()));
+        taken.extend(own.map(|(name, _, _)| name));
+        for spec in numbers {
+            let fault = if spec.name.is_empty() || spec.name.ends_with(".offsets") {
+                "needs names that do not end in \".offsets\"".to_owned()
+            } else if !taken.insert(&spec.name) {
+                format!("{:?} is the name of another array", spec.name)
+            } else {
+                continue;
+            };
+            problems.push(Problem::new("packing.extra", fault));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::tgb::Dtype;
+    use batchweave_daemon::config::Config;
+
+    use super::*;
+    use crate::packing::ArraySpec;
+
+    /// Returns the complaints about the columns.
+    fn faults(change: impl FnOnce(&mut ProducerConfig)) -> Vec<String> {
+        let mut config = ProducerConfig::default();
+        config.source.content = SourceContent::Ids;
+        config.packing.mode = PackingMode::BestFit;
+        change(&mut config);
+        let all = config
+            .check()
+            .into_iter()
+            .map(|problem| problem.to_string());
+        let own = |text: &String| text.contains("source.mask") || text.contains("packing.extra");
+        all.filter(own).collect()
+    }
+
+    fn number(name: &str) -> ArraySpec {
+        ArraySpec {
+            name: name.to_owned(),
+            dtype: Dtype::F32,
+            shape: Vec::new(),
+            base64: false,
+        }
+    }
+
+    #[test]
+    fn columns_beside_ids_are_accepted() {
+        let none: [String; 0] = [];
+        let all = faults(|config| {
+            config.source.mask = "mask".to_owned();
+            config.packing.extra = vec![number("reward"), number("version")];
+        });
+        assert_eq!(all, none);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let one = |change: fn(&mut ProducerConfig), wanted: &str| {
+            let found = faults(change);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains(wanted), "{found:?}");
+        };
+        one(
+            |config| {
+                config.source.content = SourceContent::Text;
+                config.source.mask = "mask".to_owned();
+            },
+            "is for source.content",
+        );
+        one(
+            |config| {
+                config.packing.mode = PackingMode::Concat;
+                config.source.mask = "mask".to_owned();
+            },
+            "needs packing.mode",
+        );
+        one(
+            |config| {
+                config.source.format = Format::Npy;
+                config.source.mask = "mask".to_owned();
+            },
+            "takes fields of JSONL",
+        );
+        one(
+            |config| config.packing.extra = vec![number("reward"), number("reward")],
+            "\"reward\" is the name of another array",
+        );
+        one(
+            |config| config.packing.extra = vec![number("cu_seqlens")],
+            "\"cu_seqlens\" is the name of another array",
+        );
+        one(
+            |config| {
+                config.packing.extra = vec![number("reward")];
+                config.packing.extra[0].shape = vec![2];
+            },
+            "one number per document",
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! From a unit to the columns beside its content: numbers of the whole document, and marks of the tokens that are
+//! learned. Pure; runs on the tokenizing threads.
+
+use std::sync::Arc;
+
+use batchweave_core::tgb::Dtype;
+
+use super::arrays::{from_cell, json, wrong};
+use crate::config::ProducerConfig;
+use crate::packing::{ArraySpec, ColumnValues};
+use crate::sources::{Cell, Format, Reason, Unit};
+
+/// The columns that are read beside the content of a document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// The column of marks first, if there is one, then the numbers.
+    specs: Vec<ArraySpec>,
+    has_mask: bool,
+}
+
+/// The values of one document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Values {
+    /// For each token of the document whether it is learned.
+    pub(super) mask: Option<Vec<bool>>,
+    pub(super) numbers: Option<ColumnValues>,
+}
+
+impl Columns {
+    /// Returns the configured columns.
+    pub fn from_config(config: &ProducerConfig) -> Self {
+        Self::new(&config.source.mask, &config.packing.extra)
+    }
+
+    /// Returns the columns `numbers`, after the column `mask` unless that is empty.
+    fn new(mask: &str, numbers: &[ArraySpec]) -> Self {
+        let has_mask = !mask.is_empty();
+        let mask = has_mask.then(|| ArraySpec {
+            name: mask.to_owned(),
+            dtype: Dtype::BOOL,
+            shape: Vec::new(),
+            base64: false,
+        });
+        let specs = mask.into_iter().chain(numbers.iter().cloned()).collect();
+        Self { specs, has_mask }
+    }
+
+    /// Returns the names of the columns of Parquet files, in the order of a unit's last cells.
+    pub fn names(&self) -> Vec<String> {
+        self.specs.iter().map(|spec| spec.name.clone()).collect()
+    }
+
+    /// Takes the values out of `unit`; none for a blank line.
+    pub(super) fn take(&self, format: Format, unit: &mut Unit) -> Result<Values, Reason> {
+        if self.specs.is_empty() {
+            return Ok(Values::default());
+        }
+        let raw = unit.raw.as_ref().map_err(Clone::clone)?;
+        let arrays = match format {
+            Format::Jsonl => {
+                let arrays = json(&self.specs, raw, unit.place.unit == 0);
+                arrays.map_err(|why| self.explain(why))?
+            }
+            Format::Parquet => {
+                let own = unit.cells.len().saturating_sub(self.specs.len());
+                let cells = self.specs.iter().zip(unit.cells.split_off(own));
+                let arrays = cells.map(|(spec, cell)| number(spec, cell));
+                let arrays: Result<_, _> = arrays.collect();
+                Some(arrays.map_err(|why| self.explain(why))?)
+            }
+            _ => return Err(Reason::NoColumns),
+        };
+        arrays.map_or(Ok(Values::default()), |arrays| self.values(arrays))
+    }
+
+    /// Names the key of the column that `why` is about.
+    fn explain(&self, why: Reason) -> Reason {
+        match why {
+            Reason::Array { name, detail } if self.has_mask && self.specs[0].name == name => {
+                Reason::Mask { name, detail }
+            }
+            other => other,
+        }
+    }
+
+    fn values(&self, mut arrays: Vec<Vec<u8>>) -> Result<Values, Reason> {
+        let mask = self.has_mask.then(|| arrays.remove(0));
+        let specs = self.specs.iter().skip(usize::from(self.has_mask));
+        let words = specs.zip(&arrays).map(|(spec, data)| {
+            let mut word = [0; 8];
+            let items = data.len() as u64 / spec.item_bytes().max(1);
+            match word.get_mut(..data.len()) {
+                Some(bytes) if items == 1 => bytes.copy_from_slice(data),
+                _ => return Err(wrong(&spec.name, format!("holds {items} numbers, not one"))),
+            }
+            Ok(word)
+        });
+        let words: Vec<[u8; 8]> = words.collect::<Result<_, _>>()?;
+        Ok(Values {
+            mask: mask.map(|marks| marks.iter().map(|mark| *mark != 0).collect()),
+            numbers: (!words.is_empty()).then(|| Arc::from(words)),
+        })
+    }
+}
+
+fn number(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
+    match cell {
+        Cell::Bytes(_) => Err(wrong(&spec.name, "holds text or bytes, not numbers")),
+        cell => from_cell(spec, cell),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::Place;
+
+    fn spec(name: &str, dtype: Dtype) -> ArraySpec {
+        ArraySpec {
+            name: name.into(),
+            dtype,
+            shape: Vec::new(),
+            base64: false,
+        }
+    }
+
+    fn columns() -> Columns {
+        let numbers = [spec("version", Dtype::I64), spec("reward", Dtype::F32)];
+        Columns::new("mask", &numbers)
+    }
+
+    fn line(text: &str) -> Result<Values, String> {
+        let mut unit = Unit {
+            place: Place::default(),
+            raw: Ok(text.into()),
+            cells: Vec::new(),
+        };
+        let values = columns().take(Format::Jsonl, &mut unit);
+        values.map_err(|why| why.to_string())
+    }
+
+    fn row(cells: &[Cell]) -> Result<(Values, usize), String> {
+        let mut unit = Unit {
+            place: Place::default(),
+            raw: Ok(Vec::new()),
+            cells: cells.to_vec(),
+        };
+        let values = columns().take(Format::Parquet, &mut unit);
+        let left = unit.cells.len();
+        values.map(|v| (v, left)).map_err(|why| why.to_string())
+    }
+
+    fn wanted(version: i64, reward: f32) -> Values {
+        let mut word = [0; 8];
+        word[..4].copy_from_slice(&reward.to_le_bytes());
+        Values {
+            mask: Some(vec![false, true]),
+            numbers: Some(Arc::new([version.to_le_bytes(), word])),
+        }
+    }
+
+    #[test]
+    fn rows_and_lines_give_the_same_values() {
+        let text = r#"{"reward": -0.5, "mask": [0, true], "version": 7, "ids": [1, 2]}"#;
+        assert_eq!(line(text), Ok(wanted(7, -0.5)));
+        let content = Cell::Ints(vec![1, 2]);
+        let beside = [
+            Cell::Ints(vec![0, 1]),
+            Cell::Ints(vec![7]),
+            Cell::Floats(vec![-0.5]),
+        ];
+        let all = [&[content][..], &beside].concat();
+        assert_eq!(row(&all), Ok((wanted(7, -0.5), 1)));
+        assert_eq!(row(&beside), Ok((wanted(7, -0.5), 0)));
+        assert_eq!(line(" \n"), Ok(Values::default()));
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_named() {
+        let why = |text| line(text).unwrap_err();
+        let missing = why(r#"{"mask": [], "version": 1}"#);
+        assert!(missing.contains("\"reward\" is missing"), "{missing}");
+        let mark = why(r#"{"mask": [2], "version": 1, "reward": 0}"#);
+        assert!(mark.starts_with("source.mask: \"mask\" holds 2"), "{mark}");
+        let list = why(r#"{"mask": [1], "version": [1, 2], "reward": 0}"#);
+        assert!(
+            list.contains("\"version\" holds 2 numbers, not one"),
+            "{list}"
+        );
+        let text = row(&[
+            Cell::Ints(vec![0, 1]),
+            Cell::Ints(vec![7]),
+            Cell::Bytes(b"0.50".to_vec()),
+        ]);
+        let text = text.unwrap_err();
+        assert!(text.contains("\"reward\" holds text or bytes"), "{text}");
+    }
+
+    #[test]
+    fn files_without_columns_are_refused() {
+        let mut unit = Unit {
+            place: Place::default(),
+            raw: Ok(b"text".to_vec()),
+            cells: Vec::new(),
+        };
+        let why = columns().take(Format::Text, &mut unit).unwrap_err();
+        assert_eq!(why, Reason::NoColumns);
+        assert!(Columns::new("", &[]).take(Format::Text, &mut unit).is_ok());
+    }
+}

@@ -81,12 +81,10 @@ mod tests {
         config.source.content = SourceContent::Ids;
         config.packing.mode = PackingMode::BestFit;
         change(&mut config);
-        let all = config
-            .check()
-            .into_iter()
-            .map(|problem| problem.to_string());
-        let own = |text: &String| text.contains("source.mask") || text.contains("packing.extra");
-        all.filter(own).collect()
+        let keys = ["source.mask", "packing.extra"];
+        let own = config.check().into_iter();
+        let own = own.filter(|problem| keys.contains(&problem.key.as_str()));
+        own.map(|problem| problem.message).collect()
     }
 
     fn number(name: &str) -> ArraySpec {

@@ -119,7 +119,7 @@ impl ChunkFeed {
                 Queued::Chunk(chunk, permit) => self.submit(chunk, permit),
             };
             // A batch stage that is gone has reported its own reason.
-            if !next.is_some_and(|next| self.stage.blocking_send(next).is_ok()) {
+            if next.is_none_or(|next| self.stage.blocking_send(next).is_err()) {
                 return;
             }
         }
@@ -148,7 +148,7 @@ mod tests {
         let mut chunk = Chunk::new(0);
         chunk.units.push(Unit {
             place: Place::default(),
-            raw: Ok(vec![b'x'; 1 << 10]),
+            raw: Ok(vec![b'x'; 1 << 10].into()),
             cells: Vec::new(),
         });
         ReadItem::Chunk(chunk)

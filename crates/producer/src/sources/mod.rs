@@ -41,6 +41,7 @@ mod stored_list;
 use batchweave_core::crc::crc32c;
 pub use batchweave_core::inputs::PinnedFile;
 pub use blocks::{BlockReader, SourceFiles};
+use bytes::Bytes;
 pub use cells::Cell;
 pub use conversations::ConversationColumns;
 pub use error::{DocumentError, Numbered, Reason, SourceError};
@@ -78,7 +79,7 @@ impl Place {
 pub struct Unit {
     pub place: Place,
     /// The bytes of the unit; empty for a unit of cells.
-    pub raw: Result<Vec<u8>, Reason>,
+    pub raw: Result<Bytes, Reason>,
     /// The columns of a Parquet row that becomes a sample.
     pub cells: Vec<Cell>,
 }
@@ -86,7 +87,7 @@ pub struct Unit {
 impl Unit {
     /// Returns the size in memory in bytes.
     pub fn bytes(&self) -> usize {
-        let raw = self.raw.as_ref().map_or(0, Vec::len);
+        let raw = self.raw.as_ref().map_or(0, Bytes::len);
         raw + self
             .cells
             .iter()

@@ -1,6 +1,6 @@
 //! Reads the units of one file from any place on, in every format and compression.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,12 +11,14 @@ use super::columns::ReadFailure;
 use super::conversations::ConversationColumns;
 use super::decompress::{Codec, Counted};
 use super::ids::IdRows;
-use super::lines::{Line, next_line, whole};
+use super::lines::{Line, Lines, whole};
 use super::rows::{Rows, panicked};
 use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
 
 /// The buffer of a range of lines, of which many are open at a time.
 const LINES_BUFFER_BYTES: usize = 64 << 10;
+/// The buffer of a file of lines.
+const BUFFER_BYTES: usize = 256 << 10;
 
 /// The documents that units hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,8 +48,17 @@ pub struct ReadOptions {
     pub max_document_bytes: u64,
     /// This producer's share of the units.
     pub share: Share,
+    /// Most of these units are left out, so that those that are kept must not hold the memory of others.
+    pub sparse: bool,
     /// Files must be those that their names in an inbox say.
     pub inbox: bool,
+}
+
+impl ReadOptions {
+    /// Returns whether lines share the memory of what was read with them.
+    fn shares_memory(&self) -> bool {
+        self.share == Share::ALL && !self.sparse
+    }
 }
 
 /// Reads this producer's units of one file in order.
@@ -65,7 +76,7 @@ pub struct FileReader<'a> {
 }
 
 pub(super) enum Kind<'a> {
-    Lines(BufReader<Box<dyn Read + Send>>),
+    Lines(Lines),
     Text(Box<dyn Read + Send>),
     Parquet(Rows),
     Ids(Box<dyn IdRows + 'a>),
@@ -162,7 +173,7 @@ impl<'a> FileReader<'a> {
             Format::Text | Format::Npy => self.kind = Kind::Text(self.open_stream()?),
             _ => {
                 let stream = self.open_stream()?;
-                self.kind = Kind::Lines(BufReader::with_capacity(256 << 10, stream));
+                self.kind = Kind::Lines(Lines::new(stream, BUFFER_BYTES, options.shares_memory()));
             }
         }
         Ok(())
@@ -180,11 +191,11 @@ impl<'a> FileReader<'a> {
             return Ok(None);
         };
         let mut reader = Self::closed(file, options, Place::of_file(at));
-        let mut stream = BufReader::with_capacity(LINES_BUFFER_BYTES, stream);
+        let mut stream = Lines::new(stream, LINES_BUFFER_BYTES, options.shares_memory());
         reader.at.offset = from.saturating_sub(1);
         // A line begins behind a line break, so the byte before decides about the first one.
         if from > 0 {
-            let skipped = next_line(&mut stream, 0, false);
+            let skipped = stream.next(0, false);
             match skipped.map_err(|why| reader.unreadable(why))? {
                 Line::End => return Ok(Some(reader)),
                 Line::Whole { bytes, .. } | Line::Skipped { bytes, .. } => {
@@ -326,22 +337,19 @@ impl<'a> FileReader<'a> {
         match whole(&mut stream, limit) {
             Ok(text) => Ok(Some(Unit {
                 place: self.at,
-                raw: text.ok_or(Reason::TooLong { limit }),
+                raw: text.map(Into::into).ok_or(Reason::TooLong { limit }),
                 cells: Vec::new(),
             })),
             Err(why) => self.failed(why),
         }
     }
 
-    fn line(
-        &mut self,
-        mut stream: BufReader<Box<dyn Read + Send>>,
-    ) -> Result<Option<Unit>, SourceError> {
+    fn line(&mut self, mut stream: Lines) -> Result<Option<Unit>, SourceError> {
         let limit = self.options.max_document_bytes;
         loop {
             let place = self.at;
             let ours = self.options.share.owns(place.file, place.unit);
-            let (bytes, raw) = match next_line(&mut stream, limit, ours) {
+            let (bytes, raw) = match stream.next(limit, ours) {
                 Err(why) => return self.failed(why),
                 Ok(Line::End) => return Ok(None),
                 Ok(Line::Whole { text, bytes }) => (bytes, Some(Ok(text))),
@@ -392,7 +400,7 @@ impl<'a> FileReader<'a> {
                     }
                 });
                 let (raw, cells) = match value {
-                    Ok((bytes, cells)) => (Ok(bytes), cells),
+                    Ok((bytes, cells)) => (Ok(bytes.into()), cells),
                     Err(reason) => (Err(reason), Vec::new()),
                 };
                 return Ok(Some(Unit { place, raw, cells }));

@@ -1,5 +1,7 @@
 //! Opens files that hold nothing but ids, for `read`.
 
+use bytes::Bytes;
+
 use super::columns::ReadFailure;
 use super::ids::IdRows;
 use super::ids::megatron::MegatronIds;
@@ -114,7 +116,7 @@ impl<'a> FileReader<'a> {
                     offset: row.offset,
                 };
                 let (raw, cells) = match row.ids {
-                    Ok(ids) => (Ok(Vec::new()), vec![Cell::Ints(ids)]),
+                    Ok(ids) => (Ok(Bytes::new()), vec![Cell::Ints(ids)]),
                     Err(reason) => (Err(reason), Vec::new()),
                 };
                 Ok(Some(Unit { place, raw, cells }))

@@ -99,7 +99,7 @@ impl Intercept for Gate {
 }
 
 /// A unit without the name of its file.
-type Found = (Place, Result<Vec<u8>, String>, Vec<Cell>);
+type Found = (Place, Result<Bytes, String>, Vec<Cell>);
 
 async fn plan(list: &InputList, options: &ReadOptions) -> Blocks {
     let shapes = shapes(list.files.clone(), &Arc::new(options.clone()))

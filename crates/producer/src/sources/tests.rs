@@ -20,6 +20,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
         max_document_bytes: 100,
         share: Share::ALL,
         inbox: false,
+        sparse: false,
     }
 }
 

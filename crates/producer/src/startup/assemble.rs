@@ -200,6 +200,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
         beside: Columns::from_config(config).names(),
         max_document_bytes: config.source.max_document_bytes.bytes(),
         inbox: config.source.inbox,
+        sparse: config.split.every > 1,
         share: if config.source.grows() {
             // Of input that grows, whole files are shared, and the finder has selected them.
             Share::ALL

@@ -27,7 +27,7 @@ pub fn sample(
                 .map(Some)
         }
         Format::Npy => match specs {
-            [spec] => npy::array(spec, raw).map(|data| Some(vec![data])),
+            [spec] => npy::array(spec, raw.into()).map(|data| Some(vec![data])),
             _ => Err(wrong(
                 specs.first().map_or("", |spec| &spec.name),
                 "is not alone: a .npy file holds one array per sample",

@@ -112,6 +112,8 @@ fn number(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::sources::Place;
 
@@ -132,7 +134,7 @@ mod tests {
     fn line(text: &str) -> Result<Values, String> {
         let mut unit = Unit {
             place: Place::default(),
-            raw: Ok(text.into()),
+            raw: Ok(text.to_owned().into()),
             cells: Vec::new(),
         };
         let values = columns().take(Format::Jsonl, &mut unit);
@@ -142,7 +144,7 @@ mod tests {
     fn row(cells: &[Cell]) -> Result<(Values, usize), String> {
         let mut unit = Unit {
             place: Place::default(),
-            raw: Ok(Vec::new()),
+            raw: Ok(Bytes::new()),
             cells: cells.to_vec(),
         };
         let values = columns().take(Format::Parquet, &mut unit);
@@ -200,7 +202,7 @@ mod tests {
     fn files_without_columns_are_refused() {
         let mut unit = Unit {
             place: Place::default(),
-            raw: Ok(b"text".to_vec()),
+            raw: Ok(Bytes::from_static(b"text")),
             cells: Vec::new(),
         };
         let why = columns().take(Format::Text, &mut unit).unwrap_err();

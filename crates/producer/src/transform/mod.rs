@@ -263,7 +263,7 @@ impl DocumentTransform {
             }
             Kind::Text { tokenizer, .. } => {
                 let first = unit.place.unit == 0;
-                let Some(text) = decode(format, field, first, unit.raw?)? else {
+                let Some(text) = decode(format, field, first, &unit.raw?)? else {
                     return Ok(None);
                 };
                 let tokens = tokenizer.encode(&text).map_err(Reason::tokenizer)?;

@@ -19,22 +19,22 @@ pub fn decode(
     format: Format,
     field: &str,
     first: bool,
-    raw: Vec<u8>,
+    raw: &[u8],
 ) -> Result<Option<String>, Reason> {
     if matches!(format, Format::Npy | Format::Megatron) {
         return Err(Reason::NotText);
     }
     let raw = match raw.strip_prefix(BOM) {
-        Some(rest) if first => rest.to_vec(),
+        Some(rest) if first => rest,
         _ => raw,
     };
     let by_line = matches!(format, Format::Jsonl | Format::Lines);
     if by_line && raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let Ok(text) = simdutf8::basic::from_utf8(&raw) else {
+    let Ok(text) = simdutf8::basic::from_utf8(raw) else {
         // Only the slower check finds the place.
-        let at = std::str::from_utf8(&raw).map_or_else(|e| e.valid_up_to(), str::len);
+        let at = std::str::from_utf8(raw).map_or_else(|e| e.valid_up_to(), str::len);
         return Err(Reason::InvalidUtf8 { at });
     };
     let text = if format == Format::Jsonl {

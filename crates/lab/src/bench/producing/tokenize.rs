@@ -99,6 +99,7 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
             beside: Vec::new(),
             max_document_bytes: 64 << 20,
             inbox: false,
+            sparse: false,
             share: Share::ALL,
         },
         from: Point::default(),

@@ -26,6 +26,7 @@ fn options() -> ReadOptions {
         max_document_bytes: 1 << 20,
         share: Share::ALL,
         inbox: false,
+        sparse: false,
     }
 }
 
@@ -50,7 +51,7 @@ fn read(list: &InputList, span: Span, from: u64) -> Vec<(u32, u64, String)> {
     };
     let units = files.open(&whole(span), from).unwrap().map(|unit| {
         let unit = unit.unwrap();
-        let text = String::from_utf8(unit.raw.unwrap()).unwrap();
+        let text = String::from_utf8(unit.raw.unwrap().into()).unwrap();
         (unit.place.file, unit.place.unit, text)
     });
     units.collect()

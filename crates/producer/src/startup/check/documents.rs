@@ -241,7 +241,7 @@ fn document(
         && !config.packing.mode.has_template()
         && config.packing.mode != PackingMode::Opaque;
     let some = if is_text {
-        decode(format, &config.source.field, first, raw)?.is_some()
+        decode(format, &config.source.field, first, &raw)?.is_some()
     } else {
         true
     };

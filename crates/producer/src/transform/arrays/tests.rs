@@ -15,7 +15,7 @@ pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
 pub(super) fn unit(raw: &[u8]) -> Unit {
     Unit {
         place: Place::default(),
-        raw: Ok(raw.to_vec()),
+        raw: Ok(raw.to_vec().into()),
         cells: Vec::new(),
     }
 }

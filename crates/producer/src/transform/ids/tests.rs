@@ -13,7 +13,7 @@ const VOCABULARY: Vocabulary = Vocabulary {
 fn unit(raw: &[u8], cells: Vec<Cell>) -> Unit {
     Unit {
         place: Place::default(),
-        raw: Ok(raw.to_vec()),
+        raw: Ok(raw.to_vec().into()),
         cells,
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn json(line: &str) -> Result<Option<String>, Reason> {
-    decode(Format::Jsonl, "text", true, line.as_bytes().to_vec())
+    decode(Format::Jsonl, "text", true, line.as_bytes())
 }
 
 fn good(line: &str) -> String {
@@ -58,27 +58,24 @@ fn bad_lines_name_the_reason_and_the_remedy() {
 
 #[test]
 fn invalid_utf8_gives_its_offset() {
-    let raw = b"{\"text\":\"ab\xff\"}".to_vec();
+    let raw = b"{\"text\":\"ab\xff\"}";
     let why = decode(Format::Jsonl, "text", false, raw).unwrap_err();
     assert_eq!(why, Reason::InvalidUtf8 { at: 11 });
-    let why = decode(Format::Text, "text", false, vec![0xc3]).unwrap_err();
+    let why = decode(Format::Text, "text", false, &[0xc3]).unwrap_err();
     assert_eq!(why, Reason::InvalidUtf8 { at: 0 });
 }
 
 #[test]
 fn text_keeps_its_whitespace_and_lines_pass_over_blank_ones() {
-    let text = decode(Format::Text, "", true, b" \n".to_vec()).unwrap();
+    let text = decode(Format::Text, "", true, b" \n").unwrap();
     assert_eq!(text.as_deref(), Some(" \n"));
+    assert_eq!(decode(Format::Lines, "", true, b" ").unwrap(), None);
     assert_eq!(
-        decode(Format::Lines, "", true, b" ".to_vec()).unwrap(),
-        None
-    );
-    assert_eq!(
-        decode(Format::Text, "", true, Vec::new()).unwrap_err(),
+        decode(Format::Text, "", true, b"").unwrap_err(),
         Reason::Empty
     );
     assert_eq!(
-        decode(Format::Parquet, "", true, Vec::new()).unwrap_err(),
+        decode(Format::Parquet, "", true, b"").unwrap_err(),
         Reason::Empty
     );
 }

@@ -137,6 +137,7 @@ impl Config for ProducerConfig {
         self.check_inbox(&mut problems);
         self.check_mode(&mut problems);
         self.check_ids(&mut problems);
+        self.check_shards(&mut problems);
         let lanes = self.check_lanes(&mut problems);
         self.check_names(lanes, &mut problems);
         problems

@@ -16,6 +16,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
         content: ReadContent::Documents,
         column: "text".into(),
         arrays: Vec::new(),
+        members: Vec::new(),
         max_document_bytes: 100,
         share: Share::ALL,
         inbox: false,

@@ -73,6 +73,11 @@ pub(super) fn settings(
             json!(config.chat.roles),
         ),
         (
+            packing.arrays.iter().any(|array| !array.from.is_empty()),
+            "packing.arrays",
+            packing.arrays.iter().map(|array| array.source()).collect(),
+        ),
+        (
             source.content != SourceContent::Text,
             "source.content",
             json!(source.content),

@@ -2,12 +2,14 @@
 //! producers of one stream must make slices of one form.
 //!
 //! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
+//!   `shards` finds the text or the conversation in a sample of a tar;
 //! - `error` holds the reasons why a transform cannot be set up.
 
 pub mod arrays;
 pub mod chat;
 mod error;
 pub mod ids;
+pub(crate) mod shards;
 pub mod text;
 
 use std::sync::Arc;
@@ -199,6 +201,9 @@ impl DocumentTransform {
     /// Returns the content of the document in `unit` and its size in bytes; `Ok(None)` for a blank line.
     /// `field` is the JSON field that holds it.
     pub(crate) fn transform(&self, format: Format, field: &str, unit: Unit) -> Transformed {
+        if format == Format::Webdataset {
+            return self.transform_sample(field, unit);
+        }
         let bytes = unit.bytes() as u64;
         match &self.kind {
             Kind::Arrays(specs) => {
@@ -237,6 +242,30 @@ impl DocumentTransform {
                 Ok(Some((Content::Tokens(tokens), text.len() as u64)))
             }
         }
+    }
+
+    /// Returns what [`Self::transform`] does for the sample of a tar, whose key is in the reason of a bad one.
+    fn transform_sample(&self, field: &str, mut unit: Unit) -> Transformed {
+        let format = Format::Webdataset;
+        let key = std::mem::replace(&mut unit.raw, Ok(Vec::new()))?;
+        let bytes = unit.bytes() as u64;
+        let made = match &self.kind {
+            Kind::Arrays(specs) => {
+                sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
+            }
+            Kind::Text {
+                content: SourceContent::Ids,
+                ..
+            } => Err(Reason::NotIdFile),
+            Kind::Text { .. } | Kind::Chat { .. } => {
+                let template = self.mode.has_template();
+                let (format, field, unit) = shards::document(field, template, unit);
+                // A blank file is no blank line: its sample has other files.
+                self.transform(format, field, unit)
+                    .and_then(|made| made.ok_or(Reason::Empty).map(Some))
+            }
+        };
+        made.map_err(|why| why.in_sample(&String::from_utf8_lossy(&key)))
     }
 
     /// Returns whether the tokenizer still gives the tokens of the start. A panic may leave it broken for every

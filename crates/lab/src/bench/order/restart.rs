@@ -130,6 +130,7 @@ fn form(args: &OrderArgs, case: &Case, list: &InputList) -> Result<FormReport, C
         content: ReadContent::Documents,
         column: "text".to_owned(),
         arrays: Vec::new(),
+        members: Vec::new(),
         max_document_bytes: 64 << 20,
         inbox: false,
         share: Share::ALL,

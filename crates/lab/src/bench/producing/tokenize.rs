@@ -96,6 +96,7 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
             content: ReadContent::Documents,
             column: "text".to_owned(),
             arrays: Vec::new(),
+            members: Vec::new(),
             max_document_bytes: 64 << 20,
             inbox: false,
             share: Share::ALL,

@@ -111,6 +111,7 @@ fn samples_of_any_length_lie_one_after_another() {
         name: name.to_owned(),
         dtype,
         shape: shape.to_vec(),
+        from: String::new(),
         base64: false,
     };
     let specs = vec![

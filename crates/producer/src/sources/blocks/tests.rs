@@ -22,6 +22,7 @@ fn options() -> ReadOptions {
         content: ReadContent::Documents,
         column: String::new(),
         arrays: Vec::new(),
+        members: Vec::new(),
         max_document_bytes: 1 << 20,
         share: Share::ALL,
         inbox: false,

@@ -4,8 +4,11 @@ by byte.
 
 from __future__ import annotations
 
+import io
 import json
+import random
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,7 +96,7 @@ def read_back(paths: list[str]) -> list[dict[str, Any]]:
 
 def received(socket: Path) -> list[dict[str, Any]]:
     found = []
-    with batchweave.connect(socket, timeout=120) as reader:
+    with batchweave.connect(socket, dp_rank=0, dp_size=1, timeout=120) as reader:
         for batch in reader:
             for piece in batch.slices:
                 offsets = {name: piece[f"{name}.offsets"] for name in NAMES}
@@ -162,3 +165,49 @@ def test_texts_of_shards_are_those_of_webdataset(
                 found.append(bytes(text).decode())
                 text = []
     assert sorted(found) == texts
+
+
+def odd_names(seed: int) -> list[str]:
+    """Names of files in a drawn order, with the files of most keys side by side."""
+    chance = random.Random(seed)
+    long = "very long folder/" * 9
+    keys = [
+        f"{folder}{base}"
+        for folder in ("", "a/", "./b/", "x.y/", "__m__/", "__m/", "a/__n__/", long)
+        for base in ("0", "1", "__k", "__k__", "数据")
+    ]
+    ends = [".txt", ".seg.txt", ".cls", "", ".tx.t", ".t xt", "."]
+    names: list[str] = []
+    for key in chance.sample(keys, len(keys)):
+        some = chance.sample(ends, chance.randrange(1, len(ends)))
+        names += [key + (end.upper() if chance.random() < 0.2 else end) for end in some]
+    return names
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_names_are_grouped_as_by_webdataset(daemons: Daemons, tmp_path: Path, form: int) -> None:
+    path = tmp_path / "s-0.tar"
+    with tarfile.open(path, "w", format=form, pax_headers={"comment": "global"}) as tar:
+        for number, name in enumerate(odd_names(form)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data := f"text {number}".encode())
+            tar.addfile(member, io.BytesIO(data))
+            if number % 7 == 0:
+                other = tarfile.TarInfo(f"{name}.txt")
+                other.type = (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE)[number % 3]
+                other.linkname = "0.txt"
+                tar.addfile(other)
+    read = webdataset.WebDataset([str(path)], shardshuffle=False)
+    expected = [sample["txt"] for sample in read if "txt" in sample]
+    assert len(expected) > 12
+    more = ARRAYS[: ARRAYS.index("packing.arrays")]
+    more += 'packing.arrays = [{ name = "txt", dtype = "U8" }]\n'
+    configure(tmp_path, "s-*", more + 'source.on_bad_document = "skip"\n')
+    assert daemons("producer").wait(300) == 0
+    found = []
+    for batch in batchweave.open(f"file://{tmp_path}/stream"):
+        for piece in batch.slices:
+            ends = piece["txt.offsets"].tolist()
+            data = piece["txt"].tobytes()
+            found += [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    assert found == expected

@@ -1,10 +1,9 @@
-"""Shards that the webdataset package writes: a rank receives what the package itself reads back, byte
-by byte.
-"""
+"""Shards that the webdataset package writes: a rank receives what the package reads, byte by byte."""
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import random
 import subprocess
@@ -20,7 +19,8 @@ from real_daemons import BINARIES, END, MARKS, Daemons
 
 import batchweave
 
-pytestmark = MARKS
+# The package leaves its files to the garbage collector.
+pytestmark = [*MARKS, pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")]
 
 SAMPLES = 50
 NAMES = ("image", "cls", "points", "box", "note", "seg.png")
@@ -209,5 +209,5 @@ def test_names_are_grouped_as_by_webdataset(daemons: Daemons, tmp_path: Path, fo
         for piece in batch.slices:
             ends = piece["txt.offsets"].tolist()
             data = piece["txt"].tobytes()
-            found += [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+            found += [data[a:b] for a, b in itertools.pairwise(ends)]
     assert found == expected

@@ -1,4 +1,4 @@
-"""Shards that the webdataset package writes: a rank receives what the package reads, byte by byte."""
+"""Shards that the webdataset package writes: ranks receive what the package reads, byte by byte."""
 
 from __future__ import annotations
 

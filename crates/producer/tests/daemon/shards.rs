@@ -41,7 +41,7 @@ fn write(path: &Path, files: &[(String, Vec<u8>)]) {
 /// The files of samples with a picture of any size, a class and two points.
 fn samples(numbers: std::ops::Range<usize>) -> Vec<(String, Vec<u8>)> {
     let sample = |n: usize| {
-        let folder = "a long folder ".repeat(n % 12);
+        let folder = format!("in{}", " a long folder".repeat(n % 12));
         let points = format!("[[{n}, 0.5], [{n}, 1.5]]");
         let jpg = (0..n * 7 % 90).map(|k| (n + k) as u8).collect();
         let key = format!("{folder}/{n:04}");

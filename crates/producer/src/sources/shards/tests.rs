@@ -34,7 +34,7 @@ pub(in crate::sources) fn shard(files: &[(&str, &[u8])]) -> Vec<u8> {
 /// A record of an extended header.
 fn record(key: &str, value: &str) -> String {
     let rest = format!(" {key}={value}\n");
-    let length = (1..).find(|length: &usize| length.to_string().len() + rest.len() == *length);
+    let length = (1..99999).find(|length: &usize| length.to_string().len() + rest.len() == *length);
     format!("{}{rest}", length.unwrap())
 }
 

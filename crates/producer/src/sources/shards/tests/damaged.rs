@@ -20,7 +20,8 @@ async fn outcome(bytes: &[u8], options: &ReadOptions) -> Vec<String> {
 async fn a_bad_sample_of_a_webdataset_is_named_and_the_next_one_is_good() {
     let long = [7; 101];
     let half = [7; 60];
-    let cases: [(&[(&str, &[u8])], &str); 4] = [
+    type Files<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: [(Files, &str); 4] = [
         (
             &[("b.jpg", b"x"), ("b.cls", b"1"), ("b.jpg", b"y")],
             "sample \"b\": two files \"jpg\"; give each",

@@ -161,7 +161,7 @@ impl Reason {
         Self::Tokenizer { detail }
     }
 
-    /// Returns the reason with the key of the sample; one that is no fault of the document stays as it is.
+    /// Returns the reason with the key of the sample. A renderer that can't start is a fault of the program: it stays as it is.
     pub(crate) fn in_sample(self, key: &str) -> Self {
         if matches!(self, Self::NoRenderer { .. }) {
             return self;

@@ -260,7 +260,7 @@ impl DocumentTransform {
             Kind::Text { .. } | Kind::Chat { .. } => {
                 let template = self.mode.has_template();
                 let (format, field, unit) = shards::document(field, template, unit);
-                // A blank file is no blank line: its sample has other files.
+                // Only a blank line may be left out silently: the sample of a blank file has other files.
                 self.transform(format, field, unit)
                     .and_then(|made| made.ok_or(Reason::Empty).map(Some))
             }

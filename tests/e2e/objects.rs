@@ -46,6 +46,20 @@ fn write_parquet(path: &Path, seed: usize, count: usize) {
     writer.close().unwrap();
 }
 
+fn write_tar(path: &Path, seed: usize, count: usize) {
+    let mut tar = tar::Builder::new(File::create(path).unwrap());
+    for n in 0..count {
+        let text = words(seed, n);
+        for (field, data) in [("cls", "7"), ("txt", &text)] {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(data.len() as u64);
+            let name = format!("{n:05}.{field}");
+            tar.append_data(&mut header, name, data.as_bytes()).unwrap();
+        }
+    }
+    tar.finish().unwrap();
+}
+
 /// Writes Megatron's two files, with documents of up to 999 ids of two bytes each.
 fn write_pair(folder: &Path, documents: u64) {
     let lengths: Vec<u64> = (0..documents).map(|n| 1 + n * 37 % 999).collect();
@@ -196,6 +210,20 @@ fn shuffled_pairs_of_objects_make_the_batches_of_files() {
          [source]\nendpoint = \"ENDPOINT\"\ncontent = \"ids\"\n\
          [[sources]]\nname = \"ids\"\npaths = [\"@/ids.*\"]\nformat = \"megatron\"\nshuffle = { window = \"1MiB\" }\n",
         1,
+    );
+}
+
+#[test]
+fn shuffled_shards_of_objects_make_the_batches_of_files() {
+    let input = Input::new(|folder| {
+        for n in 0..6 {
+            write_tar(&folder.join(format!("s-{n}.tar")), n, 1500);
+        }
+    });
+    input.compare(
+        "[tokenizer]\nkind = \"bytes\"\n[source]\nendpoint = \"ENDPOINT\"\n\
+         [[sources]]\nname = \"shards\"\npaths = [\"@/s-*\"]\nshuffle = { window = \"1MiB\" }\n",
+        3,
     );
 }
 

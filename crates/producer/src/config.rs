@@ -101,7 +101,7 @@ pub struct SourceConfig {
     pub format: Format,
     /// The documents that files hold.
     pub content: SourceContent,
-    /// JSON field with the text or the ids.
+    /// JSON field with the text or the ids, or field of a tar's samples with the text.
     pub field: String,
     /// Parquet column with the text or the ids.
     pub column: String,
@@ -328,6 +328,7 @@ mod inbox;
 mod lanes;
 mod part;
 mod several;
+mod shards;
 mod store;
 
 pub use inbox::{Delete, InboxConfig};

@@ -21,6 +21,8 @@ mod modes;
 mod order;
 #[path = "daemon/panics.rs"]
 mod panics;
+#[path = "daemon/shards.rs"]
+mod shards;
 #[path = "daemon/starting.rs"]
 mod starting;
 mod support;

@@ -196,6 +196,7 @@ async fn samples_are_named_too() {
             name: "n".into(),
             dtype: batchweave_core::tgb::Dtype::I32,
             shape: Vec::new(),
+            from: String::new(),
             base64: false,
         }];
     })

@@ -138,6 +138,7 @@ impl Config for ProducerConfig {
         self.check_mode(&mut problems);
         self.check_ids(&mut problems);
         self.check_columns(&mut problems);
+        self.check_shards(&mut problems);
         let lanes = self.check_lanes(&mut problems);
         self.check_names(lanes, &mut problems);
         problems

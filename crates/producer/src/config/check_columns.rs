@@ -93,6 +93,7 @@ mod tests {
             dtype: Dtype::F32,
             shape: Vec::new(),
             base64: false,
+            from: String::new(),
         }
     }
 

@@ -42,6 +42,8 @@ const NAMES: [(&[&str], &str); 9] = [
             "files",
             "input",
             "path",
+            "shards",
+            "urls",
         ],
         "the input is `source.paths`, a list of files, folders, patterns or s3:// prefixes",
     ),

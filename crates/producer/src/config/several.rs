@@ -16,7 +16,7 @@ pub struct NamedSource {
     pub paths: Vec<String>,
     #[serde(default)]
     pub format: Format,
-    /// JSON field with the text or the ids.
+    /// JSON field with the text or the ids, or field of a tar's samples with the text.
     #[serde(default = "text")]
     pub field: String,
     /// Parquet column with the text or the ids.

@@ -151,3 +151,32 @@ fn bad_sources_are_refused_in_one_line() {
         );
     }
 }
+
+#[test]
+fn what_a_webdataset_can_not_hold_is_refused() {
+    let arrays = |arrays: &str| {
+        format!(
+            "format = \"webdataset\"\n[producer]\nname = \"a\"\n[stream]\nseq_len = 1\n[packing]\nmode = \"opaque\"\narrays = [{arrays}]\n"
+        )
+    };
+    for (text, expected) in [
+        (
+            "format = \"webdataset\"\ncontent = \"ids\"\n[producer]\nname = \"a\"\n".to_owned(),
+            "source.content: \"ids\" is not for source.format = \"webdataset\"",
+        ),
+        (
+            arrays("{ name = \"image\", from = \"jpg;npy\", dtype = \"U8\" }"),
+            "packing.arrays: takes \"image\" from files that are read differently",
+        ),
+        (
+            arrays("{ name = \"png\", dtype = \"F32\" }"),
+            "packing.arrays: makes F32 of \"png\", whose files hold bytes; set dtype = \"U8\"",
+        ),
+    ] {
+        let why = report(&text);
+        assert!(why.contains(expected), "{expected} in {why}");
+    }
+    let good = arrays("{ name = \"box\", from = \"box.json\", dtype = \"F32\" }");
+    let base = "[store]\nurl = \"file:///x\"\n[source]\npaths = [\"x\"]\n";
+    parse::<ProducerConfig>("f.toml", &format!("{base}{good}")).unwrap_or_else(|e| panic!("{e}"));
+}

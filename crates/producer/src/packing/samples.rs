@@ -17,8 +17,12 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// Name in the slices, and of the JSON field or Parquet column.
+    /// Name in the slices.
     pub name: String,
+    /// Name of the JSON field, of the Parquet column, or of the field in a tar, with alternatives as `jpg;png`; empty: that
+    /// of the array.
+    #[serde(default)]
+    pub from: String,
     pub dtype: Dtype,
     /// Shape of one item; empty for a number.
     #[serde(default)]
@@ -33,6 +37,15 @@ impl ArraySpec {
     pub fn item_bytes(&self) -> u64 {
         let items = self.shape.iter().fold(1, |n: u64, &d| n.saturating_mul(d));
         items.saturating_mul(self.dtype.bytes())
+    }
+
+    /// Returns the name of the field or column.
+    pub fn source(&self) -> &str {
+        if self.from.is_empty() {
+            &self.name
+        } else {
+            &self.from
+        }
     }
 
     /// Returns the name of the array of offsets.

@@ -7,7 +7,7 @@ use std::io;
 use batchweave_store::StoreError;
 
 use super::PinnedFile;
-use super::find::Format;
+use super::format::Format;
 
 /// The reason why a unit is a bad document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,9 +85,9 @@ pub enum Reason {
     /// The Parquet file has no such column with messages.
     #[error("the conversation {detail}")]
     NoMessages { detail: String },
-    /// A conversation is expected, and the file is neither JSONL nor Parquet.
+    /// A conversation is expected, and the file is neither JSONL nor Parquet nor tar.
     #[error(
-        "packing.mode = \"chat\" and \"pairs\" take conversations from JSONL and Parquet files; name such files in source.paths"
+        "packing.mode = \"chat\" and \"pairs\" take conversations from JSONL, Parquet and tar files; name such files in source.paths"
     )]
     NotConversations,
     /// A text is expected, and the file holds an array.
@@ -97,7 +97,7 @@ pub enum Reason {
     NotText,
     /// A sample is expected, and the file holds text.
     #[error(
-        "packing.mode = \"opaque\" takes samples from JSONL, Parquet and .npy files; name such files in source.paths"
+        "packing.mode = \"opaque\" takes samples from JSONL, Parquet, .npy and tar files; name such files in source.paths"
     )]
     NotArrays,
     /// An id is not in the vocabulary.
@@ -126,6 +126,29 @@ pub enum Reason {
     /// The pair of files does not hold Megatron's form.
     #[error("not readable as Megatron's .idx and .bin ({detail}); write both again")]
     Megatron { detail: String },
+    /// The file is not a tar, or is cut short.
+    #[error(
+        "not readable as tar: it {detail}; copy or write the file again, or name its format in source.format"
+    )]
+    Tar { detail: String },
+    /// The document is the sample of a tar with this key.
+    #[error("sample \"{key}\": {why}")]
+    InSample { key: String, why: Box<Reason> },
+    /// The sample of a tar lacks a field.
+    #[error(
+        "no file \"{field}\" in a sample with {fields}; name the right one in packing.arrays or source.field, or add it"
+    )]
+    NoMember {
+        field: String,
+        /// The fields that it has.
+        fields: String,
+    },
+    /// Two files of a sample have one name.
+    #[error("two files \"{field}\"; give each sample a key of its own")]
+    TwoMembers { field: String },
+    /// The tar stores a file without its holes.
+    #[error("the file \"{field}\" is stored as sparse; write the tar without --sparse")]
+    SparseMember { field: String },
     /// The value of the column is null.
     #[error("the value is null; leave rows without a value out")]
     Null,
@@ -149,8 +172,22 @@ impl Reason {
         Self::Tokenizer { detail }
     }
 
+    /// Returns the reason with the key of the sample. A renderer that can't start is a fault of the program: it stays as it is.
+    pub(crate) fn in_sample(self, key: &str) -> Self {
+        if matches!(self, Self::NoRenderer { .. }) {
+            return self;
+        }
+        Self::InSample {
+            key: key.to_owned(),
+            why: Box::new(self),
+        }
+    }
+
     /// Returns whether the reason concerns the file and not one document: every document of it is bad.
     pub(crate) fn is_of_file(&self) -> bool {
+        if let Self::InSample { why, .. } = self {
+            return why.is_of_file();
+        }
         matches!(
             self,
             Self::Damaged { .. }
@@ -166,6 +203,7 @@ impl Reason {
                 | Self::NotIdColumn { .. }
                 | Self::Npy { .. }
                 | Self::Megatron { .. }
+                | Self::Tar { .. }
         )
     }
 
@@ -210,6 +248,7 @@ impl DocumentError {
             | Reason::NotIdColumn { .. }
             | Reason::Npy { .. }
             | Reason::Megatron { .. } => true,
+            Reason::Tar { .. } => unit == 0,
             Reason::Id { .. } => false,
             _ => format == Format::Text || format == Format::Npy && unit == 0,
         };

@@ -10,7 +10,6 @@ use batchweave_store::{ObjectMeta, Store, StoreError, list_all};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
-use serde::{Deserialize, Serialize};
 
 use super::growing::FileFilter;
 use super::list::FINGERPRINT_BYTES;
@@ -18,49 +17,6 @@ use super::{InputFile, InputList, Location, PinnedFile, Settled, Share, SourceEr
 
 /// Number of remote files that are pinned at the same time.
 pub(super) const FINGERPRINTS_AT_ONCE: usize = 32;
-
-/// The way in which a file is divided into documents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// By the file's name: `.jsonl`, `.ndjson`, `.parquet`, `.npy`, anything else is text; a `.gz` or `.zst` at
-    /// the end is ignored.
-    #[default]
-    Auto,
-    /// One JSON object per line.
-    Jsonl,
-    /// One document per file.
-    Text,
-    /// One document per line.
-    Lines,
-    /// One document per row.
-    Parquet,
-    /// An array as numpy saves it: one sample per file, or documents of ids.
-    Npy,
-    /// Documents of ids in pairs of `.bin` and `.idx`, as Megatron-LM writes them.
-    Megatron,
-}
-
-impl Format {
-    /// Returns the format of the file `name`; never `Auto`.
-    #[must_use]
-    pub fn for_file(self, name: &str) -> Self {
-        if self != Self::Auto {
-            return self;
-        }
-        let name = name.to_ascii_lowercase();
-        let name = name
-            .strip_suffix(".gz")
-            .or(name.strip_suffix(".zst"))
-            .unwrap_or(&name);
-        match name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("jsonl" | "ndjson") => Self::Jsonl,
-            Some("parquet") => Self::Parquet,
-            Some("npy") => Self::Npy,
-            _ => Self::Text,
-        }
-    }
-}
 
 /// Opens the store of an `s3://` input.
 pub type OpenStore =

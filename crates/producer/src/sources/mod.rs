@@ -2,8 +2,8 @@
 //!
 //! - `find` finds the files of the configured paths; `list` is their list, which may grow (`growing`) and is
 //!   stored beside the log (`stored_list`);
-//! - `read` reads the units of a file: `lines` of text, `rows` of Parquet (`columns`, `cells`, `conversations`) or
-//!   whole files;
+//! - `read` reads the units of a file of any `format`: `lines` of text, `rows` of Parquet (`columns`, `cells`,
+//!   `conversations`), samples of tar `shards`, or whole files;
 //! - `ids` reads token ids of .npy arrays and of Megatron's files;
 //! - `inbox` finds the files that writers append to inboxes;
 //! - `shapes` finds how files are divided into blocks, and `blocks` reads those of several sources in any order;
@@ -12,7 +12,7 @@
 //! - `plan` is a source of several as it is read;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
-//! A *unit* can hold one document: a line, a row, or a whole text file. Units are numbered from 0 in each
+//! A *unit* can hold one document: a line, a row, a sample of a tar, or a whole text file. Units are numbered from 0 in each
 //! file, blank and bad ones included, so that a place never depends on content.
 
 mod blocks;
@@ -23,6 +23,7 @@ mod decompress;
 mod error;
 mod find;
 mod footers;
+mod format;
 mod growing;
 mod ids;
 pub(crate) mod inbox;
@@ -32,10 +33,13 @@ mod parquet_bytes;
 mod plan;
 mod read;
 mod read_ids;
+mod read_rows;
+mod read_shards;
 mod remote;
 mod row_groups;
 mod rows;
 mod shapes;
+mod shards;
 mod stored_list;
 
 use batchweave_core::crc::crc32c;
@@ -45,12 +49,14 @@ use bytes::Bytes;
 pub use cells::Cell;
 pub use conversations::ConversationColumns;
 pub use error::{DocumentError, Numbered, Reason, SourceError};
-pub use find::{Format, InputFinder, NamedPaths, OpenStore, find_all};
+pub use find::{InputFinder, NamedPaths, OpenStore, find_all};
+pub use format::Format;
 pub use growing::{Inputs, Settled};
 pub use list::{InputFile, InputList, Location};
 pub(crate) use plan::{SourcePlan, plan_blocks};
 pub use read::{FileReader, ReadContent, ReadOptions};
 pub(crate) use shapes::{ShapeError, shapes};
+pub(crate) use shards::{MemberKind, TextField, alternatives};
 pub(crate) use stored_list::store_list;
 
 /// The place where a document begins.
@@ -58,7 +64,7 @@ pub(crate) use stored_list::store_list;
 pub struct Place {
     /// Index in the input list.
     pub file: u32,
-    /// Line or row, from 0; 0 for a whole file.
+    /// Line, row or sample, from 0; 0 for a whole file.
     pub unit: u64,
     /// Offset of the unit in the decompressed file, for a quick seek; 0 in Parquet files, which seek by row.
     pub offset: u64,
@@ -78,9 +84,9 @@ impl Place {
 #[derive(Debug)]
 pub struct Unit {
     pub place: Place,
-    /// The bytes of the unit; empty for a unit of cells.
+    /// The bytes of the unit; empty for a row of cells, and the key of a tar's sample, whose fields are cells.
     pub raw: Result<Bytes, Reason>,
-    /// The columns of a Parquet row that becomes a sample.
+    /// The columns of a Parquet row or the fields of a tar's sample.
     pub cells: Vec<Cell>,
 }
 

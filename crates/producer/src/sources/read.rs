@@ -4,15 +4,12 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use batchweave_daemon::panics::guard;
-
-use super::cells::Cell;
-use super::columns::ReadFailure;
 use super::conversations::ConversationColumns;
 use super::decompress::{Codec, Counted};
 use super::ids::IdRows;
 use super::lines::{Line, Lines, whole};
-use super::rows::{Rows, panicked};
+use super::rows::Rows;
+use super::shards::ShardSamples;
 use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
 
 /// The buffer of a range of lines, of which many are open at a time.
@@ -44,6 +41,8 @@ pub struct ReadOptions {
     pub arrays: Vec<String>,
     /// The columns of Parquet files that come with each row besides; their cells are the last ones.
     pub beside: Vec<String>,
+    /// The fields of a tar's samples that are read, each with its alternatives, as `jpg;png`.
+    pub members: Vec<String>,
     /// Size of the longest document in bytes.
     pub max_document_bytes: u64,
     /// This producer's share of the units.
@@ -80,6 +79,7 @@ pub(super) enum Kind<'a> {
     Text(Box<dyn Read + Send>),
     Parquet(Rows),
     Ids(Box<dyn IdRows + 'a>),
+    Shard(Box<ShardSamples>),
     /// The file failed to open in a way that counts as one bad document.
     Failed(Reason),
     Done,
@@ -169,6 +169,7 @@ impl<'a> FileReader<'a> {
                 self.open_npy(end_token)?;
             }
             Format::Megatron => return Err(self.unpaired("one file alone")),
+            Format::Webdataset => self.open_shard()?,
             Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
             Format::Text | Format::Npy => self.kind = Kind::Text(self.open_stream()?),
             _ => {
@@ -207,7 +208,8 @@ impl<'a> FileReader<'a> {
         Ok(Some(reader))
     }
 
-    fn open_stream(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
+    /// Opens the decompressed bytes from `self.at` on.
+    pub(super) fn open_stream(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
         let offset = self.at.offset;
         let stream = self.open_stream_at(offset);
         stream.map_err(|why| self.unreadable(why))
@@ -241,20 +243,6 @@ impl<'a> FileReader<'a> {
         Ok(stream)
     }
 
-    fn open_parquet(&mut self, to: u64) -> Result<(), SourceError> {
-        let rows = self.at.unit..to;
-        let open = || Rows::open(self.file, self.options, rows);
-        self.kind = match guard(open).unwrap_or_else(panicked) {
-            Ok(rows) => Kind::Parquet(rows.in_place(self.file, self.options)?),
-            Err(ReadFailure::Content(reason)) => {
-                self.check_size()?;
-                Kind::Failed(reason)
-            }
-            Err(ReadFailure::Io(why)) => return Err(self.unreadable(why)),
-        };
-        Ok(())
-    }
-
     /// Fails if the file changed its size: it then looks damaged, but is not a bad document.
     pub(super) fn check_size(&self) -> Result<(), SourceError> {
         remote::check_size(self.file).map_err(|why| self.unreadable(why))
@@ -267,13 +255,14 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Returns the bytes of the stored file up to the next unit: exact for lines, by the number of rows for Parquet.
+    /// Returns the bytes of the stored file up to the next unit: exact for lines and tars, by the number of rows for
+    /// Parquet.
     pub fn consumed(&self) -> u64 {
         let size = self.file.pin.size;
         let read = match &self.kind {
             Kind::Done | Kind::Failed(_) => size,
             Kind::Text(_) => 0,
-            Kind::Lines(_) | Kind::Ids(_) => match &self.packed {
+            Kind::Lines(_) | Kind::Ids(_) | Kind::Shard(_) => match &self.packed {
                 Some(count) => count.load(Ordering::Relaxed),
                 None => self.at.offset,
             },
@@ -294,6 +283,7 @@ impl<'a> FileReader<'a> {
             Kind::Lines(stream) => self.line(stream),
             Kind::Parquet(rows) => self.row(rows),
             Kind::Ids(rows) => self.ids(rows),
+            Kind::Shard(samples) => self.sample(samples),
         }
     }
 
@@ -367,43 +357,6 @@ impl<'a> FileReader<'a> {
                     raw,
                     cells: Vec::new(),
                 }));
-            }
-        }
-    }
-
-    fn row(&mut self, mut rows: Rows) -> Result<Option<Unit>, SourceError> {
-        loop {
-            // A damaged file may make the parquet library panic; its reader is then dropped.
-            let (row, value) = match guard(|| rows.next()).unwrap_or_else(panicked) {
-                Ok(None) => return Ok(None),
-                Ok(Some(row)) => row,
-                Err(ReadFailure::Content(reason)) => {
-                    self.check_size()?;
-                    return Ok(self.bad(reason));
-                }
-                Err(ReadFailure::Io(why)) => return Err(self.unreadable(why)),
-            };
-            let place = Place {
-                unit: row,
-                ..self.at
-            };
-            self.at.unit = row + 1;
-            if self.options.share.owns(place.file, row) {
-                self.kind = Kind::Parquet(rows);
-                let limit = self.options.max_document_bytes;
-                let value = value.and_then(|(bytes, cells)| {
-                    let size = bytes.len() as u64 + cells.iter().map(Cell::size).sum::<u64>();
-                    if size > limit {
-                        Err(Reason::TooLong { limit })
-                    } else {
-                        Ok((bytes, cells))
-                    }
-                });
-                let (raw, cells) = match value {
-                    Ok((bytes, cells)) => (Ok(bytes.into()), cells),
-                    Err(reason) => (Err(reason), Vec::new()),
-                };
-                return Ok(Some(Unit { place, raw, cells }));
             }
         }
     }

@@ -18,6 +18,7 @@ use futures::FutureExt;
 use tokio::sync::watch;
 
 use super::columns::tests::{SCHEMA, parquet};
+use super::shards::tests::shard;
 use super::tests::{gzip, lines, list, options};
 use super::*;
 
@@ -229,6 +230,46 @@ async fn ids_of_objects_are_those_of_files() {
     let format = Format::Auto;
     let ratio = as_from_files(folder.path(), ReadOptions { format, ..megatron }).await;
     assert!(ratio < 1.01, "{ratio}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webdataset_of_objects_is_that_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = texts(400, 20_000);
+    let names: Vec<String> = (0..400).map(|n| format!("{n:04}.txt")).collect();
+    let files = names.iter().zip(&texts);
+    let files: Vec<_> = files
+        .map(|(n, text)| (n.as_str(), text.as_bytes()))
+        .collect();
+    let tar = shard(&files);
+    std::fs::write(folder.path().join("a.tar"), &tar).unwrap();
+    std::fs::write(folder.path().join("b.tar.gz"), gzip(&tar)).unwrap();
+    let options = ReadOptions {
+        members: vec!["txt".to_owned()],
+        ..long(Format::Auto)
+    };
+    let ratio = as_from_files(folder.path(), options.clone()).await;
+    assert!(ratio < 1.02, "{ratio}");
+
+    // From a sample on, only the rest of a plain tar is requested.
+    let gate = Gate::new();
+    let list = gate.list(folder.path()).await;
+    let read = move |from: Place| {
+        let mut reader = FileReader::open(&list.files[0], &options, from).unwrap();
+        let next = || reader.next_unit().unwrap();
+        let units = std::iter::from_fn(next).map(|unit| (unit.place, unit.cells));
+        units.collect::<Vec<_>>()
+    };
+    let before = gate.clone();
+    let all = tokio::task::spawn_blocking(move || {
+        let all = read(Place::default());
+        let begun = before.bytes.load(Ordering::SeqCst);
+        assert!(read(all[350].0) == all[350..]);
+        (all, before.bytes.load(Ordering::SeqCst) - begun)
+    });
+    let (all, requested) = all.await.unwrap();
+    assert_eq!(all.len(), 400);
+    assert!(requested < tar.len() as u64 / 4, "{requested}");
 }
 
 fn block(span: Span) -> OpenBlock {

@@ -17,6 +17,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
         column: "text".into(),
         arrays: Vec::new(),
         beside: Vec::new(),
+        members: Vec::new(),
         max_document_bytes: 100,
         share: Share::ALL,
         inbox: false,

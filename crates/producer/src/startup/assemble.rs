@@ -27,7 +27,7 @@ use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
     ConversationColumns, InputFinder, Inputs, NamedPaths, ReadContent, ReadOptions, Share,
-    SourcePlan,
+    SourcePlan, TextField,
 };
 use crate::transform::{Columns, DocumentTransform};
 
@@ -198,6 +198,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
         beside: Columns::from_config(config).names(),
+        members: shard_members(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
         inbox: config.source.inbox,
         sparse: config.split.every > 1,
@@ -235,5 +236,16 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
 /// Returns the names of the arrays of a sample; none if documents are not samples.
 fn packing_arrays(config: &ProducerConfig) -> Vec<String> {
     let arrays = config.packing.arrays.iter();
-    arrays.map(|array| array.name.clone()).collect()
+    arrays.map(|array| array.source().to_owned()).collect()
+}
+
+/// Returns the fields of a tar's samples that are read.
+fn shard_members(config: &ProducerConfig) -> Vec<String> {
+    match config.packing.mode {
+        PackingMode::Opaque => packing_arrays(config),
+        PackingMode::Chat | PackingMode::Pairs => vec!["json".to_owned()],
+        PackingMode::Concat | PackingMode::BestFit => {
+            vec![TextField::new(&config.source.field).member.to_owned()]
+        }
+    }
 }

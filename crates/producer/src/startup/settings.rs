@@ -6,6 +6,7 @@ use crate::config::{
     ChatConfig, MixtureConfig, PackingConfig, PackingMode, ProducerConfig, SourceConfig,
     SourceContent,
 };
+use crate::packing::ArraySpec;
 use crate::transform::DocumentTransform;
 
 /// Returns by configuration key all settings that decide the batches' bytes and are not pinned by stream.json.
@@ -71,6 +72,11 @@ pub(super) fn settings(
             chat && !config.chat.roles.is_empty(),
             "chat.roles",
             json!(config.chat.roles),
+        ),
+        (
+            packing.arrays.iter().any(|array| !array.from.is_empty()),
+            "packing.arrays",
+            packing.arrays.iter().map(ArraySpec::source).collect(),
         ),
         (
             source.content != SourceContent::Text,

@@ -1,5 +1,5 @@
 //! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the tokenizing threads.
-//! `base64` and `npy` decode two of the forms.
+//! `base64`, `npy` and `members` decode three of the forms.
 
 use batchweave_core::tgb::Dtype;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use crate::packing::ArraySpec;
 use crate::sources::{Cell, Format, Reason, Unit};
 
 mod base64;
+mod members;
 mod npy;
 
 /// Returns the arrays of the sample in `unit`, in the order of `specs`; `None` for a blank line.
@@ -23,6 +24,13 @@ pub fn sample(
             let arrays = specs.iter().zip(unit.cells);
             arrays
                 .map(|(spec, cell)| from_cell(spec, cell))
+                .collect::<Result<_, _>>()
+                .map(Some)
+        }
+        Format::Webdataset => {
+            let arrays = specs.iter().zip(unit.cells);
+            arrays
+                .map(|(spec, cell)| members::array(spec, cell))
                 .collect::<Result<_, _>>()
                 .map(Some)
         }
@@ -59,7 +67,7 @@ pub(super) fn json(
     let Value::Object(object) = value else {
         return Err(Reason::NotArrays);
     };
-    let array = |spec: &ArraySpec| match object.get(&spec.name) {
+    let array = |spec: &ArraySpec| match object.get(spec.source()) {
         None => Err(wrong(&spec.name, "is missing")),
         Some(value) => from_json(spec, value),
     };

@@ -40,6 +40,7 @@ impl Columns {
             dtype: Dtype::BOOL,
             shape: Vec::new(),
             base64: false,
+            from: String::new(),
         });
         let specs = mask.into_iter().chain(numbers.iter().cloned()).collect();
         Self { specs, has_mask }
@@ -47,7 +48,10 @@ impl Columns {
 
     /// Returns the names of the columns of Parquet files, in the order of a unit's last cells.
     pub fn names(&self) -> Vec<String> {
-        self.specs.iter().map(|spec| spec.name.clone()).collect()
+        self.specs
+            .iter()
+            .map(|spec| spec.source().to_owned())
+            .collect()
     }
 
     /// Takes the values out of `unit`; none for a blank line.
@@ -123,6 +127,7 @@ mod tests {
             dtype,
             shape: Vec::new(),
             base64: false,
+            from: String::new(),
         }
     }
 

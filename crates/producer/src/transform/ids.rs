@@ -69,7 +69,9 @@ fn ids(
             Some(Cell::Bytes(_)) => return Err(not_ids("a column of text or bytes")),
             None => return Err(Reason::Empty),
         },
-        Format::Auto | Format::Lines | Format::Text => return Err(Reason::NotIdFile),
+        Format::Auto | Format::Lines | Format::Text | Format::Webdataset => {
+            return Err(Reason::NotIdFile);
+        }
     };
     let mut ids = Vec::with_capacity(numbers.len());
     for (at, &id) in numbers.iter().enumerate() {

@@ -3,6 +3,7 @@
 //!
 //! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
 //!   `columns` takes the numbers beside them;
+//!   `shards` finds the text or the conversation in a sample of a tar;
 //! - `error` holds the reasons why a transform cannot be set up.
 
 pub mod arrays;
@@ -10,6 +11,7 @@ pub mod chat;
 mod columns;
 mod error;
 pub mod ids;
+pub(crate) mod shards;
 pub mod text;
 
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use batchweave_core::ids::Hash;
 use batchweave_core::stream::TokenizerId;
 use batchweave_daemon::panics;
+use bytes::Bytes;
 
 pub use columns::Columns;
 pub use error::TransformError;
@@ -215,6 +218,9 @@ impl DocumentTransform {
         field: &str,
         mut unit: Unit,
     ) -> Result<Option<Transformed>, Reason> {
+        if format == Format::Webdataset {
+            return self.transform_sample(field, unit);
+        }
         let bytes = unit.bytes() as u64;
         let values = self.columns.take(format, &mut unit)?;
         let made = self.content(format, field, (unit, bytes), values.mask)?;
@@ -270,6 +276,34 @@ impl DocumentTransform {
                 Ok(Some((Content::Tokens(tokens), text.len() as u64)))
             }
         }
+    }
+
+    /// Returns what [`Self::transform`] does for the sample of a tar, whose key is in the reason of a bad one.
+    fn transform_sample(&self, field: &str, mut unit: Unit) -> Result<Option<Transformed>, Reason> {
+        let format = Format::Webdataset;
+        let key = std::mem::replace(&mut unit.raw, Ok(Bytes::new()))?;
+        let bytes = unit.bytes() as u64;
+        let made = match &self.kind {
+            Kind::Arrays(specs) => sample(format, specs, unit).map(|arrays| {
+                arrays.map(|arrays| Transformed {
+                    content: Content::Sample(arrays),
+                    columns: None,
+                    bytes,
+                })
+            }),
+            Kind::Text {
+                content: SourceContent::Ids,
+                ..
+            } => Err(Reason::NotIdFile),
+            Kind::Text { .. } | Kind::Chat { .. } => {
+                let template = self.mode.has_template();
+                let (format, field, unit) = shards::document(field, template, unit);
+                // Only a blank line may be left out silently: the sample of a blank file has other files.
+                self.transform(format, field, unit)
+                    .and_then(|made| made.ok_or(Reason::Empty).map(Some))
+            }
+        };
+        made.map_err(|why| why.in_sample(&String::from_utf8_lossy(&key)))
     }
 
     /// Returns whether the tokenizer still gives the tokens of the start. A panic may leave it broken for every

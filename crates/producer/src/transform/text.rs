@@ -21,7 +21,7 @@ pub fn decode(
     first: bool,
     raw: &[u8],
 ) -> Result<Option<String>, Reason> {
-    if matches!(format, Format::Npy | Format::Megatron) {
+    if matches!(format, Format::Npy | Format::Megatron | Format::Webdataset) {
         return Err(Reason::NotText);
     }
     let raw = match raw.strip_prefix(BOM) {

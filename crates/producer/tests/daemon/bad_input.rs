@@ -71,6 +71,7 @@ fn points(world: &World, pattern: &str) -> ProducerConfig {
         name: "points".into(),
         dtype: Dtype::F32,
         shape: vec![3],
+        from: String::new(),
         base64: false,
     }];
     config.packing.last_batch = LastBatch::Pad;
@@ -80,7 +81,7 @@ fn points(world: &World, pattern: &str) -> ProducerConfig {
 
 /// Checks that the input fails with all these words, on each of two runs, and is left out when skipping is configured,
 /// with any number of stops.
-async fn refused_or_left_out(
+pub(crate) async fn refused_or_left_out(
     world: &World,
     config: ProducerConfig,
     words: &[&str],

@@ -25,6 +25,7 @@ fn opaque(paths: &[String]) -> ProducerConfig {
         name: name.to_owned(),
         dtype,
         shape: shape.to_vec(),
+        from: String::new(),
         base64: false,
     };
     let mut config = World::config(paths, "a");

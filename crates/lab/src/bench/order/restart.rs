@@ -131,6 +131,7 @@ fn form(args: &OrderArgs, case: &Case, list: &InputList) -> Result<FormReport, C
         column: "text".to_owned(),
         arrays: Vec::new(),
         beside: Vec::new(),
+        members: Vec::new(),
         max_document_bytes: 64 << 20,
         inbox: false,
         sparse: false,

@@ -97,6 +97,7 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
             column: "text".to_owned(),
             arrays: Vec::new(),
             beside: Vec::new(),
+            members: Vec::new(),
             max_document_bytes: 64 << 20,
             inbox: false,
             sparse: false,

@@ -115,6 +115,7 @@ fn tokens_carry_the_columns_of_their_document() {
         dtype,
         shape: Vec::new(),
         base64: false,
+        from: String::new(),
     };
     let beside = Beside {
         extras: Vec::new(),
@@ -148,6 +149,7 @@ fn samples_of_any_length_lie_one_after_another() {
         name: name.to_owned(),
         dtype,
         shape: shape.to_vec(),
+        from: String::new(),
         base64: false,
     };
     let specs = vec![

@@ -37,6 +37,7 @@ impl Mode {
                     name: "x".into(),
                     dtype: Dtype::U8,
                     shape: Vec::new(),
+                    from: String::new(),
                     base64: false,
                 };
                 Encoder::samples(shape, vec![array]).unwrap()

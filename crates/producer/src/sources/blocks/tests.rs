@@ -23,6 +23,7 @@ fn options() -> ReadOptions {
         column: String::new(),
         arrays: Vec::new(),
         beside: Vec::new(),
+        members: Vec::new(),
         max_document_bytes: 1 << 20,
         share: Share::ALL,
         inbox: false,

@@ -14,8 +14,8 @@ use crate::sources::{
     DocumentError, FileReader, Format, InputFile, InputFinder, InputList, Place, ReadOptions,
     Reason, Share, SourceError, Unit,
 };
-use crate::transform::DocumentTransform;
 use crate::transform::text::decode;
+use crate::transform::{DocumentTransform, shards};
 use crate::worker::Worker;
 
 /// Most files of a path whose first document is read.
@@ -235,13 +235,19 @@ fn document(
             },
         }));
     }
-    let first = unit.place.unit == 0;
-    let raw = unit.raw?;
     let is_text = config.source.content == SourceContent::Text
         && !config.packing.mode.has_template()
         && config.packing.mode != PackingMode::Opaque;
+    let field = &config.source.field;
+    let (format, field, unit) = if is_text && format == Format::Webdataset {
+        shards::document(field, false, unit)
+    } else {
+        (format, field.as_str(), unit)
+    };
+    let first = unit.place.unit == 0;
+    let raw = unit.raw?;
     let some = if is_text {
-        decode(format, &config.source.field, first, &raw)?.is_some()
+        decode(format, field, first, &raw)?.is_some()
     } else {
         true
     };

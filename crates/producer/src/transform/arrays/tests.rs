@@ -8,6 +8,7 @@ pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
         name: name.to_owned(),
         dtype,
         shape: shape.to_vec(),
+        from: String::new(),
         base64: name == "coded",
     }
 }
@@ -85,7 +86,7 @@ fn values_that_do_not_fit_are_named() {
     assert!(json_sample(&[], "{").unwrap_err().contains("broken JSON"));
 }
 
-fn npy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub(super) fn npy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
     file.extend_from_slice(&(header.len() as u16).to_le_bytes());

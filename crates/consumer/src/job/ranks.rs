@@ -46,6 +46,12 @@ pub(crate) struct RankRange {
     pub(crate) step: Step,
 }
 
+/// Returns the steps after which progress is stored, `lead` steps after the progress that producers know: a
+/// quarter of it, since a producer at its bound is as far ahead as it may be, and at most as many as configured.
+fn progress_steps(lead: u64, most: u64) -> u64 {
+    (lead / 4).clamp(1, most.max(1))
+}
+
 fn key(member: &Member) -> RankKey {
     let job = member.job.clone();
     let rank = member.rank.filter(|_| member.shared);
@@ -121,14 +127,20 @@ impl Ranks {
         self.all.get(&key(member)).map(|rank| rank.received)
     }
 
-    /// Notes that the rank has received every step below `next_step`.
-    pub(crate) fn receive(&mut self, session: SessionId, member: &Member, next_step: Step) {
+    /// Notes that the rank has received every step below `next_step`, in a stream with steps below `head`.
+    pub(crate) fn receive(
+        &mut self,
+        session: SessionId,
+        member: &Member,
+        (next_step, head): (Step, Step),
+    ) {
         let found = self.all.get_mut(&key(member));
         let Some(rank) = found.filter(|rank| rank.session == session) else {
             return;
         };
         rank.receive(next_step, &self.deliveries, false);
-        if rank.received - rank.stored >= self.progress_steps {
+        let every = progress_steps(head.saturating_sub(rank.stored), self.progress_steps);
+        if rank.received - rank.stored >= every {
             self.progress_due.notify_one();
         }
     }
@@ -224,5 +236,18 @@ impl Rank {
         }
         self.received = self.received.max(next_step);
         after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::progress_steps;
+
+    #[test]
+    fn progress_is_stored_in_quarters_of_a_small_lead() {
+        let steps = |lead| progress_steps(lead, 64);
+        assert_eq!([0, 3, 4, 16, 100].map(steps), [1, 1, 1, 4, 25]);
+        assert_eq!([256, 257, 100_000].map(steps), [64, 64, 64]);
+        assert_eq!(progress_steps(1000, 1), 1, "as configured");
     }
 }

@@ -47,7 +47,8 @@ impl State {
         let reported = &mut outbox.reported;
         reported.next_step = reported.next_step.max(next_step.min(most));
         if let Some(member) = &outbox.member {
-            self.ranks.receive(id, member, reported.next_step);
+            let head = self.head.next_step;
+            self.ranks.receive(id, member, (reported.next_step, head));
         }
     }
 

@@ -26,7 +26,7 @@ impl Watch {
         let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let kinds = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
         inotify::add_watch(&events, path, kinds)?;
-        Ok(Self(AsyncFd::new(events)?))
+        Ok(Self(register(events)?))
     }
 
     /// Waits until something was created since the last call. Fails when nothing can be noticed any more, as after
@@ -39,6 +39,15 @@ impl Watch {
             }
         }
     }
+}
+
+/// Registers a descriptor with the runtime.
+#[expect(
+    deprecated,
+    reason = "its replacement is unsafe: the caller vouches that the descriptor stays open, and this one is owned"
+)]
+fn register(events: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(events)
 }
 
 impl Folder {

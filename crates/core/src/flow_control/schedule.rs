@@ -194,7 +194,7 @@ mod tests {
         let quiet = all.iter().filter(|at| **at > Duration::from_secs(6));
         let quiet = quiet.count();
         assert!((300..500).contains(&quiet), "{quiet} reads in an hour");
-        let again = (hour, hour + Duration::from_secs(15));
+        let again = (hour, hour + Duration::from_secs(30));
         let all = reads(&mut schedule, again, (ms(0.5), 1), |_| Some(ms(20.0)));
         let first = all[1];
         let soon = all.iter().filter(|at| **at < first + ms(100.0)).count();

@@ -53,12 +53,12 @@ fn register(events: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 impl Folder {
     /// Returns a watch of the objects directly below `prefix`.
     pub(super) fn watch(&self, prefix: &str) -> Result<Watch, StoreError> {
-        Watch::folder(&self.path.join(prefix)).map_err(|why| match kind_of(&why) {
-            ErrorKind::NotFound => self.io(Op::List, prefix, &why, Effect::DidNot),
-            _ => {
-                let detail = format!("inotify: {why}; the limits are in /proc/sys/fs/inotify");
-                self.error(Op::List, prefix, ErrorKind::Other, Effect::DidNot, detail)
+        Watch::folder(&self.path.join(prefix)).map_err(|why| {
+            if kind_of(&why) == ErrorKind::NotFound {
+                return self.io(Op::List, prefix, &why, Effect::DidNot);
             }
+            let detail = format!("inotify: {why}; the limits are in /proc/sys/fs/inotify");
+            self.error(Op::List, prefix, ErrorKind::Other, Effect::DidNot, detail)
         })
     }
 }

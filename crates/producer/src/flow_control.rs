@@ -22,6 +22,9 @@ pub(crate) const PRODUCING: &str = "producing";
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// Interval between updates of the metric of seconds held.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// The least time over which the share of time held is computed, and the share that is logged.
+const SHARE_OVER: Duration = Duration::from_mins(1);
+const SHARE_LOGGED: f64 = 0.1;
 
 /// Returns the configured bounds.
 fn limits(config: &ProducerConfig) -> Limits {
@@ -91,6 +94,7 @@ pub(crate) fn start(
         mark: None,
         last_logged: None,
         hold: None,
+        share: HeldShare::new(Instant::now()),
     };
     tokio::spawn(reporter.run(queue.flow_control()));
 }
@@ -130,6 +134,41 @@ struct HoldReporter {
     mark: Option<HeldMark>,
     last_logged: Option<(HeldBack, Instant)>,
     hold: Option<Hold>,
+    share: HeldShare,
+}
+
+/// The share of time for which a bound on the lead holds a producer back, reported once.
+#[derive(Debug)]
+struct HeldShare {
+    since: Instant,
+    held: Duration,
+    reported: bool,
+}
+
+impl HeldShare {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            held: Duration::ZERO,
+            reported: false,
+        }
+    }
+
+    fn add(&mut self, held: Duration) {
+        self.held += held;
+    }
+
+    /// Returns the share once it is above `SHARE_LOGGED` over `SHARE_OVER` or longer.
+    fn due(&mut self, now: Instant) -> Option<f64> {
+        let over = now.duration_since(self.since);
+        if self.reported || over < SHARE_OVER {
+            return None;
+        }
+        let share = self.held.as_secs_f64() / over.as_secs_f64();
+        (self.since, self.held) = (now, Duration::ZERO);
+        self.reported = share > SHARE_LOGGED;
+        self.reported.then_some(share)
+    }
 }
 
 /// The period during which a bound holds back commits.
@@ -173,12 +212,16 @@ impl HoldReporter {
         }
         let metrics = &self.metrics.flow_control;
         if let Some(hold) = &self.hold {
-            let seconds = now.duration_since(hold.counted).as_secs_f64();
+            let time = now.duration_since(hold.counted);
             let bound = bound_label(hold.held.bound);
             metrics
                 .held_seconds
                 .with_label_values(&[bound])
-                .inc_by(seconds);
+                .inc_by(time.as_secs_f64());
+            if let Some(key) = lead_key(hold.held.bound) {
+                self.share.add(time);
+                log_share(self.share.due(now), key);
+            }
         }
         metrics.held.set(i64::from(held.is_some()));
         let Some(held) = held else {
@@ -205,6 +248,25 @@ impl HoldReporter {
             since,
             counted,
         });
+    }
+}
+
+/// Returns the key of a bound on the lead over a job.
+fn lead_key(bound: Bound) -> Option<&'static str> {
+    match bound {
+        Bound::Steps(_) => Some("ahead.max_steps"),
+        Bound::Bytes(_) => Some("ahead.max_bytes"),
+        Bound::NoJob(_) | Bound::LaneLead(_) => None,
+    }
+}
+
+fn log_share(share: Option<f64>, key: &str) {
+    if let Some(share) = share {
+        let (share, percent) = ((share * 100.0).round() / 100.0, (share * 100.0).round());
+        tracing::info!(
+            share,
+            "{key} holds this producer back for {percent} % of the time; raise it if the job waits for producers"
+        );
     }
 }
 
@@ -261,6 +323,22 @@ mod tests {
         assert_eq!(no_job(WhenNoJob::Run, 0), Some(9));
         assert_eq!(no_job(WhenNoJob::Run, 70), Some(70), "given");
         assert_eq!(no_job(WhenNoJob::Wait, 0), Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_share_of_time_held_is_reported_once_when_it_is_large() {
+        let second = Duration::from_secs(1);
+        let mut share = HeldShare::new(Instant::now());
+        let mut reported = Vec::new();
+        // In the first minute 3 s are held, from then on half of the time.
+        for at in 0..300 {
+            tokio::time::advance(second).await;
+            share.add(if at < 60 { second / 20 } else { second / 2 });
+            if let Some(share) = share.due(Instant::now()) {
+                reported.push((at, (share * 100.0).round()));
+            }
+        }
+        assert_eq!(reported, [(119, 50.0)]);
     }
 
     #[test]

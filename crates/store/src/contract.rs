@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 use crate::body::Copied;
-use crate::{Body, Inspect, PendingUpload, StoreError};
+use crate::{Body, Inspect, PendingUpload, StoreError, Watch};
 
 /// The outcome of a create-only put that received a clear answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,6 +188,13 @@ pub trait Store: Send + Sync + Debug + 'static {
     async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
         let _ = upload;
         Ok(())
+    }
+
+    /// Returns a watch of the objects directly below `prefix`, where the store notices new ones without requests. It is
+    /// a hint: only a poll finds every object. Fails with `ErrorKind::NotFound` while there is nothing to watch.
+    async fn watch(&self, prefix: &str) -> Result<Option<Watch>, StoreError> {
+        let _ = prefix;
+        Ok(None)
     }
 
     /// Returns access to properties beyond the contract, for `batchweave doctor`.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::body::Copied;
 use crate::{
     Body, Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError,
+    Watch,
 };
 
 /// One call of the contract on its way to the wrapped store.
@@ -155,6 +156,11 @@ pub trait Intercept: Send + Sync + Debug + 'static {
         self.around(call, self.inner().abort(upload)).await
     }
 
+    /// Intercepts [`Store::watch`]; does not pass through `around`, because it makes no request.
+    async fn watch(&self, prefix: &str) -> Result<Option<Watch>, StoreError> {
+        self.inner().watch(prefix).await
+    }
+
     /// Intercepts [`Store::inspect`]; hidden by default, because inspection would bypass the wrapper.
     fn inspect(&self) -> Option<&dyn Inspect> {
         None
@@ -230,6 +236,10 @@ impl<I: Intercept> Store for I {
 
     async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
         Intercept::abort(self, upload).await
+    }
+
+    async fn watch(&self, prefix: &str) -> Result<Option<Watch>, StoreError> {
+        Intercept::watch(self, prefix).await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

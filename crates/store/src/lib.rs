@@ -6,6 +6,7 @@
 //! - [`counting::Counted`] counts requests and bytes around any store.
 //! - [`layer::Intercept`] wraps a store and changes some of its calls.
 //! - [`list_all`] reads all pages of a listing, [`Backoff`] spaces the tries of a call.
+//! - [`Watch`] is a hint of new objects, where a store has one without requests.
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ pub use backoff::Backoff;
 pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError, found};
+pub use file::Watch;
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};

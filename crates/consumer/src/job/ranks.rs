@@ -46,6 +46,12 @@ pub(crate) struct RankRange {
     pub(crate) step: Step,
 }
 
+/// Returns the steps after which progress is stored, `lead` steps after the progress that producers know: a
+/// quarter of it, since a producer at its bound is as far ahead as it may be, and at most as many as configured.
+fn progress_steps(lead: u64, most: u64) -> u64 {
+    (lead / 4).clamp(1, most.max(1))
+}
+
 fn key(member: &Member) -> RankKey {
     let job = member.job.clone();
     let rank = member.rank.filter(|_| member.shared);
@@ -121,14 +127,23 @@ impl Ranks {
         self.all.get(&key(member)).map(|rank| rank.received)
     }
 
-    /// Notes that the rank has received every step below `next_step`.
-    pub(crate) fn receive(&mut self, session: SessionId, member: &Member, next_step: Step) {
+    /// Notes that the rank has received every step below `next_step`. `head` is the first step that is not
+    /// committed, where producers may wait for this rank.
+    pub(crate) fn receive(
+        &mut self,
+        session: SessionId,
+        member: &Member,
+        (next_step, head): (Step, Option<Step>),
+    ) {
         let found = self.all.get_mut(&key(member));
         let Some(rank) = found.filter(|rank| rank.session == session) else {
             return;
         };
         rank.receive(next_step, &self.deliveries, false);
-        if rank.received - rank.stored >= self.progress_steps {
+        let every = head.map_or(self.progress_steps, |head| {
+            progress_steps(head.saturating_sub(rank.stored), self.progress_steps)
+        });
+        if rank.received - rank.stored >= every {
             self.progress_due.notify_one();
         }
     }
@@ -224,5 +239,64 @@ impl Rank {
         }
         self.received = self.received.max(next_step);
         after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::ids::AttemptId;
+    use futures::FutureExt;
+    use prometheus::Registry;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn member() -> Member {
+        Member {
+            job: "llm".parse().unwrap(),
+            opened: 3,
+            attempt: 0,
+            id: AttemptId([1; 16]),
+            start: 0,
+            dp_rank: 0,
+            dp_size: 1,
+            rank: None,
+            shared: false,
+            slices: 0..1,
+            quarantine: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn progress_is_due_after_a_quarter_of_the_lead_where_producers_may_wait() {
+        let metrics = Arc::new(Metrics::new(&Registry::new()).unwrap());
+        let (deliveries, _reports) = Deliveries::channel(metrics);
+        let (mut ranks, due) = (Ranks::new(deliveries), Arc::new(Notify::new()));
+        ranks.notify_progress(64, due.clone());
+        let member = Arc::new(member());
+        let rank = Rank {
+            member: member.clone(),
+            session: 1,
+            unreported: Unreported::default(),
+            received: 0,
+            stored: 0,
+        };
+        ranks.all.insert(key(&member), rank);
+        let mut is_due = |next_step, head| {
+            ranks.receive(1, &member, (next_step, head));
+            due.notified().now_or_never().is_some()
+        };
+        assert!(!is_due(3, Some(16)));
+        assert!(is_due(4, Some(16)));
+        assert!(!is_due(63, None), "as configured");
+        assert!(is_due(64, None));
+    }
+
+    #[test]
+    fn progress_is_stored_in_quarters_of_a_small_lead() {
+        let steps = |lead| progress_steps(lead, 64);
+        assert_eq!([0, 3, 4, 16, 100].map(steps), [1, 1, 1, 4, 25]);
+        assert_eq!([256, 257, 100_000].map(steps), [64, 64, 64]);
+        assert_eq!(progress_steps(1000, 1), 1, "as configured");
     }
 }

@@ -1,8 +1,10 @@
 //! The follower of the log: looks up the steps that ranks need and polls the head, often when a rank is near it
 //! and rarely otherwise.
 //!
-//! `lookups` finds the locations of slices, `replaced` handles a log that was replaced by another.
+//! `lookups` finds the locations of slices, `replaced` handles a log that was replaced by another, `hints` makes the
+//! next poll earlier.
 
+mod hints;
 mod lookups;
 mod replaced;
 
@@ -16,6 +18,7 @@ use batchweave_log::{Located, Log, LogError};
 use batchweave_wire::{ErrorName, Fault};
 use tokio::sync::{mpsc, watch};
 
+use self::hints::Hints;
 use self::lookups::Lookups;
 use self::replaced::FollowedLog;
 use crate::config::FollowTable;
@@ -42,6 +45,7 @@ pub(crate) async fn follow(
     let mut lookups = Lookups::new(node.clone());
     let mut polled = node.resources.context.now();
     let mut followed = FollowedLog::new(&log);
+    let mut hints = Hints::default();
     loop {
         if let Err(why) = followed
             .handle_replacement(&mut log, &node, &mut lookups)
@@ -67,6 +71,7 @@ pub(crate) async fn follow(
             () = changed(&mut needs, &now) => continue,
             () = lookups.one_ended() => continue,
             () = node.resources.context.sleep_until(polled + pause) => {}
+            () = hints.changed(node.resources.store.as_ref()), if wants_hints(&now, steps_ahead) => {}
         }
         let outcome = match log.catch_up().await {
             Ok(()) => {
@@ -205,6 +210,11 @@ fn pause(
         followers: followers(manifest, needs.coordinates),
     };
     schedule.pause(now, node.resources.context.random(0.0..1.0))
+}
+
+/// Whether a rank is so near to the head that a new record is wanted at once.
+fn wants_hints(needs: &Needs, steps_ahead: u64) -> bool {
+    needs.hurry || needs.lead.is_some_and(|lead| lead < steps_ahead)
 }
 
 /// Reports why the log can't be followed, then waits before the next attempt.

@@ -47,7 +47,10 @@ impl State {
         let reported = &mut outbox.reported;
         reported.next_step = reported.next_step.max(next_step.min(most));
         if let Some(member) = &outbox.member {
-            self.ranks.receive(id, member, reported.next_step);
+            let job = self.head.jobs.get(&member.job);
+            let paces = job.is_some_and(|job| job.paces && job.opened == member.opened);
+            let head = (paces && self.head.end.is_none()).then_some(self.head.next_step);
+            self.ranks.receive(id, member, (reported.next_step, head));
         }
     }
 

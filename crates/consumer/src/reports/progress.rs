@@ -1,5 +1,6 @@
 //! The positions of this node's ranks, stored for reclaimers and for producers that are held back: every
-//! `job.progress_steps` steps, immediately when a rank waits for producers, and every `PERIOD`.
+//! `job.progress_steps` steps or a quarter of the steps ahead, immediately when a rank waits for producers, and
+//! every `PERIOD`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,10 @@ use crate::resources::Resources;
 
 /// Longest time until changed progress is stored.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Shortest time between two rounds.
-const GAP: Duration = Duration::from_millis(100);
+/// The range of the time between two rounds, and its length in durations of the previous round: a fast
+/// store is written more often, and requests are under way a third of the time at most.
+const GAP: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+const GAP_PER_ROUND: u32 = 2;
 
 /// An object of this node, to be deleted once a newer one replaces it.
 struct Stored {
@@ -35,12 +38,18 @@ pub(crate) async fn report(node: Arc<Node>, stop: CancellationToken) {
             () = node.progress_due.notified() => false,
             () = node.resources.context.sleep(PERIOD) => false,
         };
+        let context = &node.resources.context;
+        let began = context.now();
         round(&node, &mut stored).await;
         if last {
             return;
         }
-        node.resources.context.sleep(GAP).await;
+        context.sleep(gap(context.since(began))).await;
     }
+}
+
+fn gap(round: Duration) -> Duration {
+    (round * GAP_PER_ROUND).clamp(GAP.0, GAP.1)
 }
 
 /// Stores new progress, then deletes the objects that it replaces. A LIST that misses both shows less progress
@@ -99,5 +108,17 @@ fn progress_of(resources: &Resources, range: &RankRange) -> Progress {
         last: range.last,
         step: range.step,
         at: resources.context.calendar(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_follow_as_fast_as_the_store_is() {
+        let ms = Duration::from_millis;
+        let gaps = [0, 1, 4, 50, 400, 5000].map(|round| gap(ms(round)));
+        assert_eq!(gaps, [5, 5, 8, 100, 800, 1000].map(ms));
     }
 }

@@ -3,7 +3,8 @@
 //! mark: checkpoints may be further apart than a producer may be ahead.
 //!
 //! - `limits`: the bounds, and why one holds a producer back; `positions`: the jobs' positions;
-//! - `gate`: whether the next commit is within the bounds; `sizes`: bytes of the newest steps.
+//! - `gate`: whether the next commit is within the bounds; `sizes`: bytes of the newest steps;
+//! - `schedule`: when positions are read.
 //!
 //! Invariants:
 //! - a producer that has folded all earlier records and asks the [`Gate`] writes nothing above the ceiling;
@@ -14,6 +15,7 @@
 mod gate;
 mod limits;
 mod positions;
+mod schedule;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use serde::Serialize;
 pub use gate::Gate;
 pub use limits::{Bound, HeldBack, Limits};
 pub use positions::{JobPosition, Slowest, pacing_jobs};
+pub use schedule::{PositionRead, PositionSchedule};
 pub use sizes::Sizes;
 
 use crate::ids::{JobName, Step};

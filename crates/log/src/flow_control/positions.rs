@@ -2,9 +2,10 @@
 //! and only while a bound is near.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use batchweave_core::flow_control::{FlowControl, JobPosition, Limits, pacing_jobs};
+use batchweave_core::flow_control::{
+    FlowControl, JobPosition, Limits, PositionRead, PositionSchedule, pacing_jobs,
+};
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::state::AttemptState;
@@ -18,10 +19,6 @@ use tracing::warn;
 use crate::clock::Clock;
 use crate::flow_control::limiter::FlowControlStatus;
 
-/// Positions are read every eighth of the time since one last advanced, clamped to this range: a job that
-/// becomes ten times faster is noticed before it has read a quarter of its backlog.
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Pages listed of one attempt's progress. Steps on further pages count as not received, which is safe.
 const PAGES_MAX: usize = 64;
 
@@ -59,21 +56,21 @@ impl PositionReader {
         seed: [u8; 32],
     ) {
         let mut rng = StdRng::from_seed(seed);
-        let (mut advanced, mut due) = (clock.now(), clock.now());
-        let mut was_near = false;
+        let mut schedule = PositionSchedule::default();
         loop {
-            let targets = self.targets(&status.borrow_and_update());
-            let now = clock.now();
+            let (targets, held) = {
+                let now = status.borrow_and_update();
+                (self.targets(&now), now.held.is_some())
+            };
             if targets.is_empty() {
-                was_near = false;
+                schedule.note_far();
                 if status.changed().await.is_err() {
                     return;
                 }
                 continue;
             }
-            if !std::mem::replace(&mut was_near, true) {
-                advanced = now;
-            }
+            let now = clock.now();
+            let due = schedule.note_near(now, held);
             tokio::select! {
                 biased;
                 () = clock.sleep(due.saturating_sub(now)) => {}
@@ -82,12 +79,16 @@ impl PositionReader {
                     Err(_) => return,
                 }
             }
-            if self.read(store.as_ref(), targets).await {
-                advanced = clock.now();
-            }
-            let now = clock.now();
-            let pause = (now.saturating_sub(advanced) / 8).clamp(PAUSE_MIN, PAUSE_MAX);
-            due = now + pause * rng.random_range(768..1280) / 1024;
+            let began = clock.now();
+            let (lead, progress) = self.read(store.as_ref(), targets).await;
+            let read = PositionRead {
+                began,
+                ended: clock.now(),
+                lead,
+                progress,
+                producers: writers(&status.borrow()),
+            };
+            schedule.note_read(read, rng.random());
         }
     }
 
@@ -127,9 +128,10 @@ impl PositionReader {
         seen.map_or(attempt.start, |p| p.step.max(attempt.start))
     }
 
-    /// Reads and sends positions; returns whether a job advanced.
-    async fn read(&mut self, store: &dyn Store, targets: Vec<Target>) -> bool {
-        let mut advanced = false;
+    /// Reads and sends positions; returns the steps that the slowest job had left by its last known position, and the
+    /// most steps by which a job has advanced since.
+    async fn read(&mut self, store: &dyn Store, targets: Vec<Target>) -> (u64, u64) {
+        let (mut lead, mut progress) = (0, 0);
         for Target {
             job,
             opened,
@@ -137,6 +139,8 @@ impl PositionReader {
             head,
         } in targets
         {
+            let known = self.known(&job, opened, &attempt);
+            lead = lead.max(head.saturating_sub(known));
             let step = match position(store, &job, opened, &attempt, head).await {
                 Ok(step) => step,
                 Err(error) => {
@@ -144,14 +148,13 @@ impl PositionReader {
                     continue;
                 }
             };
-            let known = self.known(&job, opened, &attempt);
             // A LIST may miss objects while they are replaced, so an older position stays valid.
             let position = JobPosition {
                 opened,
                 attempt: attempt.number,
                 step: step.max(known),
             };
-            advanced |= step > known;
+            progress = progress.max(step.saturating_sub(known));
             self.sent.positions.insert(job, position);
         }
         let new = &self.sent;
@@ -160,8 +163,14 @@ impl PositionReader {
             old.clone_from(new);
             changed
         });
-        advanced
+        (lead, progress)
     }
+}
+
+/// Returns the number of producers that may commit and read positions.
+fn writers(status: &FlowControlStatus) -> usize {
+    let all = status.manifest.producers();
+    all.filter(|(_, producer)| !producer.finished).count()
 }
 
 /// Returns the first step that some coordinate of an attempt has not received, as far as the store shows.

@@ -1,6 +1,7 @@
 //! Producers with bounds: exact to the step, with the reason reported, and resumed without help.
 
 mod bounds;
+mod fast_job;
 mod slow_job;
 
 use batchweave_core::commit_policy::{Dac, DacOptions};

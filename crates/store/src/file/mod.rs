@@ -12,6 +12,7 @@ mod inspect;
 mod publish;
 mod reader;
 mod walk;
+mod watch;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use self::reader::Reader;
+pub use self::watch::Watch;
 use crate::{
     Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store,
     StoreError, key,
@@ -368,6 +370,12 @@ impl Store for FileStore {
             }
         })
         .await
+    }
+
+    async fn watch(&self, prefix: &str) -> Result<Option<Watch>, StoreError> {
+        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        let (folder, prefix) = (Arc::clone(&self.0), prefix.to_owned());
+        blocking(move || folder.watch(&prefix).map(Some)).await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

@@ -22,7 +22,7 @@ use crate::sources::Place;
 
 const TOKENS: (u32, u32) = (99, 7);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode {
     Concat,
     BestFit,
@@ -31,23 +31,21 @@ enum Mode {
 
 impl Mode {
     fn encoder(self, shape: Shape) -> Encoder {
-        match self {
-            Self::Samples => {
-                let array = ArraySpec {
-                    name: "x".into(),
-                    dtype: Dtype::U8,
-                    shape: Vec::new(),
-                    from: String::new(),
-                    base64: false,
-                };
-                Encoder::samples(shape, vec![array]).unwrap()
-            }
-            _ => {
-                let extras = Extra::ALL.to_vec();
-                let columns = Vec::new();
-                Encoder::rows(shape, 1 << 16, &Beside { extras, columns }).unwrap()
-            }
+        if self == Self::Samples {
+            let array = ArraySpec {
+                name: "x".into(),
+                dtype: Dtype::U8,
+                shape: Vec::new(),
+                from: String::new(),
+                base64: false,
+            };
+            return Encoder::samples(shape, vec![array]).unwrap();
         }
+        let beside = Beside {
+            extras: Extra::ALL.to_vec(),
+            columns: Vec::new(),
+        };
+        Encoder::rows(shape, 1 << 16, &beside).unwrap()
     }
 
     fn packer(self, shape: Shape) -> Box<dyn Packer> {

@@ -91,7 +91,7 @@ async fn the_folder_of_a_writer_is_no_inbox() {
     let expected = "a: it is the folder of a writer: set source.paths to the folder above it";
     assert!(why.contains(expected), "{why}");
     let store: Arc<dyn Store> = MemoryStore::new();
-    store.create(&file_name(0), "x".into()).await.unwrap();
+    let _ = store.create(&file_name(0), "x".into()).await.unwrap();
     let open: Box<OpenStore> = Box::new(move |_| {
         let store = store.clone();
         async move { Ok(store) }.boxed()

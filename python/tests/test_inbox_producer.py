@@ -120,13 +120,13 @@ def test_tokens_carry_marks_and_columns(tmp_path: Path, follow: Follow) -> None:
         eventually(lambda: steps(tmp_path) >= 9, 120)
     stream = batchweave.open(f"file://{tmp_path}/stream")
     for number in range(18):
-        step, row = divmod(number, 2)
+        step, at = divmod(number, 2)
         batch = stream[step]
         # A document of nine ids and an end token, then six of padding.
-        assert batch["tokens"][row].tolist()[:10] == [*range(10 * number, 10 * number + 9), 50256]
-        assert batch["loss_mask"][row].tolist() == [0] * 4 + [1] * 5 + [0] * 7
-        assert batch["reward"][row].tolist() == [number / 4] * 10 + [0] * 6
-        assert batch["version"][row].tolist() == [2**40 + number] * 10 + [0] * 6
+        assert batch["tokens"][at].tolist()[:10] == [*range(10 * number, 10 * number + 9), 50256]
+        assert batch["loss_mask"][at].tolist() == [0] * 4 + [1] * 5 + [0] * 7
+        assert batch["reward"][at].tolist() == [number / 4] * 10 + [0] * 6
+        assert batch["version"][at].tolist() == [2**40 + number] * 10 + [0] * 6
 
 
 def test_arrays_become_samples_bit_for_bit(tmp_path: Path, follow: Follow) -> None:

@@ -228,7 +228,8 @@ pub(super) fn start_sources(
     let sources = plans.iter().zip(reading.new_files).enumerate();
     for (source, (plan, new_files)) in sources {
         // While a window is given, the next one is read.
-        let (reader, feed, chunks) = ReadStage::new(pool.clone(), threads, each.max(plan.window()));
+        let ahead = each.max(plan.window());
+        let (reader, chunks, feed) = ReadStage::start(pool.clone(), threads, ahead)?;
         feeds.push(chunks);
         let source = SourceReader {
             inputs: reading.inputs.clone(),
@@ -238,7 +239,7 @@ pub(super) fn start_sources(
             selection: reading.selection.clone(),
             new_files,
         };
-        workers.push(Worker::start("feed", move || feed.run())?);
+        workers.push(feed);
         let stop = stop.clone();
         workers.push(Worker::start("read", move || {
             reader.read(|sink| source.run(&stop, sink));

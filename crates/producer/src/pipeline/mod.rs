@@ -96,18 +96,13 @@ impl Pipeline {
         let (input, last, _reading) = match self.reading {
             Reading::Ordered(reading) => {
                 let last = reading.end();
-                let (reader, feed, chunks) = ReadStage::new(pool, self.threads, ahead);
+                let (reader, chunks, feed) = ReadStage::start(pool, self.threads, ahead)?;
                 let stop = end.clone();
                 let worker = Worker::start("read", move || {
                     reader.read(|sink| reading.run(&stop, sink));
                 })?;
-                let waiting = None;
-                let feed = Worker::start("feed", move || feed.run())?;
-                (
-                    BatchInput::Ordered { chunks, waiting },
-                    last,
-                    vec![worker, feed],
-                )
+                let input = BatchInput::Ordered(chunks, None);
+                (input, last, vec![worker, feed])
             }
             Reading::Mixed(reading) => {
                 let watch = MixtureWatch::new(reading.sources.clone(), queue.mixtures());
@@ -153,11 +148,8 @@ impl Pipeline {
 
 /// The input of the batch stage.
 enum BatchInput {
-    Ordered {
-        chunks: mpsc::Receiver<Ordered>,
-        /// A chunk whose results were not ready when the linger time was over.
-        waiting: Option<PendingChunk>,
-    },
+    /// Chunks, and one whose results were not ready when the linger time was over.
+    Ordered(mpsc::Receiver<Ordered>, Option<PendingChunk>),
     Mixed(Box<MixedInput>),
 }
 
@@ -327,7 +319,7 @@ impl BatchStage {
     /// Cancel-safe: a result that is waited for stays in `waiting`, or in the feed.
     async fn receive(&mut self) -> Input {
         let (chunks, waiting) = match &mut self.input {
-            BatchInput::Ordered { chunks, waiting } => (chunks, waiting),
+            BatchInput::Ordered(chunks, waiting) => (chunks, waiting),
             BatchInput::Mixed(input) => {
                 return match input.feed.next().await {
                     Ok(item) => Input::Mixed(item),

@@ -18,6 +18,7 @@ use super::tokenize::{ChunkResults, TokenizerPool};
 use crate::error::RunError;
 use crate::progress::Reached;
 use crate::sources::SourceError;
+use crate::worker::Worker;
 
 /// An item that the reader hands to the batch stage, in order.
 pub(super) enum Ordered {
@@ -52,15 +53,25 @@ pub(super) struct ReadStage {
 }
 
 /// The end of the tokenizing threads: hands them chunks, and their results in order to the batch stage.
-pub(super) struct ChunkFeed {
+struct ChunkFeed {
     queue: Receiver<Queued>,
     pool: Arc<TokenizerPool>,
     stage: mpsc::Sender<Ordered>,
 }
 
 impl ReadStage {
+    /// Returns a stage that reads at most `ahead` bytes ahead, the channel of its results, and the thread of its feed.
+    pub(super) fn start(
+        pool: Arc<TokenizerPool>,
+        threads: usize,
+        ahead: u64,
+    ) -> Result<(Self, mpsc::Receiver<Ordered>, Worker<()>), RunError> {
+        let (reader, feed, chunks) = Self::new(pool, threads, ahead);
+        Ok((reader, chunks, Worker::start("feed", move || feed.run())?))
+    }
+
     /// Returns a stage that reads at most `ahead` bytes ahead, the feed of its chunks, and the channel of their results.
-    pub(super) fn new(
+    fn new(
         pool: Arc<TokenizerPool>,
         threads: usize,
         ahead: u64,
@@ -112,7 +123,7 @@ impl ReadStage {
 
 impl ChunkFeed {
     /// Runs until the batch stage or the pool is gone, or the reader has ended.
-    pub(super) fn run(self) {
+    fn run(self) {
         while let Ok(queued) = self.queue.recv() {
             let next = match queued {
                 Queued::Other(next) => Some(next),

@@ -60,8 +60,11 @@ pub enum Reason {
     )]
     ColumnType { column: String, found: String },
     /// An array of a sample differs from the configured one.
-    #[error("array \"{name}\" {detail}; correct the data, or its entry in [packing]")]
+    #[error("array \"{name}\" {detail}; correct the data, or packing.arrays")]
     Array { name: String, detail: String },
+    /// A column beside the content is not one number.
+    #[error("packing.extra: \"{name}\" {detail}; it takes one number per document")]
+    Column { name: String, detail: String },
     /// The marks of learned tokens do not fit the tokens.
     #[error("source.mask: \"{name}\" {detail}; it takes 0 or 1 for each token")]
     Mask { name: String, detail: String },

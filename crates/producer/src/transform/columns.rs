@@ -74,7 +74,8 @@ impl Columns {
             }
             _ => return Err(Reason::NoColumns),
         };
-        arrays.map_or(Ok(Values::default()), |arrays| self.values(arrays))
+        let values = arrays.map_or(Ok(Values::default()), |arrays| self.values(arrays));
+        values.map_err(|why| self.explain(why))
     }
 
     /// Names the key of the column that `why` is about.
@@ -83,6 +84,7 @@ impl Columns {
             Reason::Array { name, detail } if self.has_mask && self.specs[0].name == name => {
                 Reason::Mask { name, detail }
             }
+            Reason::Array { name, detail } => Reason::Column { name, detail },
             other => other,
         }
     }
@@ -186,7 +188,10 @@ mod tests {
     fn values_that_do_not_fit_are_named() {
         let why = |text| line(text).unwrap_err();
         let missing = why(r#"{"mask": [], "version": 1}"#);
-        assert!(missing.contains("\"reward\" is missing"), "{missing}");
+        assert!(
+            missing.starts_with("packing.extra: \"reward\" is missing"),
+            "{missing}"
+        );
         let mark = why(r#"{"mask": [2], "version": 1, "reward": 0}"#);
         assert!(mark.starts_with("source.mask: \"mask\" holds 2"), "{mark}");
         let list = why(r#"{"mask": [1], "version": [1, 2], "reward": 0}"#);

@@ -72,7 +72,7 @@ fn values_that_do_not_fit_are_named() {
         let why =
             json_sample(&[spec("a", dtype, shape)], &format!("{{\"a\":{value}}}")).unwrap_err();
         assert!(
-            why.contains(expected) && why.ends_with("or its entry in [packing]"),
+            why.contains(expected) && why.ends_with("or packing.arrays"),
             "{why}"
         );
     }

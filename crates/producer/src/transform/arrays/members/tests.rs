@@ -96,7 +96,7 @@ fn files_of_a_webdataset_that_do_not_fit_are_named() {
     ] {
         let why = arrays(&[spec], &[file]).unwrap_err();
         assert!(
-            why.contains(expected) && why.ends_with("or its entry in [packing]"),
+            why.contains(expected) && why.ends_with("or packing.arrays"),
             "{why}"
         );
     }

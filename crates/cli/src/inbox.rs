@@ -92,6 +92,9 @@ struct LsReport {
     inbox: String,
     writers: Vec<WriterRow>,
     stream: Option<StreamRow>,
+    /// The writers that were asked for; they may have no file yet.
+    #[serde(skip)]
+    wanted: Vec<String>,
 }
 
 pub(crate) async fn run(args: &InboxArgs, context: &Context) -> Result<Exit, CliError> {
@@ -117,16 +120,8 @@ async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         Some(log) => Committed::read(log, &inbox).await?,
         None => Committed::default(),
     };
-    let names = inbox.writers(&args.writers).await?;
-    if let Some(missing) = args.writers.iter().find(|name| !names.contains(name)) {
-        let text = format!(
-            "{} has no writer {missing:?}; `batchweave inbox ls` without --writer lists them",
-            inbox.root()
-        );
-        return Err(CliError::Absent(text));
-    }
     let mut writers = Vec::new();
-    for name in names {
+    for name in inbox.writers(&args.writers).await? {
         let stored = inbox.writer(&name).await?;
         let rows = committed.rows(&name, &inbox).await?;
         let (producer, rows_committed) = rows.unzip();
@@ -145,6 +140,7 @@ async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         inbox,
         writers,
         stream,
+        wanted: args.writers.clone(),
     };
     context.done(&report, render::ls)
 }

@@ -1,13 +1,19 @@
 //! Inboxes as text.
 
-use batchweave_console::output::{Style, bytes, cells, count, count_grouped, or_dash, table};
+use batchweave_console::output::{
+    Style, bytes, cells, count, count_grouped, joined, or_dash, table,
+};
 
 use super::verify::VerifyReport;
 use super::{LsReport, WriterRow};
 
 pub(super) fn ls(report: &LsReport, style: Style) -> String {
     if report.writers.is_empty() {
-        return format!("{} has no writers", report.inbox);
+        let inbox = &report.inbox;
+        return match report.wanted.as_slice() {
+            [] => format!("{inbox} has no writers"),
+            wanted => format!("{inbox} has no files of {}", joined(wanted, "")),
+        };
     }
     let row = |w: &WriterRow| {
         let state = match (w.stored.job, w.stored.ended) {

@@ -79,6 +79,11 @@ pub(super) fn settings(
             packing.arrays.iter().map(ArraySpec::source).collect(),
         ),
         (
+            packing.extra.iter().any(|column| !column.from.is_empty()),
+            "packing.extra",
+            packing.extra.iter().map(ArraySpec::source).collect(),
+        ),
+        (
             source.content != SourceContent::Text,
             "source.content",
             json!(source.content),

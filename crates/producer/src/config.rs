@@ -26,6 +26,7 @@ pub struct ProducerConfig {
     pub inbox: InboxConfig,
     pub split: SplitConfig,
     pub tokenizer: TokenizerConfig,
+    pub transform: TransformConfig,
     pub packing: PackingConfig,
     pub chat: ChatConfig,
     pub upload: UploadConfig,
@@ -322,6 +323,7 @@ mod check;
 mod check_columns;
 mod check_sources;
 mod defaults;
+mod function;
 mod hints;
 mod ids;
 mod inbox;
@@ -331,6 +333,7 @@ mod several;
 mod shards;
 mod store;
 
+pub use function::TransformConfig;
 pub use inbox::{Delete, InboxConfig};
 pub use part::{RunLimit, Selection, Side, SplitConfig};
 pub use several::{MixtureConfig, NamedSource, ShuffleConfig};

@@ -95,9 +95,9 @@ pub enum RunError {
         mixture: u64,
         why: SpecError,
     },
-    /// No process can render conversations any more.
+    /// No process can render conversations, or apply the function, any more.
     #[error("{0}; check that this user may start one more process, and start the producer again")]
-    NoRenderer(DocumentError),
+    NoProcess(DocumentError),
 }
 
 impl From<ShapeError> for RunError {
@@ -133,7 +133,7 @@ impl RunError {
             Self::Fenced { .. } => Exit::Fenced,
             Self::Transform(why) => why.exit(),
             Self::Worker(why) => why.exit(),
-            Self::Metrics(_) | Self::NoRenderer(_) => Exit::Failure,
+            Self::Metrics(_) | Self::NoProcess(_) => Exit::Failure,
             Self::Name(_) | Self::TokenizerBroken(_) | Self::Weights(_) => Exit::Internal,
             Self::Source(SourceError::Pattern { .. })
             | Self::Cursor(_)

@@ -40,6 +40,31 @@ pub struct Metrics {
     latency: Histogram,
     pub flow_control: FlowControlMetrics,
     pub sources: SourceMetrics,
+    pub function: FunctionMetrics,
+}
+
+/// The metrics of the user's own function.
+#[derive(Debug, Clone)]
+pub struct FunctionMetrics {
+    /// Number of documents that it left out.
+    pub dropped: IntCounter,
+    /// Number of its processes that ended.
+    pub deaths: IntCounter,
+}
+
+impl FunctionMetrics {
+    fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            dropped: m.counter(
+                "function_dropped_documents_total",
+                "Documents for which the function of [transform] returned None.",
+            )?,
+            deaths: m.counter(
+                "function_process_ends_total",
+                "Processes of this function that ended and were started again.",
+            )?,
+        })
+    }
 }
 
 /// The metrics of several sources; their labels are the names in the configuration.
@@ -192,6 +217,7 @@ impl Metrics {
             )?,
             flow_control: FlowControlMetrics::new(m)?,
             sources: SourceMetrics::new(m)?,
+            function: FunctionMetrics::new(m)?,
         })
     }
 

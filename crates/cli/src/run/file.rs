@@ -19,7 +19,7 @@ const JOB: &str = "train";
 const PRODUCER: &str = "tokens-0";
 
 /// Tables of the producer alone.
-const PRODUCER_TABLES: [&str; 13] = [
+const PRODUCER_TABLES: [&str; 14] = [
     "stream",
     "producer",
     "source",
@@ -28,6 +28,7 @@ const PRODUCER_TABLES: [&str; 13] = [
     "mixture",
     "split",
     "tokenizer",
+    "transform",
     "packing",
     "chat",
     "upload",
@@ -50,6 +51,7 @@ pub(super) struct RunFile {
     mixture: Table,
     split: Table,
     tokenizer: Table,
+    transform: Table,
     packing: Table,
     chat: Table,
     upload: Table,

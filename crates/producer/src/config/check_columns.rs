@@ -35,7 +35,9 @@ impl ProducerConfig {
         );
         let formats = [source.format].into_iter();
         let formats = formats.chain(self.sources.iter().map(|source| source.format));
-        let mut formats = formats.filter(|_| mask || extra);
+        // A function makes columns of anything.
+        let function = !self.transform.function.is_empty();
+        let mut formats = formats.filter(|_| (mask || extra) && !function);
         wrong(
             if mask { "source.mask" } else { "packing.extra" },
             formats.any(|f| !matches!(f, Format::Auto | Format::Jsonl | Format::Parquet)),

@@ -54,11 +54,21 @@ impl ProducerConfig {
         config
     }
 
-    /// Returns the number of tokenizing threads.
+    /// Returns the configured number of tokenizing threads.
     pub(crate) fn tokenizer_threads(&self) -> usize {
         match self.tokenizer.threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             threads => threads,
+        }
+    }
+
+    /// Returns the number of threads that make documents: each may wait for one worker process.
+    pub(crate) fn document_threads(&self) -> usize {
+        let threads = self.tokenizer_threads();
+        if self.transform.function.is_empty() {
+            threads
+        } else {
+            threads.max(self.function_workers())
         }
     }
 

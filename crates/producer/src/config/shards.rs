@@ -21,6 +21,10 @@ impl ProducerConfig {
                 wrong("packing.arrays", message);
             }
         }
+        if !self.transform.function.is_empty() {
+            // The function makes the content of the samples.
+            return;
+        }
         let mut formats = self.sources.iter().map(|source| source.format);
         let shards = self.source.format == Format::Webdataset;
         if !shards && !formats.any(|format| format == Format::Webdataset) {

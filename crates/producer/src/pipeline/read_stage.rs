@@ -173,6 +173,7 @@ mod tests {
             transform: Arc::new(DocumentTransform::new(&config).unwrap()),
             inputs: Arc::new(Inputs::new(InputList::default())),
             sources: Vec::new(),
+            metrics: None,
         };
         let pool = Arc::new(TokenizerPool::start(1, work).unwrap());
         // The feed does not run, as while all threads are busy.

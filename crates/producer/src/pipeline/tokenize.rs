@@ -10,6 +10,7 @@ use batchweave_daemon::panics::guard;
 use tokio::sync::oneshot;
 
 use crate::error::RunError;
+use crate::metrics::FunctionMetrics;
 use crate::packing::Document;
 use crate::pipeline::read::Chunk;
 use crate::sources::{DocumentError, Format, Inputs, PinnedFile, Reason, Unit};
@@ -48,6 +49,8 @@ pub struct ChunkTokenizer {
     pub inputs: Arc<Inputs>,
     /// The configured format and JSON field of each source.
     pub sources: Vec<(Format, String)>,
+    /// The counters of documents that a function left out.
+    pub metrics: Option<FunctionMetrics>,
 }
 
 /// The unit's surroundings: its pass and place in the order, and how its source is read.
@@ -56,7 +59,8 @@ struct Surroundings<'a> {
     pass: u64,
     at: Position,
     file: Option<&'a PinnedFile>,
-    format: Format,
+    /// The format of the file, and that of the unit, which a function may have changed.
+    formats: (Format, Format),
     field: &'a str,
 }
 
@@ -108,24 +112,39 @@ impl ChunkTokenizer {
         let inputs = self.inputs.now();
         let (configured, field) = &self.sources[chunk.source];
         let mut last: Option<(u32, Format)> = None;
+        let format_of = |unit: &Unit| {
+            let number = unit.place.file;
+            // Neighbours are often from one file.
+            let format = if let Some((_, format)) = last.filter(|(file, _)| *file == number) {
+                format
+            } else {
+                let file = inputs.files.get(number as usize);
+                configured.for_file(file.map_or("", |file| &file.pin.name))
+            };
+            last = Some((number, format));
+            format
+        };
+        let formats: Vec<Format> = chunk.units.iter().map(format_of).collect();
+        let read = formats.iter().copied().zip(chunk.units).collect();
+        let made = self.transform.prepare(field, read);
+        if let Some(metrics) = &self.metrics {
+            metrics.dropped.inc_by(made.dropped);
+            metrics.deaths.inc_by(made.deaths);
+        }
         let positions = chunk.positions.into_iter().map(Some);
         let positions = positions.chain(std::iter::repeat(None));
-        let units = chunk.units.into_iter().zip(positions);
+        let units = made.units.into_iter().zip(formats).zip(positions);
         units
-            .filter_map(|(unit, at)| {
-                let number = unit.place.file;
-                let file = inputs.files.get(number as usize).map(|file| &file.pin);
-                // Neighbours are often from one file.
-                let format = match last.filter(|(file, _)| *file == number) {
-                    Some((_, format)) => format,
-                    None => configured.for_file(file.map_or("", |file| &file.name)),
-                };
-                last = Some((number, format));
+            .filter_map(|((unit, written_as), at)| {
+                let (read_as, unit) = unit?;
                 let around = Surroundings {
                     pass: chunk.pass,
                     at: at.unwrap_or_default(),
-                    file,
-                    format,
+                    file: inputs
+                        .files
+                        .get(unit.place.file as usize)
+                        .map(|file| &file.pin),
+                    formats: (written_as, read_as),
                     field,
                 };
                 self.unit(unit, around).transpose()
@@ -136,10 +155,13 @@ impl ChunkTokenizer {
     fn unit(&self, unit: Unit, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
         let (place, pass, at) = (unit.place, around.pass, around.at);
         let bad = |reason| match around.file {
-            Some(file) => DocumentError::in_file(file, around.format, place.unit, reason),
-            None => DocumentError::new("", around.format, place.unit, reason),
+            Some(file) => DocumentError::in_file(file, around.formats.0, place.unit, reason),
+            None => DocumentError::new("", around.formats.0, place.unit, reason),
         };
-        let transform = || self.transform.transform(around.format, around.field, unit);
+        let transform = || {
+            self.transform
+                .transform(around.formats.1, around.field, unit)
+        };
         let transformed = match guard(transform) {
             Ok(transformed) => transformed,
             Err(panic) => {
@@ -168,8 +190,8 @@ impl ChunkTokenizer {
                 })
             }
             // Later documents would fail too, so none is left out for this.
-            Err(reason @ Reason::NoRenderer { .. }) => {
-                return Err(RunError::NoRenderer(bad(reason)));
+            Err(reason) if reason.is_of_program() => {
+                return Err(RunError::NoProcess(bad(reason)));
             }
             Err(reason) => {
                 let error = bad(reason);

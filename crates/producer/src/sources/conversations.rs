@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use parquet::record::Field;
 use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
@@ -28,6 +30,8 @@ pub struct ConversationColumns {
     pub optional: Vec<String>,
     /// Field of a message that stays when it is null.
     pub content_key: String,
+    /// Rows stay as they are: nulls, texts that look like JSON, and bytes, which become base64 below `__bytes__`.
+    pub verbatim: bool,
     /// The settings that name the wanted columns, for messages.
     pub setting: &'static str,
 }
@@ -112,6 +116,12 @@ fn projection(
     let mut wanted = Vec::new();
     for name in &columns.wanted {
         let Some(column) = find(name) else {
+            if columns.verbatim {
+                return Err(Reason::NoRowColumn {
+                    column: name.clone(),
+                    columns: names(fields),
+                });
+            }
             let detail = missing(name, columns.setting, fields);
             return Err(Reason::NoMessages { detail });
         };
@@ -126,10 +136,15 @@ fn projection(
     Ok(Arc::new(SchemaDescriptor::new(Arc::new(group))))
 }
 
-fn missing(messages: &str, setting: &str, fields: &[TypePtr]) -> String {
+/// Returns the first columns of a file, for a message.
+fn names(fields: &[TypePtr]) -> String {
     let mut names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     names.truncate(20);
-    let names = names.join(", ");
+    names.join(", ")
+}
+
+fn missing(messages: &str, setting: &str, fields: &[TypePtr]) -> String {
+    let names = names(fields);
     let hint = if names.contains("conversations") {
         "; ShareGPT's form needs chat.messages = \"conversations\", chat.role_key = \"from\", \
          chat.content_key = \"value\" and chat.roles = { human = \"user\", gpt = \"assistant\" }"
@@ -147,6 +162,7 @@ fn object(fields: Vec<(String, Field)>, columns: &ConversationColumns) -> Result
     let mut json = String::from("{");
     for (name, field) in fields {
         match field {
+            Field::Null if columns.verbatim => {}
             Field::Null if columns.wanted.contains(&name) => return Err(Reason::Null),
             Field::Null => continue,
             _ => {}
@@ -155,9 +171,11 @@ fn object(fields: Vec<(String, Field)>, columns: &ConversationColumns) -> Result
         put_text(&mut json, &name);
         json.push(':');
         match field {
-            Field::Str(text) => put_json_or_text(&mut json, &text),
-            Field::Bytes(bytes) => put_json_or_text(&mut json, bytes.as_utf8().unwrap_or_default()),
-            field => put(&mut json, &field, &columns.content_key),
+            Field::Str(text) if !columns.verbatim => put_json_or_text(&mut json, &text),
+            Field::Bytes(bytes) if !columns.verbatim => {
+                put_json_or_text(&mut json, bytes.as_utf8().unwrap_or_default())
+            }
+            field => put(&mut json, &field, columns),
         }
     }
     json.push('}');
@@ -184,7 +202,7 @@ fn put_text(json: &mut String, text: &str) {
     json.push_str(&serde_json::Value::from(text).to_string());
 }
 
-fn put(json: &mut String, field: &Field, content_key: &str) {
+fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
     match field {
         Field::Null => json.push_str("null"),
         Field::Bool(value) => put_number(json, value),
@@ -203,16 +221,22 @@ fn put(json: &mut String, field: &Field, content_key: &str) {
         Field::Float(n) => put_float(json, f64::from(*n)),
         Field::Double(n) => put_float(json, *n),
         Field::Str(text) => put_text(json, text),
+        Field::Bytes(bytes) if columns.verbatim => {
+            json.push_str("{\"__bytes__\":");
+            put_text(json, &STANDARD.encode(bytes.data()));
+            json.push('}');
+        }
         Field::Bytes(bytes) => put_text(json, bytes.as_utf8().unwrap_or_default()),
         Field::Decimal(_) => put_text(json, &field.to_string()),
         Field::Group(row) => {
             json.push('{');
             for (name, field) in row.get_column_iter() {
-                if !matches!(field, Field::Null) || name == content_key {
+                let kept = columns.verbatim || *name == columns.content_key;
+                if kept || !matches!(field, Field::Null) {
                     separate(json);
                     put_text(json, name);
                     json.push(':');
-                    put(json, field, content_key);
+                    put(json, field, columns);
                 }
             }
             json.push('}');
@@ -223,7 +247,7 @@ fn put(json: &mut String, field: &Field, content_key: &str) {
                 if n > 0 {
                     json.push(',');
                 }
-                put(json, item, content_key);
+                put(json, item, columns);
             }
             json.push(']');
         }
@@ -238,7 +262,7 @@ fn put(json: &mut String, field: &Field, content_key: &str) {
                     key => put_text(json, &key.to_string()),
                 }
                 json.push(':');
-                put(json, value, content_key);
+                put(json, value, columns);
             }
             json.push('}');
         }

@@ -79,6 +79,24 @@ pub enum Reason {
     /// No process can render the conversation; the document itself may be good.
     #[error("the process that renders conversations can't be used: {why}")]
     NoRenderer { why: String },
+    /// The function of transform.function has no result for the document.
+    #[error(
+        "transform.function {detail}; correct the document or the function, or set source.on_bad_document = \"skip\""
+    )]
+    Function { detail: String },
+    /// Documents of this format do not go through a function.
+    #[error(
+        "transform.function takes documents of JSONL, text, Parquet and tars; name such files in source.paths, or remove it"
+    )]
+    NotForFunction,
+    /// The Parquet file lacks a column that the function gets.
+    #[error(
+        "no column \"{column}\" in this Parquet file, which has {columns}; name the right ones in transform.fields"
+    )]
+    NoRowColumn { column: String, columns: String },
+    /// No process can apply the function; the document itself may be good.
+    #[error("no process can apply transform.function: {why}")]
+    NoWorker { why: String },
     /// The template rejects the conversation.
     #[error("the conversation {detail}; correct it, or chat.template")]
     Chat { detail: String },
@@ -175,15 +193,20 @@ impl Reason {
         Self::Tokenizer { detail }
     }
 
-    /// Returns the reason with the key of the sample. A renderer that can't start is a fault of the program: it stays as it is.
+    /// Returns the reason with the key of the sample. A process that can't start stays the reason.
     pub(crate) fn in_sample(self, key: &str) -> Self {
-        if matches!(self, Self::NoRenderer { .. }) {
+        if self.is_of_program() {
             return self;
         }
         Self::InSample {
             key: key.to_owned(),
             why: Box::new(self),
         }
+    }
+
+    /// Returns whether the reason is a process that can't start: later documents would fail too.
+    pub(crate) fn is_of_program(&self) -> bool {
+        matches!(self, Self::NoRenderer { .. } | Self::NoWorker { .. })
     }
 
     /// Returns whether the reason concerns the file and not one document: every document of it is bad.
@@ -202,6 +225,8 @@ impl Reason {
                 | Self::NotText
                 | Self::NotArrays
                 | Self::NoColumns
+                | Self::NotForFunction
+                | Self::NoRowColumn { .. }
                 | Self::NotIdFile
                 | Self::NotIdColumn { .. }
                 | Self::Npy { .. }

@@ -25,6 +25,8 @@ pub enum ReadContent {
     Documents,
     /// Conversations, in Parquet files with these columns.
     Conversations(ConversationColumns),
+    /// Rows of Parquet files with all of these columns, for a function.
+    Rows(ConversationColumns),
     /// Token ids; a list of them is divided at this end token.
     Ids { end_token: u32 },
 }

@@ -91,7 +91,7 @@ impl ContentRows {
         options: &ReadOptions,
         rows: Range<u64>,
     ) -> Result<Self, ReadFailure> {
-        if let ReadContent::Conversations(columns) = &options.content {
+        if let ReadContent::Conversations(columns) | ReadContent::Rows(columns) = &options.content {
             let rows = ConversationRows::open(file, columns, rows)?;
             return Ok(Self::Conversations(Box::new(rows)));
         }

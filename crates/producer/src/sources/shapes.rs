@@ -70,7 +70,7 @@ fn shape(file: &InputFile, options: &ReadOptions) -> Result<FileShape, SourceErr
 /// Returns rows and bytes of each row group, of the columns that are read.
 fn row_groups(file: &InputFile, options: &ReadOptions) -> Result<Vec<(u64, u64)>, ReadFailure> {
     let wanted: Vec<&str> = match &options.content {
-        ReadContent::Conversations(columns) => {
+        ReadContent::Conversations(columns) | ReadContent::Rows(columns) => {
             let all = columns.wanted.iter().chain(&columns.optional);
             all.map(String::as_str).collect()
         }

@@ -26,7 +26,7 @@ use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
-    ConversationColumns, InputFinder, Inputs, NamedPaths, ReadContent, ReadOptions, Share,
+    ConversationColumns, Format, InputFinder, Inputs, NamedPaths, ReadContent, ReadOptions, Share,
     SourcePlan, TextField,
 };
 use crate::transform::{Columns, DocumentTransform};
@@ -136,6 +136,7 @@ pub(crate) fn assemble(
             selection: config.split.selection(),
         }),
     };
+    let function = !config.transform.function.is_empty();
     let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
     Ok(Pipeline {
         reading,
@@ -144,8 +145,9 @@ pub(crate) fn assemble(
             transform: parts.transform,
             inputs: parts.inputs,
             sources: config.by_source().iter().map(source).collect(),
+            metrics: function.then(|| metrics.function.clone()),
         },
-        threads: config.tokenizer_threads(),
+        threads: config.document_threads(),
         linger: config.commit.linger.0,
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
@@ -192,13 +194,23 @@ fn mixed(
 
 /// Returns the settings by which this producer reads its share of the input; lists of ids are divided at `end_token`.
 pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
+    let function = !config.transform.function.is_empty();
     ReadOptions {
         format: config.source.format,
         content: read_content(config, end_token),
         column: config.source.column.clone(),
         arrays: packing_arrays(config),
-        beside: Columns::from_config(config).names(),
-        members: shard_members(config),
+        beside: if function {
+            // They are in what the function returns.
+            Vec::new()
+        } else {
+            Columns::from_config(config).names()
+        },
+        members: if function {
+            config.function_fields(Format::Webdataset)
+        } else {
+            shard_members(config)
+        },
         max_document_bytes: config.source.max_document_bytes.bytes(),
         inbox: config.source.inbox,
         sparse: config.split.every > 1,
@@ -212,18 +224,29 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
 }
 
 fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent {
+    if !config.transform.function.is_empty() {
+        return ReadContent::Rows(ConversationColumns {
+            wanted: config.function_fields(Format::Parquet),
+            optional: Vec::new(),
+            content_key: String::new(),
+            verbatim: true,
+            setting: "transform.fields",
+        });
+    }
     let ids = config.source.content == SourceContent::Ids;
     match (config.packing.mode, end_token) {
         (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
             wanted: vec![config.chat.messages.clone()],
             optional: vec![config.chat.tools.clone()],
             content_key: config.chat.content_key.clone(),
+            verbatim: false,
             setting: "chat.messages",
         }),
         (PackingMode::Pairs, _) => ReadContent::Conversations(ConversationColumns {
             wanted: vec![config.chat.chosen.clone(), config.chat.rejected.clone()],
             optional: vec![config.chat.prompt.clone(), config.chat.tools.clone()],
             content_key: config.chat.content_key.clone(),
+            verbatim: false,
             setting: "chat.chosen and chat.rejected",
         }),
         (_, end_token) if ids => ReadContent::Ids {

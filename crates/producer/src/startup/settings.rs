@@ -89,6 +89,16 @@ pub(super) fn settings(
             json!(source.content),
         ),
         (!source.mask.is_empty(), "source.mask", json!(source.mask)),
+        (
+            !config.transform.function.is_empty(),
+            "transform.function",
+            json!(config.transform.function),
+        ),
+        (
+            !config.transform.fields.is_empty(),
+            "transform.fields",
+            json!(config.transform.fields),
+        ),
     ];
     let several = !config.sources.is_empty();
     let mixture = MixtureConfig::default();

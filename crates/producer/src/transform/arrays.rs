@@ -74,7 +74,7 @@ pub(super) fn json(
     specs.iter().map(array).collect::<Result<_, _>>().map(Some)
 }
 
-fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reason> {
+pub(super) fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reason> {
     let mut data = Vec::new();
     match value {
         Value::String(text) if spec.base64 => {

@@ -4,6 +4,7 @@ use batchweave_core::tgb::LayoutError;
 use batchweave_daemon::Exit;
 
 use super::chat::TemplateError;
+use super::function::FunctionError;
 use crate::tokenizer::TokenizerError;
 
 /// The reason why the tokenizer, the chat template or the arrays of the configuration cannot be used.
@@ -15,6 +16,9 @@ pub enum TransformError {
     /// The chat template cannot be used.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// The function of the user cannot be used.
+    #[error(transparent)]
+    Function(#[from] FunctionError),
     /// The pad token is not in the vocabulary.
     #[error(
         "packing.pad_token: {token} is not below {bound}, the size of the vocabulary; name one of its tokens"
@@ -34,6 +38,7 @@ impl TransformError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Tokenizer(TokenizerError::Embedded { .. }) => Exit::Failure,
+            Self::Function(why) => why.exit(),
             _ => Exit::Config,
         }
     }

@@ -4,13 +4,17 @@
 //! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
 //!   `columns` takes the numbers beside them;
 //!   `shards` finds the text or the conversation in a sample of a tar;
+//! - `function` applies the user's own function to units, before all others;
 //! - `error` holds the reasons why a transform cannot be set up.
 
 pub mod arrays;
 pub mod chat;
 mod columns;
 mod error;
+mod frames;
+pub mod function;
 pub mod ids;
+mod setup;
 pub(crate) mod shards;
 pub mod text;
 
@@ -23,11 +27,13 @@ use bytes::Bytes;
 
 pub use columns::Columns;
 pub use error::TransformError;
+use function::{Applied, Function};
 
 use self::arrays::sample;
-use self::chat::{Chat, Mapping, PairFields, TemplateError, TemplateFile};
+use self::chat::{Chat, PairFields};
+use self::setup::{chat, pair_fields};
 use self::text::decode;
-use crate::config::{ChatConfig, PackingMode, ProducerConfig, SourceContent, TokenizerKind};
+use crate::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 use crate::packing::{
     ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Extra, Packer, Pairs,
     Restart, Samples, Shape,
@@ -43,6 +49,7 @@ pub struct DocumentTransform {
     look_ahead: usize,
     beside: Beside,
     columns: Columns,
+    function: Option<Function>,
     object_bytes: u64,
     /// Tokens of [`CANARY`] as the tokenizer made them at the start.
     canary: Vec<Option<Vec<u32>>>,
@@ -118,6 +125,7 @@ impl DocumentTransform {
             look_ahead: packing.look_ahead,
             beside,
             columns: Columns::from_config(config),
+            function: Function::start(config)?,
             object_bytes: packing.object_bytes.bytes(),
             canary,
             encoder: Arc::new(encoder),
@@ -208,6 +216,26 @@ impl DocumentTransform {
                 let segments = self.beside.needs_segments();
                 Box::new(Concat::new(shape, tokens, from.at, segments))
             }
+        }
+    }
+
+    /// Returns the units that the function of the user makes of these, each with its format; without a function, the same
+    /// ones. `field` is that of their source.
+    pub(crate) fn prepare(&self, field: &str, units: Vec<(Format, Unit)>) -> Applied {
+        match &self.function {
+            Some(function) => function.apply(field, units),
+            None => Applied {
+                units: units.into_iter().map(Some).collect(),
+                dropped: 0,
+                deaths: 0,
+            },
+        }
+    }
+
+    /// Ends the processes of the function that wait for work, so that new ones are started.
+    pub(crate) fn renew_function(&self) {
+        if let Some(function) = &self.function {
+            function.renew();
         }
     }
 
@@ -353,35 +381,6 @@ fn pad_token(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Result<u32, 
     } else {
         Err(TransformError::PadToken { token, bound })
     }
-}
-
-fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
-    let most = config.source.max_document_bytes.bytes();
-    let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
-    let program = config.chat.renderer.as_deref();
-    Chat::new(template, tokenizer, mapping(&config.chat), program)
-}
-
-fn mapping(table: &ChatConfig) -> Mapping {
-    Mapping {
-        messages: table.messages.clone(),
-        tools: table.tools.clone(),
-        role_key: table.role_key.clone(),
-        content_key: table.content_key.clone(),
-        roles: table.roles.clone(),
-    }
-}
-
-fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<PairFields>> {
-    let table = &config.chat;
-    let fields = || PairFields {
-        prompt: table.prompt.clone(),
-        chosen: table.chosen.clone(),
-        rejected: table.rejected.clone(),
-        mapping: mapping(table),
-        row_tokens: shape.width(),
-    };
-    (config.packing.mode == PackingMode::Pairs).then(|| Box::new(fields()))
 }
 
 /// A document before it gets its place.

@@ -50,6 +50,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
             transform: transform(&config).await?,
             inputs: Arc::clone(&inputs),
             sources: vec![(Format::Auto, config.source.field.clone())],
+            metrics: None,
         };
         let reading = Arc::clone(&inputs);
         let ours = tokio::task::spawn_blocking(move || pipeline(reading, work));

@@ -13,6 +13,7 @@ fn with(messages: &str) -> ReadOptions {
         wanted: vec![messages.to_owned()],
         optional: vec!["tools".to_owned()],
         content_key: "content".to_owned(),
+        verbatim: false,
         setting: "chat.messages",
     });
     options

@@ -8,6 +8,7 @@ use batchweave_daemon::check::Findings;
 
 use super::super::assemble::read_options;
 use super::super::inputs::input_finder;
+use super::function;
 use crate::config::{OnBadDocument, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::Content;
 use crate::sources::{
@@ -38,6 +39,7 @@ pub(super) async fn check(
     let names: Vec<Option<String>> = names.chain([None]).collect();
     let parts = config.by_source();
     let mut paths = Vec::new();
+    let mut trial = None;
     for (config, name) in parts.iter().zip(&names) {
         paths.extend(config.source.paths.iter().map(|path| (config, name, path)));
     }
@@ -60,7 +62,8 @@ pub(super) async fn check(
         let new: Vec<_> = new
             .filter(|file| known.insert(file.pin.name.clone()))
             .collect();
-        let seen = new.iter().take(FILES_MAX).cloned().collect();
+        let seen: Vec<InputFile> = new.iter().take(FILES_MAX).cloned().collect();
+        trial.get_or_insert_with(|| (seen.clone(), config.clone()));
         let (config, transform) = (config.clone(), transform.cloned());
         let read = Worker::start("check", move || {
             first_documents(seen, &config, transform.as_deref())
@@ -77,7 +80,41 @@ pub(super) async fn check(
             file
         }));
     }
+    let function = !config.transform.function.is_empty();
+    if let (Some(transform), Some(trial), true) = (transform, trial, function) {
+        check_function(trial, transform, findings).await;
+    }
     complete.then_some(list)
+}
+
+/// Lets the first documents of a path pass the user's function.
+async fn check_function(
+    (files, config): (Vec<InputFile>, ProducerConfig),
+    transform: &Arc<DocumentTransform>,
+    findings: &mut Findings,
+) {
+    let transform = Arc::clone(transform);
+    let work = move || {
+        let options = all_documents(&config, Some(&transform));
+        function::compare(files, &options, (&config, &transform))
+    };
+    let compared = match Worker::start("check", work) {
+        Ok(work) => work.join().await,
+        Err(why) => Err(why),
+    };
+    match compared {
+        Ok(Ok(text)) => findings.opened("function", text),
+        Ok(Err(text)) => findings.fault("transform.function", text),
+        Err(why) => findings.fault("transform.function", why),
+    }
+}
+
+/// Returns the settings to read all documents, whatever the share.
+fn all_documents(config: &ProducerConfig, transform: Option<&DocumentTransform>) -> ReadOptions {
+    ReadOptions {
+        share: Share::ALL,
+        ..read_options(config, transform.and_then(DocumentTransform::end_token))
+    }
 }
 
 /// The first documents of some files.
@@ -147,10 +184,7 @@ fn first_documents(
     config: &ProducerConfig,
     transform: Option<&DocumentTransform>,
 ) -> FirstDocuments {
-    let options = ReadOptions {
-        share: Share::ALL,
-        ..read_options(config, transform.and_then(DocumentTransform::end_token))
-    };
+    let options = all_documents(config, transform);
     let mut found = FirstDocuments::default();
     let list = InputList { files };
     for (number, file) in (0..).zip(&list.files) {
@@ -224,7 +258,12 @@ fn document(
     transform: Option<&DocumentTransform>,
 ) -> Result<Option<Readable>, Reason> {
     if let Some(transform) = transform {
-        let made = transform.transform(format, &config.source.field, unit)?;
+        let field = &config.source.field;
+        let mut prepared = transform.prepare(field, vec![(format, unit)]);
+        let Some(Some((format, unit))) = prepared.units.pop() else {
+            return Ok(None);
+        };
+        let made = transform.transform(format, field, unit)?;
         return Ok(made.map(|made| Readable {
             tokens: match made.content {
                 Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),

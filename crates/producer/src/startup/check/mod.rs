@@ -2,6 +2,7 @@
 //! and template, the first documents of the input (`documents`), the stream (`stream`) and the store.
 
 mod documents;
+mod function;
 mod stream;
 
 use std::path::Path;

@@ -20,6 +20,7 @@ use super::render::{Rendered, RendererSetup};
 use super::template::TemplateError;
 use super::wrong;
 use crate::sources::Reason;
+use crate::transform::frames::{read_frame, write_frame};
 
 /// The argument that makes the program a renderer process.
 pub const RENDER: &str = "--render-conversations";
@@ -207,7 +208,7 @@ impl RendererProcess {
 
     fn exchange(&mut self, frame: &[u8]) -> io::Result<Vec<u8>> {
         write_frame(&mut self.input, frame)?;
-        let answer = read_frame(&mut self.output)?;
+        let answer = read_frame(&mut self.output, u64::MAX)?;
         Ok(answer.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
@@ -249,7 +250,7 @@ pub fn serve() -> io::Result<()> {
 }
 
 fn render_all(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
-    let Some(setup) = read_frame(&mut input)? else {
+    let Some(setup) = read_frame(&mut input, u64::MAX)? else {
         return Ok(());
     };
     let setup: RendererSetup = serde_json::from_slice(&setup)?;
@@ -262,7 +263,7 @@ fn render_all(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let Ok(rendering) = rendering else {
         return Ok(());
     };
-    while let Some(raw) = read_frame(&mut input)? {
+    while let Some(raw) = read_frame(&mut input, u64::MAX)? {
         let answer = Response::from_rendered(rendering.text(&raw));
         write_frame(&mut output, &serde_json::to_vec(&answer)?)?;
     }
@@ -275,26 +276,4 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
         maximum: Some(most),
     };
     Ok(setrlimit(resource, limit)?)
-}
-
-fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-    to.write_all(&(bytes.len() as u64).to_le_bytes())?;
-    to.write_all(bytes)?;
-    to.flush()
-}
-
-/// Reads a frame; `None` at the end. Both ends are the same program, so lengths are trusted.
-fn read_frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut length = [0; 8];
-    match from.read_exact(&mut length) {
-        Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
-    }
-    let length = u64::from_le_bytes(length);
-    let mut bytes = Vec::new();
-    let read = from.take(length).read_to_end(&mut bytes)?;
-    if (read as u64) < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(Some(bytes))
 }

@@ -1,0 +1,112 @@
+//! `--check` of the user's function: the first documents pass it twice, in two processes, with the same results.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::Hash;
+
+use crate::config::ProducerConfig;
+use crate::sources::{Cell, FileReader, Format, InputFile, InputList, Place, ReadOptions, Unit};
+use crate::transform::DocumentTransform;
+
+/// Most documents that pass the function.
+const DOCUMENTS: usize = 1000;
+/// Documents that pass it at a time.
+const AT_ONCE: usize = 16;
+
+/// The documents of some files, as they came out of the function.
+#[derive(Debug, Default)]
+struct Results {
+    /// The place and a digest of each.
+    digests: Vec<(Place, Hash)>,
+    dropped: u64,
+}
+
+/// Compares two runs over the first documents of `files`. Returns what it found, for people.
+pub(super) fn compare(
+    files: Vec<InputFile>,
+    options: &ReadOptions,
+    (config, transform): (&ProducerConfig, &Arc<DocumentTransform>),
+) -> Result<String, String> {
+    let list = InputList { files };
+    let field = &config.source.field;
+    let first = run(&list, options, (field, transform))?;
+    transform.renew_function();
+    let second = run(&list, options, (field, transform))?;
+    let function = &config.transform.function;
+    let both = first.digests.iter().zip(&second.digests);
+    let different: Vec<Place> = both
+        .filter(|(one, other)| one != other)
+        .map(|((place, _), _)| *place)
+        .collect();
+    let documents = first.digests.len();
+    if let Some(place) = different.first() {
+        let different = different.len();
+        let name = list.files.get(place.file as usize);
+        let name = name.map_or("", |file| file.pin.name.as_str());
+        let at = match options.format.for_file(name) {
+            Format::Text => name.to_owned(),
+            _ => format!("{name}:{}", place.unit + 1),
+        };
+        return Err(format!(
+            "{function} made different documents of {different} of {documents} in two processes, first of {at}; a restart \
+             then repeats documents that differ. Make it depend on its argument alone: seed random numbers by a field, \
+             and sort what comes from a set"
+        ));
+    }
+    let dropped = first.dropped;
+    Ok(format!(
+        "{function} made the same of {documents} documents in two processes; it left out {dropped}"
+    ))
+}
+
+fn run(
+    list: &InputList,
+    options: &ReadOptions,
+    (field, transform): (&str, &DocumentTransform),
+) -> Result<Results, String> {
+    let mut results = Results::default();
+    for (number, file) in (0..).zip(&list.files) {
+        let format = options.format.for_file(&file.pin.name);
+        let from = Place::of_file(number);
+        let opened = FileReader::open_in(list, options, from);
+        let Some(mut reader) = opened.map_err(|why| why.to_string())? else {
+            continue;
+        };
+        loop {
+            let room = AT_ONCE.min(DOCUMENTS.saturating_sub(results.digests.len()));
+            let mut units = Vec::with_capacity(room);
+            while units.len() < room {
+                match reader.next_unit().map_err(|why| why.to_string())? {
+                    Some(unit) => units.push((format, unit)),
+                    None => break,
+                }
+            }
+            if units.is_empty() {
+                break;
+            }
+            let places: Vec<Place> = units.iter().map(|(_, unit)| unit.place).collect();
+            let made = transform.prepare(field, units);
+            results.dropped += made.dropped;
+            let digests = made.units.iter().map(|one| digest(one.as_ref()));
+            results.digests.extend(places.into_iter().zip(digests));
+        }
+    }
+    Ok(results)
+}
+
+fn digest(made: Option<&(Format, Unit)>) -> Hash {
+    let mut bytes = Vec::new();
+    if let Some((_, unit)) = made {
+        match &unit.raw {
+            Ok(raw) => bytes.extend_from_slice(raw),
+            Err(why) => bytes.extend(why.to_string().into_bytes()),
+        }
+        for cell in &unit.cells {
+            if let Cell::Bytes(cell) = cell {
+                bytes.extend((cell.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(cell);
+            }
+        }
+    }
+    Hash::sha256(&bytes)
+}

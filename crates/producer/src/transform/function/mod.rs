@@ -1,0 +1,226 @@
+//! Documents through a function of the user, in Python, in processes of their own (`process`), which a `pool` starts and
+//! lends to the tokenizing threads. `message` is what both sides say, `worker.py` the other side.
+//!
+//! A document goes in as a dict of its fields, and the dict that comes out takes its place: as a line of JSONL, or as
+//! arrays. Results keep the order of the documents. A process that dies, hangs or grows costs at most the document that
+//! it was at.
+
+mod message;
+mod output;
+mod pool;
+mod process;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use serde_json::Value;
+
+use self::message::{Answer, Body, Document, Wanted};
+pub use self::pool::FunctionError;
+use self::pool::Pool;
+use super::arrays::from_json;
+use crate::config::{PackingMode, ProducerConfig};
+use crate::packing::ArraySpec;
+use crate::sources::{Cell, Format, Reason, Unit};
+
+/// The function of the configuration, with its processes.
+pub struct Function {
+    pool: Pool,
+    /// The arrays of samples; `None` where documents have tokens.
+    arrays: Option<Vec<ArraySpec>>,
+    /// The fields that documents have besides their text, ids or messages.
+    beside: Vec<String>,
+    /// The configured names of the content.
+    content: ContentFields,
+    /// The fields that are read of a tar's sample, as the function gets them.
+    members: Vec<String>,
+}
+
+/// The fields of a document with tokens.
+enum ContentFields {
+    /// The one field of its source.
+    Source,
+    Named {
+        wanted: Vec<String>,
+        optional: Vec<String>,
+    },
+}
+
+/// The form, the bytes and the cells of a document from the function.
+type Made = (Format, Vec<u8>, Vec<Cell>);
+
+/// The outcome of some documents.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// For each document its unit and the format of that; `None` of one that the function left out.
+    pub units: Vec<Option<(Format, Unit)>>,
+    /// Documents that the function left out.
+    pub dropped: u64,
+    /// Processes that ended, and were started again.
+    pub deaths: u64,
+}
+
+impl Function {
+    /// Starts the first process, so that a function that can't be loaded is reported at the start. `None` when no function
+    /// is configured.
+    pub fn start(config: &ProducerConfig) -> Result<Option<Self>, FunctionError> {
+        if config.transform.function.is_empty() {
+            return Ok(None);
+        }
+        let opaque = config.packing.mode == PackingMode::Opaque;
+        let arrays = opaque.then(|| config.packing.arrays.clone());
+        let extra = config.packing.extra.iter().map(ArraySpec::source);
+        let mask = [config.source.mask.as_str()].into_iter();
+        let beside = mask.filter(|name| !name.is_empty()).chain(extra);
+        let members = config.function_fields(Format::Webdataset);
+        Ok(Some(Self {
+            pool: Pool::start(config, arrays.as_deref())?,
+            beside: beside.map(str::to_owned).collect(),
+            content: ContentFields::from_config(config),
+            members: members.iter().map(|field| first_name(field)).collect(),
+            arrays,
+        }))
+    }
+
+    /// Applies the function to documents of a source, whose text or ids are in `field`.
+    pub(crate) fn apply(&self, field: &str, units: Vec<(Format, Unit)>) -> Applied {
+        let mut results: Vec<Option<(Format, Unit)>> = Vec::with_capacity(units.len());
+        let (mut documents, mut places) = (Vec::new(), Vec::new());
+        for (format, unit) in units {
+            let at = results.len();
+            let (place, key) = (unit.place, key(format, &unit));
+            let content = match self.document(format, unit) {
+                Ok(None) => {
+                    results.push(None);
+                    continue;
+                }
+                Ok(Some(document)) => {
+                    documents.push(document);
+                    places.push((at, key));
+                    Ok(Vec::new().into())
+                }
+                Err(reason) => Err(reason),
+            };
+            let unit = Unit {
+                place,
+                raw: content,
+                cells: Vec::new(),
+            };
+            results.push(Some((format, unit)));
+        }
+        let mut dropped = 0;
+        let done = self.pool.apply(&self.wanted(field), &documents);
+        for (answer, (at, key)) in done.answers.into_iter().zip(places) {
+            let Some(Some((format, unit))) = results.get_mut(at) else {
+                continue;
+            };
+            match self.content(answer) {
+                Ok(None) => {
+                    dropped += 1;
+                    results[at] = None;
+                }
+                Ok(Some((made, raw, cells))) => {
+                    (*format, unit.raw, unit.cells) = (made, Ok(raw.into()), cells);
+                }
+                Err(why) => {
+                    unit.raw = Err(match key {
+                        Some(key) => why.in_sample(&key),
+                        None => why,
+                    });
+                }
+            }
+        }
+        Applied {
+            units: results,
+            dropped,
+            deaths: done.deaths,
+        }
+    }
+
+    /// Ends the processes that wait for work.
+    pub(crate) fn renew(&self) {
+        self.pool.renew();
+    }
+
+    /// Returns the document in `unit`; `None` for a blank line.
+    fn document(&self, format: Format, unit: Unit) -> Result<Option<Document>, Reason> {
+        let raw = unit.raw?;
+        let line = matches!(format, Format::Jsonl | Format::Lines);
+        if line && raw.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
+        }
+        let first = unit.place.unit == 0;
+        match format {
+            Format::Jsonl => Ok(Some(Document::line(raw, first))),
+            Format::Parquet => Ok(Some(Document::row(raw))),
+            Format::Text | Format::Lines => Ok(Some(Document::text(raw, first))),
+            Format::Webdataset => Ok(Some(Document::sample(&raw, &self.members, unit.cells))),
+            Format::Auto | Format::Npy | Format::Megatron => Err(Reason::NotForFunction),
+        }
+    }
+
+    fn wanted(&self, field: &str) -> Wanted {
+        let (mut wanted, optional) = match &self.content {
+            ContentFields::Source => (vec![field.to_owned()], Vec::new()),
+            ContentFields::Named { wanted, optional } => (wanted.clone(), optional.clone()),
+        };
+        wanted.extend(self.beside.iter().cloned());
+        Wanted { wanted, optional }
+    }
+
+    /// Returns the form, the bytes and the cells of what the function returned.
+    fn content(&self, answer: Answer) -> Result<Option<Made>, Reason> {
+        let detail = match answer {
+            Answer::Dropped => return Ok(None),
+            Answer::Object(line) => return Ok(Some((Format::Jsonl, line, Vec::new()))),
+            Answer::NoProcess(why) => return Err(Reason::NoWorker { why }),
+            Answer::Failed(detail) => detail,
+            Answer::Cells(bodies) => {
+                let specs = self.arrays.iter().flatten();
+                let cells = specs.zip(bodies).map(|(spec, body)| match body {
+                    Body::Bytes(bytes) => Ok(Cell::Bytes(bytes)),
+                    Body::Json(text) => {
+                        let value: Value = serde_json::from_slice(&text)
+                            .map_err(|why| Reason::broken_json(&why))?;
+                        from_json(spec, &value).map(Cell::Bytes)
+                    }
+                });
+                let cells = cells.collect::<Result<_, _>>()?;
+                // As the cells of a row.
+                return Ok(Some((Format::Parquet, Vec::new(), cells)));
+            }
+        };
+        Err(Reason::Function { detail })
+    }
+}
+
+/// Returns the key of a tar's sample.
+fn key(format: Format, unit: &Unit) -> Option<String> {
+    let raw = unit.raw.as_ref().ok();
+    let key = raw.filter(|_| format == Format::Webdataset)?;
+    Some(String::from_utf8_lossy(key).into_owned())
+}
+
+impl ContentFields {
+    fn from_config(config: &ProducerConfig) -> Self {
+        let chat = &config.chat;
+        let named = |wanted: &[&String], optional: &[&String]| Self::Named {
+            wanted: wanted.iter().map(|name| (*name).clone()).collect(),
+            optional: optional.iter().map(|name| (*name).clone()).collect(),
+        };
+        match config.packing.mode {
+            PackingMode::Chat => named(&[&chat.messages], &[&chat.tools]),
+            PackingMode::Pairs => named(
+                &[&chat.chosen, &chat.rejected],
+                &[&chat.prompt, &chat.tools],
+            ),
+            PackingMode::Opaque => named(&[], &[]),
+            PackingMode::Concat | PackingMode::BestFit => Self::Source,
+        }
+    }
+}
+
+/// Returns the name under which the function gets a field of a tar's sample with the alternatives in `field`.
+fn first_name(field: &str) -> String {
+    field.split(';').next().unwrap_or(field).trim().to_owned()
+}

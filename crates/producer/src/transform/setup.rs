@@ -1,0 +1,42 @@
+//! The transform of conversations, as configured.
+
+use std::sync::Arc;
+
+use super::chat::{Chat, Mapping, PairFields, TemplateError, TemplateFile};
+use crate::config::{ChatConfig, PackingMode, ProducerConfig};
+use crate::packing::Shape;
+use crate::tokenizer::Tokenizer;
+
+/// Returns the transform of conversations that `config` names.
+pub(super) fn chat(
+    config: &ProducerConfig,
+    tokenizer: Arc<dyn Tokenizer>,
+) -> Result<Chat, TemplateError> {
+    let most = config.source.max_document_bytes.bytes();
+    let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
+    let program = config.chat.renderer.as_deref();
+    Chat::new(template, tokenizer, mapping(&config.chat), program)
+}
+
+fn mapping(table: &ChatConfig) -> Mapping {
+    Mapping {
+        messages: table.messages.clone(),
+        tools: table.tools.clone(),
+        role_key: table.role_key.clone(),
+        content_key: table.content_key.clone(),
+        roles: table.roles.clone(),
+    }
+}
+
+/// Returns the fields of preference pairs; `None` for other modes.
+pub(super) fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<PairFields>> {
+    let table = &config.chat;
+    let fields = || PairFields {
+        prompt: table.prompt.clone(),
+        chosen: table.chosen.clone(),
+        rejected: table.rejected.clone(),
+        mapping: mapping(table),
+        row_tokens: shape.width(),
+    };
+    (config.packing.mode == PackingMode::Pairs).then(|| Box::new(fields()))
+}

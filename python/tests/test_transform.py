@@ -1,4 +1,4 @@
-"""A producer with functions of its user: ranks receive what they return, whatever dies meanwhile."""
+"""A producer with functions of its user: ranks receive what they return, whatever dies."""
 
 from __future__ import annotations
 

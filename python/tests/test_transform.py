@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import webdataset  # type: ignore[import-untyped]
 from real_daemons import BINARIES, END, MARKS, Daemons
@@ -192,8 +192,8 @@ def workers(producer: int) -> list[int]:
 
 
 def test_deaths_lose_and_double_nothing(daemons: Daemons, tmp_path: Path) -> None:
-    with (tmp_path / "corpus.jsonl").open("a") as more:
-        more.writelines(json.dumps({"text": f"{n} " * (n % 60 + 1)}) + "\n" for n in range(3000))
+    with (tmp_path / "corpus.jsonl").open("a") as lines:
+        lines.writelines(json.dumps({"text": f"{n} " * (n % 60 + 1)}) + "\n" for n in range(3000))
     more = 'transform.function = "captions:clean"\ntransform.workers = 3\ncommit.linger = "0ms"\n'
     more += 'packing.object_bytes = "16KiB"\n'
     configure(tmp_path, TEXTS, more, code=DRAWN)
@@ -221,7 +221,8 @@ def test_deaths_lose_and_double_nothing(daemons: Daemons, tmp_path: Path) -> Non
 
 
 def check(folder: Path) -> tuple[int, str]:
-    command = [BINARIES / "batchweave-producer", "--config", folder / "producer.toml", "--check"]
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(folder / "producer.toml")]
+    command.append("--check")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

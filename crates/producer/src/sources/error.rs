@@ -80,9 +80,7 @@ pub enum Reason {
     #[error("the process that renders conversations can't be used: {why}")]
     NoRenderer { why: String },
     /// The function of transform.function has no result for the document.
-    #[error(
-        "transform.function {detail}; correct the document or the function, or set source.on_bad_document = \"skip\""
-    )]
+    #[error("transform.function {detail}; correct the document or the function")]
     Function { detail: String },
     /// Documents of this format do not go through a function.
     #[error(

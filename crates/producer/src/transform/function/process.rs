@@ -5,7 +5,8 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
@@ -21,6 +22,8 @@ const BUFFER: usize = 64 << 10;
 const HEADER_MAX: u64 = 1 << 20;
 /// Time to import the function's modules.
 const START_MAX: Duration = Duration::from_mins(5);
+/// Most time to read what an ended process printed last.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
 /// Variables for the threads of numeric libraries, of which each process would start one per core.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
@@ -64,6 +67,8 @@ pub(super) struct Process {
     output: BufReader<ChildStdout>,
     watched: Arc<Watched>,
     last: LastLines,
+    /// The thread that reads what it prints.
+    follower: Option<JoinHandle<()>>,
 }
 
 impl Process {
@@ -98,10 +103,11 @@ impl Process {
             output: BufReader::with_capacity(BUFFER, output),
             watched: Arc::new(Watched::new(pid)),
             last,
+            follower: None,
         };
         let thread = std::thread::Builder::new().name("function-output".to_owned());
         let follow = move || reader.follow(printed, &limiter);
-        thread.spawn(follow).map_err(StartFailure::Spawn)?;
+        process.follower = Some(thread.spawn(follow).map_err(StartFailure::Spawn)?);
         launch.processes.add(&process.watched);
         process.watched.allow(Some(START_MAX));
         let ready = process.load(&launch.setup);
@@ -159,6 +165,21 @@ impl Process {
         Ok(frame.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
+    /// Returns the last lines that the process printed, which has ended.
+    fn last_words(&self) -> String {
+        let began = Instant::now();
+        let open = || {
+            self.follower
+                .as_ref()
+                .is_some_and(|thread| !thread.is_finished())
+        };
+        // A process that left the group may keep the pipe open.
+        while open() && began.elapsed() < LAST_WORDS_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.last.quoted()
+    }
+
     /// Ends the process, which failed with `why`, and says how it ended.
     pub(super) fn death(mut self, why: &io::Error, timeout: Duration) -> Death {
         let verdict = self.watched.end();
@@ -167,7 +188,7 @@ impl Process {
             detail,
             may_be_foreign: false,
         };
-        let last = self.last.quoted();
+        let last = self.last_words();
         match (verdict, status) {
             (Some(Verdict::TimedOut), _) => by_itself(format!(
                 "takes longer than {} s, the most of transform.timeout{last}",

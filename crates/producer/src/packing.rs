@@ -12,6 +12,7 @@ mod concat;
 mod encode;
 mod extras;
 mod pairs;
+mod picture;
 mod point;
 mod samples;
 
@@ -26,6 +27,7 @@ pub use concat::Concat;
 pub use encode::{Encoder, Slice};
 pub use extras::{Beside, Extra};
 pub use pairs::Pairs;
+pub use picture::Picture;
 pub use point::{Placed, Point, Restart};
 pub use samples::{ArraySpec, Samples};
 

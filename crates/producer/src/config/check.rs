@@ -217,6 +217,14 @@ impl ProducerConfig {
             invalid,
             "needs names that do not end in \".offsets\", and items of 1 byte to 1 GiB",
         );
+        let faults = packing
+            .arrays
+            .iter()
+            .map(|array| (array, array.image_fault()));
+        let fault = faults.filter_map(|(array, fault)| Some((&array.name, fault?)));
+        for (name, fault) in fault.take(1) {
+            wrong("packing.arrays", true, &format!("{name:?} {fault}"));
+        }
     }
 
     /// `lanes`: `producer.lanes` takes the place of a name.

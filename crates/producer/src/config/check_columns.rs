@@ -95,6 +95,8 @@ mod tests {
             dtype: Dtype::F32,
             shape: Vec::new(),
             base64: false,
+            image: None,
+            shortest: None,
             from: String::new(),
         }
     }

@@ -4,13 +4,15 @@
 //! item (one offset more than samples). The state after a batch points at its last sample, which is then left out.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use batchweave_core::provenance::{Form, Sources};
 use batchweave_core::tgb::Dtype;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Point, Shape, Start, piece,
+    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Picture, Point, Shape, Start,
+    piece,
 };
 
 /// One array of each sample.
@@ -30,6 +32,12 @@ pub struct ArraySpec {
     /// JSON strings hold the bytes in base64.
     #[serde(default)]
     pub base64: bool,
+    /// The array is made of an encoded image.
+    #[serde(default)]
+    pub image: Option<Picture>,
+    /// The shorter side of the image in pixels; its own size without.
+    #[serde(default)]
+    pub shortest: Option<u32>,
 }
 
 impl ArraySpec {
@@ -62,7 +70,14 @@ impl ArraySpec {
         } else {
             format!("[{}]", shape.join(","))
         };
-        format!("{} {}{shape}", self.name, self.dtype.name())
+        let mut text = format!("{} {}{shape}", self.name, self.dtype.name());
+        if let Some(picture) = self.image {
+            let _ = write!(text, " {}", picture.name());
+        }
+        if let Some(shortest) = self.shortest {
+            let _ = write!(text, " shortest {shortest}");
+        }
+        text
     }
 }
 

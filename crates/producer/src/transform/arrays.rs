@@ -1,5 +1,5 @@
 //! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the tokenizing threads.
-//! `base64`, `npy` and `members` decode three of the forms.
+//! `base64`, `npy`, `image` and `members` decode four of the forms.
 
 use batchweave_core::tgb::Dtype;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use crate::packing::ArraySpec;
 use crate::sources::{Cell, Format, Reason, Unit};
 
 mod base64;
+mod image;
 mod members;
 mod npy;
 
@@ -35,6 +36,7 @@ pub fn sample(
                 .map(Some)
         }
         Format::Npy => match specs {
+            [spec] if spec.image.is_some() => Err(wrong(&spec.name, NO_IMAGE)),
             [spec] => npy::array(spec, raw.into()).map(|data| Some(vec![data])),
             _ => Err(wrong(
                 specs.first().map_or("", |spec| &spec.name),
@@ -45,6 +47,10 @@ pub fn sample(
         Format::Auto | Format::Lines | Format::Text | Format::Megatron => Err(Reason::NotArrays),
     }
 }
+
+/// The fault of a value that can't be an encoded image.
+const NO_IMAGE: &str =
+    "is not an encoded image; JSON has one as a string in base64, with base64 = true";
 
 pub(super) fn wrong(name: &str, detail: impl Into<String>) -> Reason {
     Reason::Array {
@@ -79,8 +85,12 @@ pub(super) fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reas
     match value {
         Value::String(text) if spec.base64 => {
             data = base64::decode(text).ok_or_else(|| wrong(&spec.name, "is not base64"))?;
+            if let Some(picture) = spec.image {
+                return image::array(spec, picture, &data);
+            }
             check_whole(spec, &data)?;
         }
+        _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
         Value::String(text) if spec.dtype == Dtype::U8 && spec.shape.is_empty() => {
             data.extend_from_slice(text.as_bytes());
         }
@@ -137,6 +147,10 @@ fn put_json(
 pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
     let mut data = Vec::new();
     let put = match cell {
+        Cell::Bytes(bytes) if let Some(picture) = spec.image => {
+            return image::array(spec, picture, &bytes);
+        }
+        _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
         Cell::Bytes(bytes) => {
             data = bytes;
             Some(())

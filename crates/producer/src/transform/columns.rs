@@ -40,6 +40,8 @@ impl Columns {
             dtype: Dtype::BOOL,
             shape: Vec::new(),
             base64: false,
+            image: None,
+            shortest: None,
             from: String::new(),
         });
         let specs = mask.into_iter().chain(numbers.iter().cloned()).collect();
@@ -129,6 +131,8 @@ mod tests {
             dtype,
             shape: Vec::new(),
             base64: false,
+            image: None,
+            shortest: None,
             from: String::new(),
         }
     }

@@ -115,6 +115,8 @@ fn tokens_carry_the_columns_of_their_document() {
         dtype,
         shape: Vec::new(),
         base64: false,
+        image: None,
+        shortest: None,
         from: String::new(),
     };
     let beside = Beside {

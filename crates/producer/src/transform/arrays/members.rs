@@ -2,7 +2,7 @@
 
 use batchweave_core::tgb::Dtype;
 
-use super::{check_whole, from_json, npy, put_int, wrong};
+use super::{check_whole, from_json, image, npy, put_int, wrong};
 use crate::packing::ArraySpec;
 use crate::sources::{Cell, MemberKind, Reason};
 
@@ -11,6 +11,9 @@ pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Vec<u8>, Reason> {
     let Cell::Bytes(file) = file else {
         return Err(Reason::NotArrays);
     };
+    if let Some(picture) = spec.image {
+        return image::array(spec, picture, &file);
+    }
     let bytes = spec.dtype == Dtype::U8;
     match MemberKind::from_field(spec.source()) {
         MemberKind::Npy => npy::array(spec, file),

@@ -216,6 +216,8 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
         dtype,
         shape: shape.to_vec(),
         base64: false,
+        image: None,
+        shortest: None,
         from: String::new(),
     };
     scene.config.packing.mode = PackingMode::Opaque;

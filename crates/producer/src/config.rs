@@ -141,7 +141,7 @@ pub enum TokenizerKind {
     /// An encoding that is part of the program.
     #[default]
     Embedded,
-    /// A tokenizer.json file of the Hugging Face format.
+    /// A tokenizer.json file of the Hugging Face format, or a rank file of tiktoken.
     File,
     /// One token per byte of the text.
     Bytes,
@@ -158,6 +158,10 @@ pub struct TokenizerConfig {
     pub name: crate::tokenizer::Encoding,
     /// The file of kind `file`.
     pub path: String,
+    /// The split pattern of a rank file of tiktoken.
+    pub pattern: String,
+    /// The special tokens of a rank file of tiktoken, with their ids.
+    pub special_tokens: BTreeMap<String, u32>,
     /// The end token of kind `file`.
     pub end_token: String,
     /// The size of the vocabulary of kind `none`.

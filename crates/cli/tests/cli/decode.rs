@@ -197,6 +197,8 @@ async fn samples_are_named_too() {
             dtype: batchweave_core::tgb::Dtype::I32,
             shape: Vec::new(),
             from: String::new(),
+            image: None,
+            shortest: None,
             base64: false,
         }];
     })

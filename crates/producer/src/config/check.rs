@@ -56,6 +56,16 @@ impl Config for ProducerConfig {
             !file && !self.tokenizer.path.is_empty(),
             "is for tokenizer.kind = \"file\" only; set the kind, or remove the path",
         );
+        for (key, given) in [
+            ("tokenizer.pattern", !self.tokenizer.pattern.is_empty()),
+            (
+                "tokenizer.special_tokens",
+                !self.tokenizer.special_tokens.is_empty(),
+            ),
+        ] {
+            let why = "is for tokenizer.kind = \"file\" with a rank file of tiktoken only; set the kind, or remove it";
+            wrong(key, !file && given, why);
+        }
         for (key, number) in [
             ("producer.of", self.producer.of),
             ("stream.slices", self.stream.slices),

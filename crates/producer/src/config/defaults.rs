@@ -68,6 +68,8 @@ impl Default for TokenizerConfig {
             kind: TokenizerKind::Embedded,
             name: crate::tokenizer::Encoding::Gpt2,
             path: String::new(),
+            pattern: String::new(),
+            special_tokens: std::collections::BTreeMap::new(),
             end_token: String::new(),
             vocab_size: 0,
             end_token_id: None,

@@ -20,7 +20,11 @@ pub(super) async fn store(
     if config.tokenizer.kind != TokenizerKind::File || transform.end_token().is_none() {
         return;
     }
-    let stored = match read(path).await {
+    let file = match transform.tokenizer_definition() {
+        Some(definition) => Ok(definition),
+        None => read(path).await,
+    };
+    let stored = match file {
         Ok(file) => {
             let stored = store_tokenizer(store, &transform.identity(), file).await;
             stored.map_err(|why| why.to_string())

@@ -244,7 +244,12 @@ fn a_tokenizer_file_agrees_with_hugging_face() {
     let path: &Path = &folder.path().join("tokenizer.json");
     std::fs::write(path, gpt2_file()).unwrap();
     let end_token = "<|endoftext|>";
-    let ours = load(&Choice::File { path, end_token }).unwrap();
+    let ours = load(&Choice::File {
+        path,
+        settings: RankSettings::default(),
+        end_token,
+    })
+    .unwrap();
     let mut oracle = tokenizers::Tokenizer::from_file(path).unwrap();
     // Special tokens in documents are text.
     oracle.set_encode_special_tokens(true);

@@ -22,18 +22,22 @@ const USUAL_END_TOKENS: [&str; 7] = [
     "[SEP]",
 ];
 
-pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
+/// Makes the tokenizer of the file's content.
+pub(super) fn load(
+    path: &Path,
+    bytes: &[u8],
+    end_token: &str,
+) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|why| unreadable(name.clone(), why))?;
     let unusable = |detail: String| TokenizerError::Unusable {
         path: name.clone(),
         detail,
     };
-    let json: Value = serde_json::from_slice(&bytes).map_err(|e| unusable(e.to_string()))?;
+    let json: Value = serde_json::from_slice(bytes).map_err(|e| unusable(e.to_string()))?;
     let fast = fastokens::Tokenizer::from_json(json.clone());
     let slow = match &fast {
         Ok(_) => None,
-        Err(_) => Some(tokenizers::Tokenizer::from_bytes(&bytes)),
+        Err(_) => Some(tokenizers::Tokenizer::from_bytes(bytes)),
     };
     let known = |token: &str| match (&fast, &slow) {
         (Ok(t), _) => t.token_to_id(token),
@@ -63,17 +67,17 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
         }
         (Err(fast), None) => return Err(unusable(fast.to_string())),
     };
-    let bound = id_bound(&bytes)
+    let bound = id_bound(bytes)
         .ok_or_else(|| unusable("its vocabulary has no ids of 32 bits".to_owned()))?;
     Ok(Arc::new(FileTokenizer {
-        identity: identity(&short_name(path), Hash::sha256(&bytes), bound, found?),
+        identity: identity(&short_name(path), Hash::sha256(bytes), bound, found?),
         specials: specials(&json),
         library,
     }))
 }
 
 /// Returns the error for a file that cannot be read: newcomers name folders, and models by their name on a hub.
-fn unreadable(path: String, why: std::io::Error) -> TokenizerError {
+pub(super) fn unreadable(path: String, why: std::io::Error) -> TokenizerError {
     if why.kind() == std::io::ErrorKind::IsADirectory {
         return TokenizerError::Folder { path };
     }
@@ -96,7 +100,7 @@ fn unreadable(path: String, why: std::io::Error) -> TokenizerError {
 }
 
 /// Returns the last folder and the file's name, because the folder usually has the model's name.
-fn short_name(path: &Path) -> String {
+pub(super) fn short_name(path: &Path) -> String {
     let last: Vec<_> = path
         .components()
         .rev()
@@ -117,7 +121,7 @@ fn specials(json: &Value) -> Vec<(String, u32)> {
     special.filter_map(pair).collect()
 }
 
-fn find_end_token(
+pub(super) fn find_end_token(
     configured: &str,
     known: impl Fn(&str) -> Option<u32>,
 ) -> Result<u32, TokenizerError> {

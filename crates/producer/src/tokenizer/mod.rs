@@ -1,19 +1,25 @@
 //! Tokenizers: text in, token ids out. Text that spells a special token is ordinary text, so no document can end
 //! itself.
 //!
-//! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `bytes` makes one
+//! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `rank_file` tiktoken's, `bytes` makes one
 //!   token per byte, `none` stands for the one that made ids;
+//! - `ranks` has the content of a rank file, `rank_definition` makes the tokenizer.json that stands for it;
 //! - `single_thread` keeps fastokens from starting threads.
 
 mod bytes;
 mod embedded;
 mod huggingface;
 mod none;
+mod rank_definition;
+mod rank_file;
+mod ranks;
 mod single_thread;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use ::bytes::Bytes as FileBytes;
 use batchweave_core::ids::Hash;
 use batchweave_core::stream::TokenizerId;
 
@@ -38,6 +44,12 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the special tokens with their texts.
     fn specials(&self) -> &[(String, u32)] {
         &[]
+    }
+
+    /// Returns the tokenizer.json that the stream keeps in place of the file that was loaded; none where that is
+    /// such a file, or where there is no file.
+    fn definition(&self) -> Option<FileBytes> {
+        None
     }
 
     /// Returns the tokens of `text`, without any for its beginning or end.
@@ -74,6 +86,28 @@ pub enum TokenizerError {
         "tokenizer.path: {path} is not usable: {detail}; name a tokenizer.json file of the Hugging Face format"
     )]
     Unusable { path: String, detail: String },
+    /// A rank file of tiktoken is damaged.
+    #[error(
+        "tokenizer.path: {path} is not usable as a rank file of tiktoken: {detail}; copy the file again"
+    )]
+    RankFile { path: String, detail: String },
+    /// A rank file needs a pattern, or the pattern does not fit.
+    #[error("tokenizer.pattern: {detail}")]
+    Pattern { detail: String },
+    /// A special token of a rank file does not fit.
+    #[error("tokenizer.special_tokens: {detail}")]
+    SpecialTokens { detail: String },
+    /// The file is of no format that the program reads.
+    #[error(
+        "tokenizer.path: {path} is {found}; name a tokenizer.json of the Hugging Face format, or a rank file of \
+         tiktoken (lines of a token in base64 and its rank)"
+    )]
+    Format { path: String, found: &'static str },
+    /// A setting of rank files, for another file.
+    #[error(
+        "tokenizer.{key}: is for rank files of tiktoken, and {path} is a tokenizer.json, which has its own; remove it"
+    )]
+    NotRanks { key: &'static str, path: String },
     /// No end token, or one that the vocabulary lacks.
     #[error("tokenizer.end_token: {detail}")]
     EndToken { detail: String },
@@ -100,12 +134,32 @@ pub enum Choice<'a> {
     Bytes,
     /// None: documents are ids below `vocab_size`.
     None { vocab_size: u32, end_token: u32 },
-    /// A `tokenizer.json` file of the Hugging Face format.
+    /// A `tokenizer.json` file of the Hugging Face format, or a rank file of tiktoken: the content decides.
     File {
         path: &'a Path,
+        settings: RankSettings<'a>,
         /// The text of the end token; empty selects the first usual one that the file has.
         end_token: &'a str,
     },
+}
+
+/// The settings that a rank file of tiktoken needs beside its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankSettings<'a> {
+    /// The name of a split pattern, or a regular expression; empty for other files.
+    pub pattern: &'a str,
+    /// The special tokens with their ids; empty for other files.
+    pub special_tokens: &'a BTreeMap<String, u32>,
+}
+
+impl Default for RankSettings<'_> {
+    fn default() -> Self {
+        static NONE: BTreeMap<String, u32> = BTreeMap::new();
+        Self {
+            pattern: "",
+            special_tokens: &NONE,
+        }
+    }
 }
 
 /// Loads a tokenizer, which takes up to two seconds of CPU time.
@@ -118,8 +172,48 @@ pub fn load(choice: &Choice<'_>) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
         } => Arc::new(none::NoTokenizer::new(*vocab_size, *end_token)),
         Choice::Bytes => Arc::new(bytes::Bytes::new()),
         Choice::Embedded(encoding) => Arc::new(embedded::Embedded::new(*encoding)?),
-        Choice::File { path, end_token } => huggingface::load(path, end_token)?,
+        Choice::File {
+            path,
+            settings,
+            end_token,
+        } => load_file(path, *settings, end_token)?,
     })
+}
+
+/// Loads a file by its content: Llama 3's rank file has the name of a SentencePiece model.
+fn load_file(
+    path: &Path,
+    settings: RankSettings<'_>,
+    end_token: &str,
+) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|why| huggingface::unreadable(name.clone(), why))?;
+    if ranks::are_ranks(&bytes) {
+        let made = rank_file::RankFile::new(path, &bytes, settings, end_token)?;
+        return Ok(Arc::new(made));
+    }
+    // The first field of a SentencePiece model has this tag, and the least value of a JSON text is another.
+    let found = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => "empty",
+        Some(_) if bytes.first() == Some(&b'\n') && std::str::from_utf8(&bytes).is_err() => {
+            "a SentencePiece model, which this program does not read: convert it to a tokenizer.json with the \
+             transformers library"
+        }
+        Some(b'{') => "",
+        Some(_) => "of another format, or damaged",
+    };
+    if !found.is_empty() {
+        return Err(TokenizerError::Format { path: name, found });
+    }
+    for (key, given) in [
+        ("pattern", !settings.pattern.is_empty()),
+        ("special_tokens", !settings.special_tokens.is_empty()),
+    ] {
+        if given {
+            return Err(TokenizerError::NotRanks { key, path: name });
+        }
+    }
+    huggingface::load(path, &bytes, end_token)
 }
 
 fn identity(name: &str, fingerprint: Hash, id_bound: u32, end_token: u32) -> Identity {

@@ -148,6 +148,7 @@ fn from_file(content: &str, end_token: &str) -> Result<Arc<dyn Tokenizer>, Token
     std::fs::write(&path, content).unwrap();
     load(&Choice::File {
         path: &path,
+        settings: RankSettings::default(),
         end_token,
     })
 }
@@ -188,6 +189,7 @@ fn errors_name_the_file_and_the_remedy() {
         (
             load(&Choice::File {
                 path: Path::new("/nonexistent/t.json"),
+                settings: RankSettings::default(),
                 end_token: "",
             }),
             "/nonexistent/t.json can't be read",

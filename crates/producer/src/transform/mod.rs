@@ -17,6 +17,7 @@ pub mod ids;
 mod setup;
 pub(crate) mod shards;
 pub mod text;
+mod tokenizer;
 
 use std::sync::Arc;
 
@@ -33,13 +34,14 @@ use self::arrays::sample;
 use self::chat::{Chat, PairFields};
 use self::setup::{chat, pair_fields};
 use self::text::decode;
-use crate::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
+use self::tokenizer::{load_tokenizer, pad_token, tokens_of};
+use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
     ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Extra, Packer, Pairs,
     Restart, Samples, Shape,
 };
 use crate::sources::{Format, Reason, Unit};
-use crate::tokenizer::{self, Choice, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// Makes documents of units, and the packer and encoder that fit them.
 pub struct DocumentTransform {
@@ -138,6 +140,14 @@ impl DocumentTransform {
             Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
                 Some(tokenizer.identity().end_token)
             }
+            Kind::Arrays(_) => None,
+        }
+    }
+
+    /// Returns the tokenizer.json that the stream keeps in place of the configured file, where that is another one.
+    pub(crate) fn tokenizer_definition(&self) -> Option<Bytes> {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => tokenizer.definition(),
             Kind::Arrays(_) => None,
         }
     }
@@ -343,43 +353,6 @@ impl DocumentTransform {
             }
             Kind::Arrays(_) => true,
         }
-    }
-}
-
-/// Texts to check the tokenizer with; the second one takes the exact path of o200k.
-const CANARY: [&str; 2] = ["A good document, \n  no. 1234.", "It'\u{17f} another."];
-
-fn tokens_of(tokenizer: &dyn Tokenizer) -> Vec<Option<Vec<u32>>> {
-    CANARY.map(|text| tokenizer.encode(text).ok()).into()
-}
-
-fn load_tokenizer(config: &ProducerConfig) -> Result<Arc<dyn Tokenizer>, TransformError> {
-    let table = &config.tokenizer;
-    let choice = match table.kind {
-        TokenizerKind::Embedded => Choice::Embedded(table.name),
-        TokenizerKind::Bytes => Choice::Bytes,
-        TokenizerKind::None => Choice::None {
-            vocab_size: table.vocab_size,
-            end_token: table.end_token_id.unwrap_or_default(),
-        },
-        TokenizerKind::File => Choice::File {
-            path: table.path.as_ref(),
-            end_token: &table.end_token,
-        },
-    };
-    Ok(tokenizer::load(&choice)?)
-}
-
-fn pad_token(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Result<u32, TransformError> {
-    let identity = tokenizer.identity();
-    let (token, bound) = (
-        config.packing.pad_token.unwrap_or(identity.end_token),
-        identity.id_bound,
-    );
-    if token < bound {
-        Ok(token)
-    } else {
-        Err(TransformError::PadToken { token, bound })
     }
 }
 

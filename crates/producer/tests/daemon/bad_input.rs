@@ -72,6 +72,8 @@ fn points(world: &World, pattern: &str) -> ProducerConfig {
         dtype: Dtype::F32,
         shape: vec![3],
         from: String::new(),
+        image: None,
+        shortest: None,
         base64: false,
     }];
     config.packing.last_batch = LastBatch::Pad;

@@ -26,6 +26,8 @@ fn opaque(paths: &[String]) -> ProducerConfig {
         dtype,
         shape: shape.to_vec(),
         from: String::new(),
+        image: None,
+        shortest: None,
         base64: false,
     };
     let mut config = World::config(paths, "a");

@@ -125,6 +125,8 @@ async fn samples_of_three_sources_are_the_same_however_they_are_cut() {
             dtype: Dtype::U8,
             shape: Vec::new(),
             from: String::new(),
+            image: None,
+            shortest: None,
             base64: false,
         }];
         (config.stream.rows_per_slice, config.stream.seq_len) = (20, 1);

@@ -71,6 +71,8 @@ fn arrays() -> Vec<ArraySpec> {
         dtype,
         shape: shape.to_vec(),
         base64: false,
+        image: None,
+        shortest: None,
     };
     vec![
         spec("image", "jpg;png", Dtype::U8, &[]),

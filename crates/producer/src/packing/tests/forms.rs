@@ -153,6 +153,8 @@ fn samples_of_any_length_lie_one_after_another() {
         shape: shape.to_vec(),
         from: String::new(),
         base64: false,
+        image: None,
+        shortest: None,
     };
     let specs = vec![
         spec("image", Dtype::U8, &[2]),

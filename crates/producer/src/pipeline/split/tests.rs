@@ -37,6 +37,8 @@ impl Mode {
                 dtype: Dtype::U8,
                 shape: Vec::new(),
                 from: String::new(),
+                image: None,
+                shortest: None,
                 base64: false,
             };
             return Encoder::samples(shape, vec![array]).unwrap();

@@ -16,7 +16,7 @@ use crate::sources::Reason;
 /// Most pixels of an image before it is resized, so that a small file can't ask for any memory.
 const PIXELS_MAX: u64 = 1 << 26;
 
-/// Width and height.
+/// The width and the height of an image in pixels.
 type Size = (u32, u32);
 
 /// Returns the items of the array `spec` of the image in `data`.
@@ -84,7 +84,7 @@ fn open(data: &[u8]) -> Result<Opened<'_>, String> {
             "has {width} x {height} pixels, and at most {PIXELS_MAX} are decoded; make it smaller"
         ));
     }
-    // A broken tag is no reason to lose the image.
+    // An image with a broken tag is kept as it is.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     Ok(Opened {
         decoder,

@@ -9,6 +9,8 @@ pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
         dtype,
         shape: shape.to_vec(),
         from: String::new(),
+        image: None,
+        shortest: None,
         base64: name == "coded",
     }
 }

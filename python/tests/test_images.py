@@ -41,7 +41,7 @@ source.paths = ["{root}/{paths}"]
 ARRAYS = """packing.arrays = [
     { name = "pixels", from = "FIELD", dtype = "U8", shape = [3], image = "pixels"MORE },
     { name = "size", from = "FIELD", dtype = "I32", shape = [2], image = "size"MORE },
-    { name = "small", from = "FIELD", dtype = "U8", shape = [3], image = "pixels", shortest = 48MORE },
+    { name = "small", from = "FIELD", dtype = "U8", shape = [3], SMALLMORE },
     { name = "crop", from = "FIELD", dtype = "U8", shape = [64, 48, 3], image = "crop"MORE },
     { name = "pad", from = "FIELD", dtype = "U8", shape = [56, 72, 3], image = "pad"MORE },
     { name = "exact", from = "FIELD", dtype = "U8", shape = [40, 40, 1], image = "exact"MORE },
@@ -51,7 +51,8 @@ NAMES = ("pixels", "size", "small", "crop", "pad", "exact")
 
 
 def configure(folder: Path, paths: str, field: str, more: str = "") -> None:
-    arrays = ARRAYS.replace("FIELD", field).replace("MORE", more)
+    small = 'image = "pixels", shortest = 48'
+    arrays = ARRAYS.replace("FIELD", field).replace("SMALL", small).replace("MORE", more)
     text = CONFIG.format(root=folder, paths=paths) + arrays
     (folder / "producer.toml").write_text(text)
 

@@ -46,8 +46,7 @@ pub trait Tokenizer: Send + Sync {
         &[]
     }
 
-    /// Returns the tokenizer.json that the stream keeps in place of the file that was loaded; none where that is
-    /// such a file, or where there is no file.
+    /// Returns the tokenizer.json that the stream keeps in place of a rank file; `None` for all other tokenizers.
     fn definition(&self) -> Option<FileBytes> {
         None
     }

@@ -7,7 +7,7 @@ use batchweave_daemon::Exit;
 
 use super::message::{Answer, ArrayForm, Document, Setup, Wanted};
 use super::output::Limiter;
-use super::process::{Launch, Process, StartFailure};
+use super::process::{Death, Launch, Process, StartFailure};
 use super::watch::{WatchList, watch};
 use crate::config::ProducerConfig;
 use crate::packing::ArraySpec;
@@ -156,13 +156,16 @@ impl Pool {
                     done.answers
                         .extend((0..rest).map(|_| Answer::NoProcess(why.clone())));
                 }
-                Failure::Death { detail, foreign } => {
+                Failure::Death(Death {
+                    detail,
+                    may_be_foreign,
+                }) => {
                     done.deaths += 1;
                     tracing::warn!(
                         detail,
                         "a process of the function ended; another one is started"
                     );
-                    if !foreign || tries >= TRIES {
+                    if !may_be_foreign || tries >= TRIES {
                         done.answers.push(Answer::Failed(detail));
                         tries = 0;
                     }
@@ -198,14 +201,7 @@ impl Pool {
         let Err(why) = outcome else { return Ok(()) };
         let death = loan.process.take();
         let death = death.map(|process| process.death(&why, self.launch.timeout));
-        Err(
-            death.map_or(Failure::Start(StartFailure::Spawn(why)), |death| {
-                Failure::Death {
-                    detail: death.detail,
-                    foreign: death.may_be_foreign,
-                }
-            }),
-        )
+        Err(death.map_or(Failure::Start(StartFailure::Spawn(why)), Failure::Death))
     }
 
     /// Ends the processes that are not lent.
@@ -245,7 +241,7 @@ impl Pool {
 
 enum Failure {
     Start(StartFailure),
-    Death { detail: String, foreign: bool },
+    Death(Death),
 }
 
 /// A process that is lent, or the place of one that ended.

@@ -44,7 +44,7 @@ pub(super) struct Launch {
 /// The reason why a process does not start.
 #[derive(Debug)]
 pub(super) enum StartFailure {
-    /// There is no such program, or no process to spare.
+    /// The program is missing, or the system allows no more processes.
     Spawn(io::Error),
     /// The function can't be loaded.
     Load(String),

@@ -34,7 +34,7 @@ def main():
     try:
         function = load(setup)
     except BaseException as why:
-        write(answers, describe(why, 1))
+        write(answers, describe(why))
         return
     write(answers, None)
     while (header := read_json(requests)) is not None:
@@ -71,11 +71,11 @@ def answered(function, setup, header, parts, body):
     try:
         document = decoded(parts, body)
     except Exception as why:
-        return {"failed": "can't be read: " + describe(why, 0)}, []
+        return {"failed": "can't be read: " + describe(why)}, []
     try:
         result = function(document)
     except BaseException as why:
-        return {"failed": "raised " + describe(why, 1)}, []
+        return {"failed": "raised " + describe(why)}, []
     try:
         if result is None:
             return "dropped", []
@@ -89,7 +89,7 @@ def answered(function, setup, header, parts, body):
     except Unfit as why:
         return {"failed": str(why)}, []
     except Exception as why:
-        return {"failed": "returned what can't be passed on: " + describe(why, 0)}, []
+        return {"failed": "returned what can't be passed on: " + describe(why)}, []
 
 
 class Unfit(Exception):
@@ -197,16 +197,17 @@ def kind_of(value):
     return ("an " if name[0] in "aeiou" else "a ") + name
 
 
-def describe(why, frames):
+def describe(why):
     """Returns an exception and its place in one line."""
     text = str(why)
     text = f"{type(why).__name__}: {text}" if text else type(why).__name__
     text = " ".join(text.split())
     if len(text) > DETAIL_MAX:
         text = text[:DETAIL_MAX] + "..."
-    places = traceback.extract_tb(why.__traceback__)[frames:]
-    importing = ("<frozen", importlib.__file__)
-    places = [place for place in places if not place.filename.startswith(importing)]
+    # Neither this program nor what imports modules.
+    others = ("<string>", "<frozen", importlib.__file__)
+    places = traceback.extract_tb(why.__traceback__)
+    places = [place for place in places if not place.filename.startswith(others)]
     if places:
         text += f" ({places[-1].filename}:{places[-1].lineno})"
     return text

@@ -5,8 +5,9 @@
 //!
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
 //!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
-//! - `encode` makes slices of batches, `extras` the optional arrays beside the tokens.
+//! - `encode` makes slices of batches, `extras` the optional arrays beside the tokens, `arrays` those of any length.
 
+mod arrays;
 mod best_fit;
 mod concat;
 mod encode;
@@ -71,6 +72,8 @@ pub struct Document {
     pub content: Content,
     /// Its values of the columns beside the content; `None` when there are none.
     pub columns: Option<ColumnValues>,
+    /// The bytes of the arrays that come with its tokens; empty when there are none.
+    pub arrays: Vec<Vec<u8>>,
 }
 
 /// A value for each column beside the content, little-endian from the first byte on.
@@ -155,9 +158,11 @@ impl PackedBatch {
     pub fn memory(&self) -> u64 {
         let bytes = match &self.content {
             BatchContent::Rows(rows) => {
+                let arrays = rows.segments.iter().flat_map(|segment| &segment.arrays);
                 size_of_val(&rows.tokens[..])
                     + size_of_val(&rows.segments[..])
                     + size_of_val(&rows.learned[..])
+                    + arrays.map(|a| a.len() + 32).sum::<usize>()
             }
             BatchContent::Samples(samples) => samples.iter().flatten().map(|a| a.len() + 32).sum(),
         };
@@ -201,6 +206,18 @@ impl Rows {
             learned: vec![false; tokens],
         })
     }
+
+    /// Appends rows that share no tokens with these.
+    pub(crate) fn append(&mut self, more: Self) {
+        let before = self.tokens.len() / self.stride.max(1);
+        self.tokens.extend(more.tokens);
+        self.learned.extend(more.learned);
+        let segments = more.segments.into_iter();
+        self.segments.extend(segments.map(|segment| Segment {
+            row: before + segment.row,
+            ..segment
+        }));
+    }
 }
 
 /// Neighbouring tokens of one document in one row.
@@ -214,6 +231,8 @@ pub struct Segment {
     pub document: (u32, u64),
     /// The document's values of the columns beside the content.
     pub columns: Option<ColumnValues>,
+    /// The document's arrays.
+    pub arrays: Vec<Vec<u8>>,
 }
 
 /// A restart found another document than the one that the cursor names.

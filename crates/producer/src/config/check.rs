@@ -170,10 +170,11 @@ impl ProducerConfig {
             opaque && packing.arrays.is_empty(),
             "must list the arrays of a sample, since packing.mode = \"opaque\"",
         );
+        let whole = matches!(packing.mode, PackingMode::BestFit | PackingMode::Chat);
         wrong(
             "packing.arrays",
-            !opaque && !packing.arrays.is_empty(),
-            "is for packing.mode = \"opaque\" only",
+            !opaque && !whole && !packing.arrays.is_empty(),
+            "is for packing.mode = \"opaque\", \"best_fit\" and \"chat\" only, which keep documents whole",
         );
         wrong(
             "packing.fields",

@@ -1,4 +1,4 @@
-//! Checks of the keys for columns beside the content: `source.mask` and `packing.extra`.
+//! Checks of the keys for what is beside tokens: `source.mask`, `packing.extra` and `packing.arrays`.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,8 @@ impl ProducerConfig {
             }
         };
         let (mask, extra) = (!source.mask.is_empty(), !packing.extra.is_empty());
+        let tokens = packing.mode != PackingMode::Opaque;
+        let arrays = packing.arrays.iter().filter(|_| tokens);
         wrong(
             "source.mask",
             mask && source.content != SourceContent::Ids,
@@ -37,11 +39,18 @@ impl ProducerConfig {
         let formats = formats.chain(self.sources.iter().map(|source| source.format));
         // A function makes columns of anything.
         let function = !self.transform.function.is_empty();
-        let mut formats = formats.filter(|_| (mask || extra) && !function);
+        let mut formats = formats.filter(|_| !function);
+        let rows = |f: &Format| matches!(f, Format::Auto | Format::Jsonl | Format::Parquet);
         wrong(
             if mask { "source.mask" } else { "packing.extra" },
-            formats.any(|f| !matches!(f, Format::Auto | Format::Jsonl | Format::Parquet)),
+            (mask || extra) && formats.clone().any(|f| !rows(&f)),
             "takes fields of JSONL or columns of Parquet, and other formats have none",
+        );
+        wrong(
+            "packing.arrays",
+            arrays.clone().next().is_some()
+                && formats.any(|f| !rows(&f) && f != Format::Webdataset),
+            "takes fields of JSONL and of tars and columns of Parquet, and other formats have none beside tokens",
         );
         let numbers = packing.extra.iter();
         wrong(
@@ -52,6 +61,8 @@ impl ProducerConfig {
             "takes one number per document: name and dtype only",
         );
         let mut taken: BTreeSet<&str> = ["tokens"].into();
+        // Its offsets say which segments are in which row.
+        taken.extend(arrays.clone().next().map(|_| "segments"));
         let own = Extra::ALL
             .iter()
             .flat_map(|extra| extra.arrays(Shape::default()));
@@ -66,6 +77,11 @@ impl ProducerConfig {
             };
             problems.push(Problem::new("packing.extra", fault));
         }
+        let twice = arrays.filter(|spec| taken.contains(&*spec.name));
+        problems.extend(twice.take(1).map(|spec| {
+            let fault = format!("{:?} is the name of another array", spec.name);
+            Problem::new("packing.arrays", fault)
+        }));
     }
 }
 

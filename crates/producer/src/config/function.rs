@@ -53,15 +53,16 @@ impl ProducerConfig {
         let shards = format == Format::Webdataset;
         let chat = &self.chat;
         let mut fields = match self.packing.mode {
-            PackingMode::Opaque => sources(&self.packing.arrays),
-            PackingMode::Chat | PackingMode::Pairs if shards => return vec!["json".to_owned()],
+            PackingMode::Opaque => Vec::new(),
+            PackingMode::Chat | PackingMode::Pairs if shards => vec!["json".to_owned()],
             PackingMode::Chat => vec![chat.messages.clone()],
             PackingMode::Pairs => vec![chat.chosen.clone(), chat.rejected.clone()],
             PackingMode::Concat | PackingMode::BestFit if shards => {
-                return vec![TextField::new(&self.source.field).member.to_owned()];
+                vec![TextField::new(&self.source.field).member.to_owned()]
             }
             PackingMode::Concat | PackingMode::BestFit => vec![self.source.column.clone()],
         };
+        fields.extend(sources(&self.packing.arrays));
         if !shards {
             let mask = Some(self.source.mask.clone()).filter(|name| !name.is_empty());
             fields.extend(mask);

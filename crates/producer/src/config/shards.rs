@@ -36,7 +36,7 @@ impl ProducerConfig {
         }
         for array in &self.packing.arrays {
             let bytes = MemberKind::from_field(array.source()) == MemberKind::Bytes;
-            if bytes && array.dtype != Dtype::U8 {
+            if bytes && array.dtype != Dtype::U8 && array.image.is_none() {
                 let message = format!(
                     "makes {} of {:?}, whose files hold bytes; set dtype = \"U8\", or name a field that ends in .npy, .cls or .json",
                     array.dtype.name(),

@@ -21,6 +21,8 @@ use super::{
 pub const LOOK_AHEAD_MAX: usize = 8192;
 /// The window is full at this many tokens, in any number of pieces, to bound memory.
 const WINDOW_TOKENS_MAX: u64 = 16 << 20;
+/// The same for the bytes of arrays.
+const WINDOW_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug)]
 struct Piece {
@@ -32,6 +34,40 @@ struct Piece {
     length: usize,
     placed: bool,
     columns: Option<ColumnValues>,
+    /// The document's arrays, and their size in bytes, which stays when they are placed.
+    arrays: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+/// The first of the pieces: their number, tokens and bytes of arrays.
+#[derive(Debug, Default)]
+struct Window {
+    pieces: usize,
+    tokens: u64,
+    bytes: u64,
+}
+
+impl Window {
+    fn is_full(&self, look_ahead: usize) -> bool {
+        self.pieces >= look_ahead
+            || self.tokens >= WINDOW_TOKENS_MAX
+            || self.bytes >= WINDOW_BYTES_MAX
+    }
+
+    fn add(&mut self, piece: &Piece) {
+        self.pieces += 1;
+        self.tokens += piece.length as u64;
+        self.bytes += piece.bytes;
+    }
+
+    /// Removes the first piece.
+    fn remove(&mut self, piece: &Piece) {
+        if self.pieces > 0 {
+            self.pieces -= 1;
+            self.tokens -= piece.length as u64;
+            self.bytes -= piece.bytes;
+        }
+    }
 }
 
 /// The packer of whole documents; see the header of this file.
@@ -49,8 +85,7 @@ pub struct BestFit {
     pieces: VecDeque<Piece>,
     /// Number of the first of `pieces`, counted from the restart.
     first: u64,
-    /// The window: number of `pieces` in it, and of their tokens.
-    window: (usize, u64),
+    window: Window,
     /// The waiting pieces of the window, by length and age.
     free: BTreeSet<(usize, Reverse<u64>)>,
     /// The rows of the current batch.
@@ -80,7 +115,7 @@ impl BestFit {
             placed: from.placed,
             pieces: VecDeque::new(),
             first: 0,
-            window: (0, 0),
+            window: Window::default(),
             free: BTreeSet::new(),
             rows: Rows::default(),
             row_count: 0,
@@ -95,7 +130,7 @@ impl BestFit {
         &mut self,
         (at, skip): (Point, usize),
         (tokens, learned): (&[u32], &[bool]),
-        columns: Option<&ColumnValues>,
+        (columns, mut arrays): (Option<&ColumnValues>, Vec<Vec<u8>>),
     ) {
         let (stride, width) = (self.shape.seq_len as usize, self.shape.width());
         let mut from = skip;
@@ -104,6 +139,9 @@ impl BestFit {
             let number = self.first + self.pieces.len() as u64;
             let placed = self.placed.holds(number);
             let part = if placed { to..to } else { from..to };
+            // A document with arrays is never longer than a row, so its first piece is the only one.
+            let arrays = std::mem::take(&mut arrays);
+            let bytes = arrays.iter().map(|array| array.len() as u64).sum();
             self.pieces.push_back(Piece {
                 at: Point {
                     skip: from as u64,
@@ -114,6 +152,8 @@ impl BestFit {
                 length: to - from,
                 placed,
                 columns: columns.cloned(),
+                arrays: if placed { Vec::new() } else { arrays },
+                bytes,
             });
             from += stride;
         }
@@ -123,16 +163,10 @@ impl BestFit {
     fn slide(&mut self) -> bool {
         while let Some(piece) = self.pieces.pop_front_if(|piece| piece.placed) {
             self.first += 1;
-            if self.window.0 > 0 {
-                self.window.0 -= 1;
-                self.window.1 -= piece.length as u64;
-            }
+            self.window.remove(&piece);
         }
-        loop {
-            let (count, tokens) = self.window;
-            if count >= self.look_ahead || tokens >= WINDOW_TOKENS_MAX {
-                return true;
-            }
+        while !self.window.is_full(self.look_ahead) {
+            let count = self.window.pieces;
             let Some(piece) = self.pieces.get(count) else {
                 return false;
             };
@@ -140,8 +174,9 @@ impl BestFit {
                 let number = self.first + count as u64;
                 self.free.insert((piece.length, Reverse(number)));
             }
-            self.window = (count + 1, tokens + piece.length as u64);
+            self.window.add(piece);
         }
+        true
     }
 
     /// Makes one row. Returns false when more input is needed.
@@ -180,6 +215,7 @@ impl BestFit {
             tokens: piece.length,
             document: (piece.at.file, piece.at.unit),
             columns: piece.columns.take(),
+            arrays: std::mem::take(&mut piece.arrays),
         });
         // A later piece of a document repeats the last token of the piece before.
         self.own += piece.length as u64 - u64::from(piece.at.skip > 0);
@@ -231,8 +267,8 @@ impl Packer for BestFit {
         if tokens.is_empty() {
             return Ok(());
         }
-        let columns = document.columns.as_ref();
-        self.divide((at, skip), (&tokens, &learned), columns);
+        let beside = (document.columns.as_ref(), document.arrays);
+        self.divide((at, skip), (&tokens, &learned), beside);
         Ok(())
     }
 
@@ -245,7 +281,11 @@ impl Packer for BestFit {
         self.slide();
         // The next batch begins with the oldest piece, which must be known unless the input has ended.
         let at = self.pieces.front().map(|piece| piece.at).or(self.ended)?;
-        let bits = self.pieces.iter().take(self.window.0).map(|p| p.placed);
+        let bits = self
+            .pieces
+            .iter()
+            .take(self.window.pieces)
+            .map(|p| p.placed);
         let placed = bits.collect();
         Some(self.take_batch(Restart { at, placed }))
     }

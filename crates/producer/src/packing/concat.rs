@@ -85,6 +85,7 @@ impl Concat {
                         start: begins - from,
                         tokens: ends - begins,
                         document: (document.at.file, document.at.unit),
+                        arrays: Vec::new(),
                         columns: document.columns.clone(),
                     });
                 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 
 use super::extras::{self, Beside};
-use super::{ArraySpec, BatchContent, PackedBatch, Rows, Shape};
+use super::{ArraySpec, BatchContent, PackedBatch, Rows, Segment, Shape, arrays};
 
 /// Makes slices of batches. All slices of a stream have the same form.
 #[derive(Debug)]
@@ -17,9 +17,19 @@ pub struct Encoder {
 
 #[derive(Debug)]
 enum Form {
-    /// Rows, and the columns of the input beside them.
-    Rows(Layout, Vec<ArraySpec>),
+    Rows(RowForm),
     Samples(Vec<ArraySpec>),
+}
+
+/// Rows of tokens, and what is beside them.
+#[derive(Debug)]
+struct RowForm {
+    /// The arrays whose shapes are those of the rows.
+    fixed: Layout,
+    /// The columns of the input among them.
+    columns: Vec<ArraySpec>,
+    /// The arrays of documents, of any length.
+    arrays: Vec<ArraySpec>,
 }
 
 /// One slice of a batch, ready to be written.
@@ -32,7 +42,7 @@ pub struct Slice<'a> {
 #[derive(Debug)]
 enum SliceContent<'a> {
     /// Rows of the batch, its number of own tokens, and the index of the slice.
-    Rows(&'a Encoder, &'a Rows, u64, usize),
+    Rows((&'a Encoder, &'a RowForm), &'a Rows, u64, usize),
     Samples(&'a [ArraySpec], &'a [Vec<Vec<u8>>]),
 }
 
@@ -48,7 +58,13 @@ impl Encoder {
         let tokens = vec![u64::from(shape.rows_per_slice), shape.width() as u64];
         let mut arrays = vec![("tokens", dtype, tokens)];
         arrays.extend(beside.arrays(shape));
-        let form = Form::Rows(Layout::new(arrays)?, beside.columns.clone());
+        let form = RowForm {
+            fixed: Layout::new(arrays)?,
+            columns: beside.columns.clone(),
+            arrays: beside.arrays.clone(),
+        };
+        Self::row_layout(&form, &[])?;
+        let form = Form::Rows(form);
         Ok(Self { shape, form })
     }
 
@@ -68,28 +84,25 @@ impl Encoder {
     /// Returns the size of the frames of a whole batch in bytes, if it is the same for all batches.
     pub fn batch_bytes(&self) -> Option<u64> {
         match &self.form {
-            Form::Rows(layout, _) => {
-                let frame = frame_bytes(layout.payload_len()).unwrap_or(u64::MAX);
-                Some(frame.saturating_mul(self.shape.slices.into()))
-            }
-            Form::Samples(_) => None,
+            Form::Rows(form) if form.arrays.is_empty() => Some(form.fixed_bytes(self.shape.slices)),
+            Form::Rows(_) | Form::Samples(_) => None,
         }
     }
 
     /// Returns the size of the frames of `slices` slices with this content in bytes.
     pub fn frame_bytes(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match (&self.form, &batch.content) {
-            (Form::Samples(arrays), BatchContent::Samples(samples)) => {
-                let data: usize = samples.iter().flatten().map(Vec::len).sum();
-                let offsets = 8 * arrays.len() * (samples.len() + 1);
-                // A header grows with its numbers; this is more than it can need.
-                let header = 256 * (1 + arrays.len()) as u64 * u64::from(slices);
-                header + (data + offsets) as u64
+            (Form::Samples(specs), BatchContent::Samples(samples)) => {
+                let all = samples.iter().map(Vec::as_slice);
+                header_bytes(specs, slices) + arrays::bytes(specs, all)
             }
-            (Form::Rows(layout, _), _) => {
-                let frame = frame_bytes(layout.payload_len()).unwrap_or(u64::MAX);
-                frame.saturating_mul(slices.into())
+            (Form::Rows(form), BatchContent::Rows(rows)) if !form.arrays.is_empty() => {
+                let all = of_documents(&rows.segments);
+                let fixed = form.fixed_bytes(slices);
+                let own = header_bytes(&form.arrays, slices) + arrays::bytes(&form.arrays, all);
+                fixed.saturating_add(own)
             }
+            (Form::Rows(form), _) => form.fixed_bytes(slices),
             (Form::Samples(_), BatchContent::Rows(_)) => 0,
         }
     }
@@ -109,17 +122,22 @@ impl Encoder {
         slice: usize,
     ) -> Result<Slice<'a>, LayoutError> {
         match (&self.form, &batch.content) {
-            (Form::Rows(layout, _), BatchContent::Rows(rows)) => Ok(Slice {
-                layout: Cow::Borrowed(layout),
-                content: SliceContent::Rows(self, rows, batch.own, slice),
+            (Form::Rows(form), BatchContent::Rows(rows)) => Ok(Slice {
+                layout: if form.arrays.is_empty() {
+                    Cow::Borrowed(&form.fixed)
+                } else {
+                    let segments = extras::segments(rows, (self.shape, slice));
+                    Cow::Owned(Self::row_layout(form, segments)?)
+                },
+                content: SliceContent::Rows((self, form), rows, batch.own, slice),
             }),
-            (Form::Samples(arrays), BatchContent::Samples(samples)) => {
+            (Form::Samples(specs), BatchContent::Samples(samples)) => {
                 let size = self.shape.rows_per_slice as usize;
                 let from = (slice * size).min(samples.len());
                 let samples = &samples[from..(from + size).min(samples.len())];
                 Ok(Slice {
                     layout: Cow::Owned(self.sample_layout(samples)?),
-                    content: SliceContent::Samples(arrays, samples),
+                    content: SliceContent::Samples(specs, samples),
                 })
             }
             _ => Err(LayoutError::Empty),
@@ -127,34 +145,23 @@ impl Encoder {
     }
 
     fn sample_layout(&self, samples: &[Vec<Vec<u8>>]) -> Result<Layout, LayoutError> {
-        let Form::Samples(arrays) = &self.form else {
+        let Form::Samples(specs) = &self.form else {
             return Err(LayoutError::Empty);
         };
-        let both = arrays.iter().enumerate().flat_map(|(n, spec)| {
-            let bytes: usize = samples.iter().map(|s| s.get(n).map_or(0, Vec::len)).sum();
-            let items = bytes as u64 / spec.item_bytes().max(1);
-            let values = [&[items], &spec.shape[..]].concat();
-            let offsets = vec![samples.len() as u64 + 1];
-            [
-                (spec.name.clone(), spec.dtype, values),
-                (spec.offsets(), Dtype::I64, offsets),
-            ]
-        });
-        Layout::new(both)
+        Layout::new(arrays::shapes(specs, samples.iter().map(Vec::as_slice)))
     }
 
-    /// Returns the index of the column of the input that `array` holds, if it is one.
-    fn column(&self, array: &Array) -> Option<usize> {
-        let Form::Rows(_, columns) = &self.form else {
-            return None;
-        };
-        columns.iter().position(|spec| spec.name == array.name)
+    /// Returns the layout of rows with the arrays of these documents.
+    fn row_layout(form: &RowForm, segments: &[Segment]) -> Result<Layout, LayoutError> {
+        let fixed = form.fixed.arrays().iter();
+        let fixed = fixed.map(|array| (array.name.clone(), array.dtype, array.shape.clone()));
+        Layout::new(fixed.chain(arrays::shapes(&form.arrays, of_documents(segments))))
     }
 
     fn put_rows(
         &self,
-        rows: &Rows,
-        own: u64,
+        form: &RowForm,
+        (rows, own): (&Rows, u64),
         slice: usize,
         (array, data): (&Array, &mut [u8]),
     ) -> Result<(), LayoutError> {
@@ -185,12 +192,34 @@ impl Encoder {
                 Ok(())
             }
             _ => {
-                data.fill(0);
-                extras::fill((array, self.column(array)), data, rows, (self.shape, slice));
+                let at = (self.shape, slice);
+                let of_slice = of_documents(extras::segments(rows, at));
+                if !arrays::put(&form.arrays, of_slice, array, data) {
+                    data.fill(0);
+                    let column = form.columns.iter().position(|c| c.name == array.name);
+                    extras::fill((array, column), data, rows, at);
+                }
                 Ok(())
             }
         }
     }
+}
+
+impl RowForm {
+    /// Returns the size of the frames of `slices` slices in bytes, without the arrays of documents.
+    fn fixed_bytes(&self, slices: u32) -> u64 {
+        let frame = frame_bytes(self.fixed.payload_len()).unwrap_or(u64::MAX);
+        frame.saturating_mul(slices.into())
+    }
+}
+
+fn of_documents(segments: &[Segment]) -> impl ExactSizeIterator<Item = &arrays::Arrays> + Clone {
+    segments.iter().map(|segment| segment.arrays.as_slice())
+}
+
+/// Returns more bytes than the headers of slices with these arrays can need: they grow with their numbers.
+fn header_bytes(specs: &[ArraySpec], slices: u32) -> u64 {
+    256 * (1 + specs.len()) as u64 * u64::from(slices)
 }
 
 impl Slice<'_> {
@@ -202,38 +231,16 @@ impl Slice<'_> {
     /// Writes the payload into `out`, which must have exactly its size; earlier content is overwritten.
     pub fn write(&self, out: &mut [u8]) -> Result<(), LayoutError> {
         match &self.content {
-            SliceContent::Rows(encoder, rows, own, slice) => {
+            SliceContent::Rows((encoder, form), rows, own, slice) => {
                 self.layout.write(out, |array, data| {
-                    encoder.put_rows(rows, *own, *slice, (array, data))
+                    encoder.put_rows(form, (rows, *own), *slice, (array, data))
                 })
             }
-            SliceContent::Samples(arrays, samples) => self.layout.write(out, |array, data| {
-                put_samples(arrays, samples, array, data);
+            SliceContent::Samples(specs, samples) => self.layout.write(out, |array, data| {
+                arrays::put(specs, samples.iter().map(Vec::as_slice), array, data);
                 Ok(())
             }),
         }
-    }
-}
-
-fn put_samples(arrays: &[ArraySpec], samples: &[Vec<Vec<u8>>], array: &Array, data: &mut [u8]) {
-    if let Some(n) = arrays.iter().position(|spec| spec.name == array.name) {
-        let mut at = 0;
-        for sample in samples.iter().filter_map(|s| s.get(n)) {
-            data[at..at + sample.len()].copy_from_slice(sample);
-            at += sample.len();
-        }
-        data[at..].fill(0);
-    } else if let Some(n) = arrays.iter().position(|s| s.offsets() == array.name) {
-        let mut at = 0_i64;
-        let item = arrays[n].item_bytes().max(1);
-        let (offsets, _) = data.as_chunks_mut::<8>();
-        offsets.fill([0; 8]);
-        for (offset, sample) in offsets.iter_mut().skip(1).zip(samples) {
-            at += (sample.get(n).map_or(0, Vec::len) as u64 / item).cast_signed();
-            *offset = at.to_le_bytes();
-        }
-    } else {
-        data.fill(0);
     }
 }
 

@@ -3,7 +3,10 @@
 use batchweave_core::tgb::{Array, Dtype};
 use serde::{Deserialize, Serialize};
 
-use super::{ArraySpec, Rows, Segment, Shape};
+use super::{ArraySpec, Rows, Segment, Shape, arrays};
+
+/// The array that says which segments are in which row, where documents have arrays.
+const SEGMENT_OFFSETS: &str = "segments.offsets";
 
 /// One optional array of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,22 +64,37 @@ pub struct Beside {
     pub extras: Vec<Extra>,
     /// Columns of the input: each of a document's tokens has the document's number, padding has 0.
     pub columns: Vec<ArraySpec>,
+    /// Arrays of each document, with one entry of their offsets per segment.
+    pub arrays: Vec<ArraySpec>,
 }
 
 impl Beside {
     /// Returns whether an array is made from segments.
     pub fn needs_segments(&self) -> bool {
-        !self.columns.is_empty() || self.extras.iter().any(|extra| extra.needs_segments())
+        !self.columns.is_empty()
+            || !self.arrays.is_empty()
+            || self.extras.iter().any(|extra| extra.needs_segments())
     }
 
-    /// Returns name, type and shape of the stored arrays.
+    /// Returns name, type and shape of the stored arrays whose shape is that of the rows.
     pub(super) fn arrays(&self, shape: Shape) -> Vec<(&str, Dtype, Vec<u64>)> {
         let extras = self.extras.iter().flat_map(|extra| extra.arrays(shape));
         let tokens = [u64::from(shape.rows_per_slice), shape.width() as u64];
         let columns = self.columns.iter();
         let columns = columns.map(|spec| (spec.name.as_str(), spec.dtype, tokens.to_vec()));
-        extras.chain(columns).collect()
+        let rows = u64::from(shape.rows_per_slice);
+        let offsets =
+            (!self.arrays.is_empty()).then(|| (SEGMENT_OFFSETS, Dtype::I64, vec![rows + 1]));
+        extras.chain(columns).chain(offsets).collect()
     }
+}
+
+/// Returns the segments of slice `slice`.
+pub(super) fn segments(rows: &Rows, (shape, slice): (Shape, usize)) -> &[Segment] {
+    let per_slice = shape.rows_per_slice as usize;
+    let before = |row: usize| rows.segments.partition_point(|s| s.row < row);
+    let range = before(slice * per_slice)..before((slice + 1) * per_slice);
+    rows.segments.get(range).unwrap_or_default()
 }
 
 /// Writes `array` of slice `slice` into `data`, which must be zero. `column` is its index among the columns, if it is one.
@@ -88,8 +106,12 @@ pub(super) fn fill(
 ) {
     let per_slice = shape.rows_per_slice as usize;
     let wanted = slice * per_slice..(slice + 1) * per_slice;
-    let from = rows.segments.partition_point(|s| s.row < wanted.start);
-    let mut rest = rows.segments.get(from..).unwrap_or_default();
+    let mut rest = segments(rows, (shape, slice));
+    if array.name == SEGMENT_OFFSETS {
+        let of_row = |row| rest.iter().filter(move |s| s.row == row).count() as u64;
+        arrays::put_offsets(wanted.map(of_row), data);
+        return;
+    }
     let row_bytes = array.bytes as usize / per_slice.max(1);
     for (row, data) in wanted.zip(data.chunks_exact_mut(row_bytes.max(1))) {
         let count = rest.iter().take_while(|s| s.row == row).count();

@@ -59,6 +59,7 @@ impl Pairs {
                 tokens,
                 document: (at.file, at.unit),
                 columns,
+                arrays: Vec::new(),
             });
             rows.tokens.extend(answer.tokens);
             rows.learned.extend(answer.learned);
@@ -147,6 +148,7 @@ mod tests {
             },
             content: Content::Pair([answer(&[first, first + 1]), answer(&[first])]),
             columns: None,
+            arrays: Vec::new(),
         }
     }
 

@@ -34,6 +34,7 @@ fn document(unit: u64, tokens: &[u32]) -> Document {
         place: place(unit),
         content: Content::Tokens(tokens.to_vec()),
         columns: Some(columns(unit)),
+        arrays: Vec::new(),
     }
 }
 
@@ -274,6 +275,34 @@ proptest! {
         }
     }
 
+    /// Documents keep their arrays, also those that the restart finds placed.
+    #[test]
+    fn arrays_replay_from_any_point(
+        lengths in prop::collection::vec((0usize..8, 0usize..5), 1..60),
+        slices in 1u32..3, rows_per_slice in 1u32..3, look_ahead in 1usize..20,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+    ) {
+        let shape = Shape { slices, rows_per_slice, seq_len: 8 };
+        let tokens: Vec<usize> = lengths.iter().map(|(tokens, _)| *tokens).collect();
+        let documents: Vec<Document> = documents(&tokens).into_iter().zip(&lengths).map(|(d, (_, items))| Document {
+            arrays: vec![vec![d.place.unit as u8; *items], vec![1]],
+            ..d
+        }).collect();
+        let new = |from| best_fit(shape, look_ahead, from);
+        let (all, full) = pack(new(Restart::default()), &documents, Point::default());
+        for cut in cuts {
+            if full == 0 { break; }
+            let k = cut.index(full);
+            prop_assert_eq!(&replayed(&all, k, &documents, new)[..], &all[k + 1..]);
+        }
+        let segments: Vec<_> = all.iter().flat_map(|batch| &rows(batch).segments).collect();
+        prop_assert_eq!(segments.len(), documents.len());
+        for segment in segments {
+            let document = &documents[segment.document.1 as usize];
+            prop_assert_eq!(&segment.arrays, &document.arrays);
+        }
+    }
+
     #[test]
     fn samples_replay_from_any_point(
         lengths in prop::collection::vec(0usize..9, 1..40),
@@ -286,6 +315,7 @@ proptest! {
             place: place(unit as u64),
             content: Content::Sample(vec![vec![unit as u8; *n]]),
             columns: None,
+            arrays: Vec::new(),
         }).collect();
         let new = |from: Restart| -> Box<dyn Packer> { Box::new(Samples::new(shape, from.at)) };
         let (all, full) = pack(new(Restart::default()), &documents, Point::default());

@@ -41,6 +41,8 @@ pub(super) enum Split {
 pub(super) struct BatchSplitter {
     slices: u32,
     object_bytes: u64,
+    /// The size of batches is only known once they are made, so small ones come in slices too.
+    any_size: bool,
     open: Option<OpenBatch>,
 }
 
@@ -65,6 +67,7 @@ impl BatchSplitter {
         Self {
             slices,
             object_bytes: object_bytes.max(even),
+            any_size: batch_bytes.is_none(),
             open: None,
         }
     }
@@ -100,8 +103,7 @@ impl BatchSplitter {
             return;
         }
         if let Some(mut open) = self.open.take() {
-            let samples = |unit: &PackedBatch| matches!(unit.content, BatchContent::Samples(_));
-            let whole = open.parts == 0 && open.units.iter().all(samples);
+            let whole = open.parts == 0 && self.any_size;
             splits.push(if whole && open.bytes <= self.object_bytes {
                 Split::Whole(join(open.units))
             } else {
@@ -130,17 +132,17 @@ impl OpenBatch {
     }
 }
 
-/// Returns the batch of these slices, which hold samples.
+/// Returns the batch of these slices.
 fn join(units: Vec<PackedBatch>) -> PackedBatch {
     let mut units = units.into_iter();
     let Some(mut whole) = units.next() else {
         return PackedBatch::default();
     };
     for unit in units {
-        if let (BatchContent::Samples(all), BatchContent::Samples(more)) =
-            (&mut whole.content, unit.content)
-        {
-            all.extend(more);
+        match (&mut whole.content, unit.content) {
+            (BatchContent::Samples(all), BatchContent::Samples(more)) => all.extend(more),
+            (BatchContent::Rows(all), BatchContent::Rows(more)) => all.append(more),
+            _ => {}
         }
         whole.sources.pieces.extend(unit.sources.pieces);
         whole.own += unit.own;

@@ -182,6 +182,7 @@ impl ChunkTokenizer {
                     place,
                     content: made.content,
                     columns: made.columns,
+                    arrays: made.arrays,
                 };
                 Some(Tokenized::Document {
                     document,

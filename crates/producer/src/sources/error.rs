@@ -46,6 +46,11 @@ pub enum Reason {
         "the document is longer than {limit} bytes; split it, or raise source.max_document_bytes"
     )]
     TooLong { limit: u64 },
+    /// A document with arrays does not fit in a row, and its arrays belong to all of its tokens.
+    #[error(
+        "the document has {tokens} tokens, and one with arrays must fit in a row of {most}; shorten it, or raise stream.seq_len"
+    )]
+    LongerThanRow { tokens: u64, most: u64 },
     /// Compressed data ends early or is damaged; the rest of the file cannot be read.
     #[error("the {codec} data ends early or is damaged here ({detail}); copy the file again")]
     Damaged { codec: &'static str, detail: String },
@@ -73,7 +78,7 @@ pub enum Reason {
     MaskLength { marks: usize, ids: usize },
     /// Files of this format hold no columns beside the content.
     #[error(
-        "packing.extra and source.mask take columns of JSONL and Parquet files; name such files in source.paths, or remove these keys"
+        "packing.extra, packing.arrays and source.mask take fields of JSONL and columns of Parquet files; name such files in source.paths, or remove these keys"
     )]
     NoColumns,
     /// No process can render the conversation; the document itself may be good.

@@ -258,17 +258,18 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
 
 /// Returns the names of the arrays of a sample; none if documents are not samples.
 fn packing_arrays(config: &ProducerConfig) -> Vec<String> {
-    let arrays = config.packing.arrays.iter();
+    let opaque = config.packing.mode == PackingMode::Opaque;
+    let arrays = config.packing.arrays.iter().filter(|_| opaque);
     arrays.map(|array| array.source().to_owned()).collect()
 }
 
 /// Returns the fields of a tar's samples that are read.
 fn shard_members(config: &ProducerConfig) -> Vec<String> {
-    match config.packing.mode {
-        PackingMode::Opaque => packing_arrays(config),
-        PackingMode::Chat | PackingMode::Pairs => vec!["json".to_owned()],
-        PackingMode::Concat | PackingMode::BestFit => {
-            vec![TextField::new(&config.source.field).member.to_owned()]
-        }
-    }
+    let content = match config.packing.mode {
+        PackingMode::Opaque => return packing_arrays(config),
+        PackingMode::Chat | PackingMode::Pairs => "json",
+        PackingMode::Concat | PackingMode::BestFit => TextField::new(&config.source.field).member,
+    };
+    let beside = Columns::from_config(config).names();
+    [content.to_owned()].into_iter().chain(beside).collect()
 }

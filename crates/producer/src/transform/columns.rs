@@ -1,12 +1,12 @@
-//! From a unit to the columns beside its content: numbers of the whole document, and marks of the tokens that are
-//! learned. Pure; runs on the tokenizing threads.
+//! From a unit to what is beside its content: marks of the tokens that are learned, numbers of the whole document, and
+//! arrays. Pure; runs on the tokenizing threads.
 
 use std::sync::Arc;
 
 use batchweave_core::tgb::Dtype;
 
-use super::arrays::{from_cell, json, wrong};
-use crate::config::ProducerConfig;
+use super::arrays::{from_cell, json, sample, wrong};
+use crate::config::{PackingMode, ProducerConfig};
 use crate::packing::{ArraySpec, ColumnValues};
 use crate::sources::{Cell, Format, Reason, Unit};
 
@@ -16,6 +16,7 @@ pub struct Columns {
     /// The column of marks first, if there is one, then the numbers.
     specs: Vec<ArraySpec>,
     has_mask: bool,
+    arrays: Vec<ArraySpec>,
 }
 
 /// The values of one document.
@@ -24,16 +25,22 @@ pub(super) struct Values {
     /// For each token of the document whether it is learned.
     pub(super) mask: Option<Vec<bool>>,
     pub(super) numbers: Option<ColumnValues>,
+    pub(super) arrays: Vec<Vec<u8>>,
 }
 
 impl Columns {
     /// Returns the configured columns.
     pub fn from_config(config: &ProducerConfig) -> Self {
-        Self::new(&config.source.mask, &config.packing.extra)
+        let packing = &config.packing;
+        let arrays = match packing.mode {
+            PackingMode::Opaque => &[],
+            _ => &packing.arrays[..],
+        };
+        Self::new(&config.source.mask, &packing.extra, arrays)
     }
 
-    /// Returns the columns `numbers`, after the column `mask` unless that is empty.
-    fn new(mask: &str, numbers: &[ArraySpec]) -> Self {
+    /// Returns the columns `numbers`, after the column `mask` unless that is empty, and these arrays.
+    fn new(mask: &str, numbers: &[ArraySpec], arrays: &[ArraySpec]) -> Self {
         let has_mask = !mask.is_empty();
         let mask = has_mask.then(|| ArraySpec {
             name: mask.to_owned(),
@@ -45,19 +52,50 @@ impl Columns {
             from: String::new(),
         });
         let specs = mask.into_iter().chain(numbers.iter().cloned()).collect();
-        Self { specs, has_mask }
+        let arrays = arrays.to_vec();
+        Self {
+            specs,
+            has_mask,
+            arrays,
+        }
     }
 
-    /// Returns the names of the columns of Parquet files, in the order of a unit's last cells.
+    /// Returns the names of the columns of Parquet files or fields of tars, in the order of a unit's last cells.
     pub fn names(&self) -> Vec<String> {
         self.specs
             .iter()
+            .chain(&self.arrays)
             .map(|spec| spec.source().to_owned())
             .collect()
     }
 
     /// Takes the values out of `unit`; none for a blank line.
     pub(super) fn take(&self, format: Format, unit: &mut Unit) -> Result<Values, Reason> {
+        let arrays = self.take_arrays(format, unit)?;
+        let values = self.take_columns(format, unit)?;
+        Ok(Values { arrays, ..values })
+    }
+
+    fn take_arrays(&self, format: Format, unit: &mut Unit) -> Result<Vec<Vec<u8>>, Reason> {
+        if self.arrays.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own = unit.cells.len().saturating_sub(self.arrays.len());
+        let of_unit = Unit {
+            place: unit.place,
+            raw: unit.raw.clone(),
+            cells: unit.cells.split_off(own),
+        };
+        let format = match format {
+            // What a function returns has both.
+            Format::Jsonl if !of_unit.cells.is_empty() => Format::Parquet,
+            Format::Jsonl | Format::Parquet | Format::Webdataset => format,
+            _ => return Err(Reason::NoColumns),
+        };
+        Ok(sample(format, &self.arrays, of_unit)?.unwrap_or_default())
+    }
+
+    fn take_columns(&self, format: Format, unit: &mut Unit) -> Result<Values, Reason> {
         if self.specs.is_empty() {
             return Ok(Values::default());
         }
@@ -107,6 +145,7 @@ impl Columns {
         Ok(Values {
             mask: mask.map(|marks| marks.iter().map(|mark| *mark != 0).collect()),
             numbers: (!words.is_empty()).then(|| Arc::from(words)),
+            arrays: Vec::new(),
         })
     }
 }
@@ -139,7 +178,7 @@ mod tests {
 
     fn columns() -> Columns {
         let numbers = [spec("version", Dtype::I64), spec("reward", Dtype::F32)];
-        Columns::new("mask", &numbers)
+        Columns::new("mask", &numbers, &[])
     }
 
     fn line(text: &str) -> Result<Values, String> {
@@ -169,6 +208,7 @@ mod tests {
         Values {
             mask: Some(vec![false, true]),
             numbers: Some(Arc::new([version.to_le_bytes(), word])),
+            arrays: Vec::new(),
         }
     }
 
@@ -221,6 +261,10 @@ mod tests {
         };
         let why = columns().take(Format::Text, &mut unit).unwrap_err();
         assert_eq!(why, Reason::NoColumns);
-        assert!(Columns::new("", &[]).take(Format::Text, &mut unit).is_ok());
+        assert!(
+            Columns::new("", &[], &[])
+                .take(Format::Text, &mut unit)
+                .is_ok()
+        );
     }
 }

@@ -27,6 +27,7 @@ use batchweave_daemon::panics;
 use bytes::Bytes;
 
 pub use columns::Columns;
+use columns::Values;
 pub use error::TransformError;
 use function::{Applied, Function};
 
@@ -94,6 +95,10 @@ impl DocumentTransform {
         let beside = Beside {
             extras,
             columns: packing.extra.clone(),
+            arrays: match packing.mode {
+                PackingMode::Opaque => Vec::new(),
+                _ => packing.arrays.clone(),
+            },
         };
         let mut canary = Vec::new();
         let (kind, encoder) = if packing.mode == PackingMode::Opaque {
@@ -172,6 +177,8 @@ impl DocumentTransform {
         form.extend(self.beside.extras.iter().map(|extra| name(*extra)));
         let columns = self.beside.columns.iter();
         form.extend(columns.map(|spec| format!("column {}", spec.text())));
+        let arrays = self.beside.arrays.iter();
+        form.extend(arrays.map(|spec| format!("array {}", spec.text())));
         if form.is_empty() {
             return tokenizer;
         }
@@ -261,11 +268,30 @@ impl DocumentTransform {
         }
         let bytes = unit.bytes() as u64;
         let values = self.columns.take(format, &mut unit)?;
-        let made = self.content(format, field, (unit, bytes), values.mask)?;
-        Ok(made.map(|(content, bytes)| Transformed {
+        self.with_values(format, field, (unit, bytes), values)
+    }
+
+    /// Returns the document with the values beside its content, which are taken out of `unit`.
+    fn with_values(
+        &self,
+        format: Format,
+        field: &str,
+        unit: (Unit, u64),
+        values: Values,
+    ) -> Result<Option<Transformed>, Reason> {
+        let Some((content, bytes)) = self.content(format, field, unit, values.mask)? else {
+            return Ok(None);
+        };
+        let (tokens, most) = (content.items(), self.shape.width() as u64);
+        if tokens > most && !self.beside.arrays.is_empty() {
+            return Err(Reason::LongerThanRow { tokens, most });
+        }
+        let arrays: usize = values.arrays.iter().map(Vec::len).sum();
+        Ok(Some(Transformed {
             content,
             columns: values.numbers,
-            bytes,
+            arrays: values.arrays,
+            bytes: bytes + arrays as u64,
         }))
     }
 
@@ -326,6 +352,7 @@ impl DocumentTransform {
                 arrays.map(|arrays| Transformed {
                     content: Content::Sample(arrays),
                     columns: None,
+                    arrays: Vec::new(),
                     bytes,
                 })
             }),
@@ -335,10 +362,13 @@ impl DocumentTransform {
             } => Err(Reason::NotIdFile),
             Kind::Text { .. } | Kind::Chat { .. } => {
                 let template = self.mode.has_template();
-                let (format, field, unit) = shards::document(field, template, unit);
-                // Only a blank line may be left out silently: the sample of a blank file has other files.
-                self.transform(format, field, unit)
-                    .and_then(|made| made.ok_or(Reason::Empty).map(Some))
+                self.columns.take(format, &mut unit).and_then(|values| {
+                    let (format, field, unit) = shards::document(field, template, unit);
+                    let bytes = unit.bytes() as u64;
+                    // Only a blank line may be left out silently: the sample of a blank file has other files.
+                    let made = self.with_values(format, field, (unit, bytes), values)?;
+                    made.ok_or(Reason::Empty).map(Some)
+                })
             }
         };
         made.map_err(|why| why.in_sample(&String::from_utf8_lossy(&key)))
@@ -361,6 +391,7 @@ impl DocumentTransform {
 pub(crate) struct Transformed {
     pub(crate) content: Content,
     pub(crate) columns: Option<ColumnValues>,
+    pub(crate) arrays: Vec<Vec<u8>>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
 }

@@ -8,6 +8,7 @@ fn all_extras() -> Beside {
     Beside {
         extras: Extra::ALL.to_vec(),
         columns: Vec::new(),
+        arrays: Vec::new(),
     }
 }
 
@@ -90,6 +91,7 @@ fn what_begins_a_document_has_nothing_before_it() {
         place: place(1),
         content: Content::Turns(vec![5, 6, 8], vec![false, true, true]),
         columns: None,
+        arrays: Vec::new(),
     };
     let documents = [document(0, &[1, 2]), turns];
     let (batches, _) = pack(
@@ -122,6 +124,7 @@ fn tokens_carry_the_columns_of_their_document() {
     let beside = Beside {
         extras: Vec::new(),
         columns: vec![number("unit", Dtype::U8), number("version", Dtype::I64)],
+        arrays: Vec::new(),
     };
     assert!(beside.needs_segments());
     let encoder = Encoder::rows(SHAPE, 1 << 16, &beside).unwrap();
@@ -138,6 +141,63 @@ fn tokens_carry_the_columns_of_their_document() {
     assert_eq!(ints(&first, 0, "tokens"), [1, 2, 99, 7]);
     assert_eq!(ints(&first, 0, "version"), [1003, 1003, 1003, 0]);
     assert_eq!(ints(&first, 1, "version"), [1004, 1004, 0, 0]);
+}
+
+#[test]
+fn arrays_lie_in_the_order_of_the_segments_of_each_row() {
+    let shape = Shape {
+        slices: 2,
+        rows_per_slice: 2,
+        seq_len: 5,
+    };
+    let image = ArraySpec {
+        name: "image".to_owned(),
+        dtype: Dtype::U16,
+        shape: vec![2],
+        from: String::new(),
+        base64: false,
+        image: None,
+        shortest: None,
+    };
+    let beside = Beside {
+        extras: vec![Extra::SegmentIds],
+        columns: Vec::new(),
+        arrays: vec![image],
+    };
+    let encoder = Encoder::rows(shape, 1 << 16, &beside).unwrap();
+    assert_eq!(encoder.batch_bytes(), None);
+    // With their end tokens 3, 5, 3, 4 and 1, in rows of 6; the second one has no items.
+    let documents = [(2, 1), (4, 0), (2, 2), (3, 1), (0, 1)];
+    let documents: Vec<_> = (0..)
+        .zip(documents)
+        .map(|(unit, (tokens, items))| Document {
+            arrays: vec![vec![unit as u8 + 1; 4 * items]],
+            ..document(unit, &vec![unit as u32; tokens])
+        })
+        .collect();
+    let start = Restart::default();
+    let (batches, _) = pack(best_fit(shape, 8, start), &documents, Point::default());
+    let [batch] = &batches[..] else {
+        panic!("{} batches", batches.len())
+    };
+    let tgb = encoded(&encoder, batch);
+    let segment_ids = [[1, 1, 1, 2, 2, 2], [1, 1, 1, 1, 1, 2]].concat();
+    assert_eq!(ints(&tgb, 0, "segment_ids"), segment_ids);
+    // Documents 0 and 2 in the first row, 1 and 4 in the second, 3 alone in the third.
+    assert_eq!(ints(&tgb, 0, "segments.offsets"), [0, 2, 4]);
+    assert_eq!(ints(&tgb, 0, "image.offsets"), [0, 1, 3, 3, 4]);
+    let (one, three, five) = (0x0101, 0x0303, 0x0505);
+    assert_eq!(
+        ints(&tgb, 0, "image"),
+        [one, one, three, three, three, three, five, five]
+    );
+    assert_eq!(ints(&tgb, 1, "segments.offsets"), [0, 1, 1]);
+    assert_eq!(ints(&tgb, 1, "image.offsets"), [0, 1]);
+    let layout = Layout::parse(&tgb[0]).unwrap();
+    assert_eq!(layout.array("image").unwrap().shape, [4, 2]);
+    let frames: usize = tgb.iter().map(|s| s.len() + 64).sum();
+    assert!(encoder.frame_bytes(batch, 2) >= frames as u64 && frames > 300);
+    assert!(batch.memory() > 20);
 }
 
 #[test]

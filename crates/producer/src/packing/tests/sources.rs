@@ -60,6 +60,7 @@ fn samples_are_named_one_by_one() {
         place: place(unit),
         content: Content::Sample(vec![vec![7]]),
         columns: None,
+        arrays: Vec::new(),
     };
     let packer = Box::new(Samples::new(shape, Point::default()));
     let (batches, _) = pack(packer, &[sample(4), sample(6), sample(7)], Point::default());

@@ -26,26 +26,29 @@ const TOKENS: (u32, u32) = (99, 7);
 enum Mode {
     Concat,
     BestFit,
+    /// Whole documents with arrays.
+    Arrays,
     Samples,
 }
 
 impl Mode {
     fn encoder(self, shape: Shape) -> Encoder {
+        let array = ArraySpec {
+            name: "x".into(),
+            dtype: Dtype::U8,
+            shape: Vec::new(),
+            from: String::new(),
+            image: None,
+            shortest: None,
+            base64: false,
+        };
         if self == Self::Samples {
-            let array = ArraySpec {
-                name: "x".into(),
-                dtype: Dtype::U8,
-                shape: Vec::new(),
-                from: String::new(),
-                image: None,
-                shortest: None,
-                base64: false,
-            };
             return Encoder::samples(shape, vec![array]).unwrap();
         }
         let beside = Beside {
             extras: Extra::ALL.to_vec(),
             columns: Vec::new(),
+            arrays: Vec::from_iter((self == Self::Arrays).then_some(array)),
         };
         Encoder::rows(shape, 1 << 16, &beside).unwrap()
     }
@@ -53,7 +56,9 @@ impl Mode {
     fn packer(self, shape: Shape) -> Box<dyn Packer> {
         match self {
             Self::Concat => Box::new(Concat::new(shape, TOKENS, Point::default(), true)),
-            Self::BestFit => Box::new(BestFit::new(shape, TOKENS, 5, Restart::default())),
+            Self::BestFit | Self::Arrays => {
+                Box::new(BestFit::new(shape, TOKENS, 5, Restart::default()))
+            }
             Self::Samples => Box::new(Samples::new(shape, Point::default())),
         }
     }
@@ -72,6 +77,10 @@ impl Mode {
             place,
             content,
             columns: None,
+            arrays: match self {
+                Self::Arrays => vec![vec![unit as u8; 7 * items]],
+                _ => Vec::new(),
+            },
         };
         let bytes = items as u64;
         Tokenized::Document {
@@ -188,7 +197,7 @@ proptest! {
         lengths in prop::collection::vec(0usize..23, 1..60),
         slices in 2u32..6, rows_per_slice in 1u32..3, seq_len in 1u32..9,
         object_bytes in 1u64..3000,
-        mode in prop::sample::select(vec![Mode::Concat, Mode::BestFit, Mode::Samples]),
+        mode in prop::sample::select(vec![Mode::Concat, Mode::BestFit, Mode::Arrays, Mode::Samples]),
     ) {
         let seq_len = if matches!(mode, Mode::Samples) { 1 } else { seq_len };
         let shape = Shape { slices, rows_per_slice, seq_len };

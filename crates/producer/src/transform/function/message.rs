@@ -15,7 +15,7 @@ pub(super) struct Setup<'a> {
     pub(super) path: &'a str,
     /// Most bytes of a document.
     pub(super) limit: u64,
-    pub(super) arrays: Option<Vec<ArrayForm<'a>>>,
+    pub(super) arrays: Vec<ArrayForm<'a>>,
 }
 
 /// The form that an array of a sample must have.
@@ -194,7 +194,7 @@ pub(super) enum Answer {
     Dropped,
     /// An object in JSON.
     Object(Vec<u8>),
-    /// One value for each array.
+    /// The object in JSON of a document with tokens, and one value for each array.
     Cells(Vec<Body>),
     /// It is a bad document.
     Failed(String),

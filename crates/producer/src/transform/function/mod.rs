@@ -13,6 +13,8 @@ mod process;
 mod tests;
 mod watch;
 
+use std::collections::VecDeque;
+
 use serde_json::Value;
 
 use self::message::{Answer, Body, Document, Wanted};
@@ -26,8 +28,10 @@ use crate::sources::{Cell, Format, Reason, Unit};
 /// The function of the configuration, with its processes.
 pub struct Function {
     pool: Pool,
-    /// The arrays of samples; `None` where documents have tokens.
-    arrays: Option<Vec<ArraySpec>>,
+    /// The arrays of samples, or those beside tokens.
+    arrays: Vec<ArraySpec>,
+    /// Documents have no tokens.
+    opaque: bool,
     /// The fields that documents have besides their text, ids or messages.
     beside: Vec<String>,
     /// The configured names of the content.
@@ -67,18 +71,18 @@ impl Function {
         if config.transform.function.is_empty() {
             return Ok(None);
         }
-        let opaque = config.packing.mode == PackingMode::Opaque;
-        let arrays = opaque.then(|| config.packing.arrays.clone());
+        let arrays = config.packing.arrays.clone();
         let extra = config.packing.extra.iter().map(ArraySpec::source);
         let mask = [config.source.mask.as_str()].into_iter();
         let beside = mask.filter(|name| !name.is_empty()).chain(extra);
         let members = config.function_fields(Format::Webdataset);
         Ok(Some(Self {
-            pool: Pool::start(config, arrays.as_deref())?,
+            pool: Pool::start(config, &arrays)?,
             beside: beside.map(str::to_owned).collect(),
             content: ContentFields::from_config(config),
             members: members.iter().map(|field| first_name(field)).collect(),
             arrays,
+            opaque: config.packing.mode == PackingMode::Opaque,
         }))
     }
 
@@ -176,18 +180,26 @@ impl Function {
             Answer::NoProcess(why) => return Err(Reason::NoWorker { why }),
             Answer::Failed(detail) => detail,
             Answer::Cells(bodies) => {
-                let specs = self.arrays.iter().flatten();
-                let cells = specs.zip(bodies).map(|(spec, body)| match body {
-                    Body::Bytes(bytes) => Ok(Cell::Bytes(bytes)),
-                    Body::Json(text) => {
-                        let value: Value = serde_json::from_slice(&text)
-                            .map_err(|why| Reason::broken_json(&why))?;
-                        from_json(spec, &value).map(Cell::Bytes)
-                    }
-                });
+                let mut bodies = VecDeque::from(bodies);
+                let object = bodies.pop_front_if(|_| !self.opaque);
+                let cells = self
+                    .arrays
+                    .iter()
+                    .zip(bodies)
+                    .map(|(spec, body)| match body {
+                        Body::Bytes(bytes) => Ok(Cell::Bytes(bytes)),
+                        Body::Json(text) => {
+                            let value: Value = serde_json::from_slice(&text)
+                                .map_err(|why| Reason::broken_json(&why))?;
+                            from_json(spec, &value).map(Cell::Bytes)
+                        }
+                    });
                 let cells = cells.collect::<Result<_, _>>()?;
-                // As the cells of a row.
-                return Ok(Some((Format::Parquet, Vec::new(), cells)));
+                return Ok(Some(match object {
+                    Some(Body::Json(object)) => (Format::Jsonl, object, cells),
+                    // As the cells of a row.
+                    _ => (Format::Parquet, Vec::new(), cells),
+                }));
             }
         };
         Err(Reason::Function { detail })

@@ -71,7 +71,7 @@ impl Pool {
     /// Starts the first process.
     pub(super) fn start(
         config: &ProducerConfig,
-        arrays: Option<&[ArraySpec]>,
+        arrays: &[ArraySpec],
     ) -> Result<Self, FunctionError> {
         let table = &config.transform;
         let limit = config.source.max_document_bytes.bytes();
@@ -79,7 +79,7 @@ impl Pool {
             function: &table.function,
             path: &table.path,
             limit,
-            arrays: arrays.map(|specs| specs.iter().map(ArrayForm::new).collect()),
+            arrays: arrays.iter().map(ArrayForm::new).collect(),
         };
         let launch = Launch {
             python: table.python.clone(),

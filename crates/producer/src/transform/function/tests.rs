@@ -242,6 +242,30 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
 }
 
 #[test]
+fn arrays_come_beside_the_text() {
+    let mut scene = Scene::new("both");
+    let module = "def both(d):\n    return {'text': d['text'] * 2, 'pixels': bytes(d['n'])}\n";
+    fs::write(scene.folder.path().join("own_code.py"), module).unwrap();
+    scene.config.packing.mode = PackingMode::BestFit;
+    scene.config.packing.arrays = vec![ArraySpec {
+        name: "pixels".into(),
+        dtype: Dtype::U8,
+        shape: Vec::new(),
+        base64: false,
+        image: None,
+        shortest: None,
+        from: String::new(),
+    }];
+    let function = scene.start();
+    let mut units = lines(&["{\"text\": \"a\", \"n\": 2}"]);
+    units[0].0 = Format::Jsonl;
+    let (format, unit) = function.apply("text", units).units.remove(0).unwrap();
+    assert_eq!(format, Format::Jsonl);
+    assert_eq!(unit.raw.unwrap(), "{\"text\": \"aa\"}");
+    assert_eq!(unit.cells, [Cell::Bytes(vec![0, 0])]);
+}
+
+#[test]
 fn samples_of_tars_are_decoded_by_the_names_of_their_fields() {
     let mut scene = Scene::new("clean");
     scene.config.transform.fields = vec!["TXT;text".into(), "json".into()];

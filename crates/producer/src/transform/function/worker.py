@@ -130,15 +130,17 @@ def with_bytes(value):
 
 def encoded(result, setup, header):
     """Returns the header and the parts of a document."""
-    arrays = setup["arrays"]
-    if arrays is None:
+    arrays, cells, parts = setup["arrays"], [], []
+    if header["wanted"]:
         wanted = {name: field(result, name) for name in header["wanted"]}
         for name in header["optional"]:
             if result.get(name) is not None:
                 wanted[name] = result[name]
         line = json.dumps(wanted, default=plain, ensure_ascii=False, allow_nan=False)
-        return "object", [line.encode("utf-8", "surrogatepass")]
-    cells, parts = [], []
+        parts.append(line.encode("utf-8", "surrogatepass"))
+        if not arrays:
+            return "object", parts
+        cells.append({"kind": "json", "bytes": len(parts[0])})
     for array in arrays:
         kind, part = cell(field(result, array["name"]), array)
         cells.append({"kind": kind, "bytes": len(part)})
@@ -187,7 +189,7 @@ def plain(value):
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (bytes, bytearray)):
-        raise Unfit('returned bytes in a field, which only packing.mode = "opaque" takes')
+        raise Unfit('returned bytes in a field, which only packing.arrays takes')
     raise Unfit(f"returned {kind_of(value)} in a field, which is neither text, number, list nor array")
 
 

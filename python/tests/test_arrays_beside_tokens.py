@@ -1,4 +1,4 @@
-"""Images that come along with their captions: each is in the row of its text, whatever the source and the kills."""
+"""Images that come along with their captions: each is in the row of its text, also after kills."""
 
 from __future__ import annotations
 

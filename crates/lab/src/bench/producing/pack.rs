@@ -63,6 +63,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
             place,
             content,
             columns: None,
+            arrays: Vec::new(),
         });
     }
     let tokens: u64 = documents.iter().map(|d| d.content.items()).sum();

@@ -88,7 +88,7 @@ def write_lines(folder: Path, pairs: list[Pair]) -> None:
 
 def received(folder: Path) -> list[Pair]:
     """Returns the captions with their images, in the order of the rows."""
-    pairs = []
+    pairs: list[Pair] = []
     for batch in batchweave.open(f"file://{folder}/stream"):
         segments, offsets = batch["segments.offsets"], batch["pixels.offsets"]
         assert len(segments) == len(batch["tokens"]) + 1

@@ -7,7 +7,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::describe::{self, StepRange};
 use batchweave_console::job_status::{self, Reader};
-use batchweave_console::output::{Style, cells, joined, or_dash, range, table};
+use batchweave_console::output::{Style, cells, count, joined, or_dash, range, table};
 use batchweave_core::ids::{RequestId, Step, Version};
 use batchweave_core::manifest::entry::{QuarantineLifted, Quarantined};
 use batchweave_core::manifest::state::QuarantineState;
@@ -207,7 +207,8 @@ fn outside(report: &QuarantineReport, state: &QuarantineState) -> String {
             "\nall of them are below the watermark {watermark}: no attempt starts there any more"
         )
     } else if state.last >= steps {
-        format!("\nthe stream has steps {} yet", range(0, steps))
+        let so_far = count(steps, "step");
+        format!("\nthe stream has {so_far} so far; the quarantine holds for later ones too")
     } else {
         String::new()
     }

@@ -13,7 +13,8 @@ pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
         text.push_str(&holder(job));
     }
     text.push_str(&classes(report, style));
-    if !report.applied && report.classes.iter().any(|row| row.totals.dead.objects > 0) {
+    let dead = report.classes.iter().any(|row| row.totals.dead.objects > 0);
+    if !report.applied && (dead || report.steps > 0) {
         text.push_str("nothing was written; add --apply to do it\n");
     }
     if report.more {

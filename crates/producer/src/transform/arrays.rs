@@ -136,10 +136,14 @@ fn put_json(
     put.ok_or_else(|| {
         let mut found = value.to_string();
         found.truncate(found.floor_char_boundary(60));
-        let (dtype, shape) = (spec.dtype.name(), &spec.shape);
+        let dtype = spec.dtype.name();
+        let of_item = match &spec.shape[..] {
+            [] => String::new(),
+            shape => format!(" of an item of shape {shape:?}"),
+        };
         wrong(
             &spec.name,
-            format!("holds {found}, which is not {dtype} of an item of shape {shape:?}"),
+            format!("holds {found}, which is not {dtype}{of_item}"),
         )
     })
 }

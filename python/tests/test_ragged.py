@@ -96,7 +96,7 @@ def test_shapes_of_other_items_are_an_error_that_names_the_sample() -> None:
     tokens |= {"size": np.ones((3, 2), np.int32), "size.offsets": np.array([0, 1, 2])}
     with pytest.raises(errors.BadShapeError, match="document 1 has 2 items"):
         batch_of(tokens).ragged("action", shape="size")
-    with pytest.raises(errors.BadShapeError, match=r"shape='action': float32\[3, 2\] are no"):
+    with pytest.raises(errors.BadShapeError, match=r"shape='action': float32\[3, 2\] are not"):
         batch_of(tokens).ragged("action", shape="action")
     with pytest.raises(errors.BadShapeError, match=r"no 'tokens.offsets'.*batch\['tokens'\]"):
         batch_of(tokens).ragged("tokens")

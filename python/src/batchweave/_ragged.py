@@ -130,8 +130,8 @@ def of(arrays: Mapping[str, Array], name: str, shape: str | None = None) -> Ragg
     shapes, owners = arrays[shape], _offsets(arrays, shape)
     if shapes.ndim != 2 or shapes.dtype.kind not in "iu":
         raise BadShapeError(
-            f"shape={shape!r}: {shapes.dtype}{list(shapes.shape)} are no shapes: an array of whole "
-            'numbers is needed, with one entry per axis, as image = "size" of packing.arrays'
+            f"shape={shape!r}: {shapes.dtype}{list(shapes.shape)} are not shapes: an array of "
+            'whole numbers is needed, with one entry per axis, as image = "size" of packing.arrays'
         )
     shapes = shapes.astype(np.int64, copy=False)
     shapes, owners = shapes[owners[0] : owners[-1]], owners - owners[0]

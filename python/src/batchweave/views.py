@@ -81,7 +81,7 @@ def context_parallel(
         )
     width = given["input_ids"].shape[-1]
     for name, value in given.items():
-        # Items of documents are no positions of a row.
+        # Items of documents are passed on: they are independent of the positions in a row.
         if not is_offsets(name + OFFSETS, given):
             _check_array(name, value.shape, width)
     return {

@@ -70,6 +70,7 @@ async fn samples_are_shown_with_their_pictures() {
     assert_eq!(html.matches("<figcaption>pixels, 1 × 2<").count(), 4);
     assert_eq!(html.matches("<figcaption>thumb, 2 × 4<").count(), 4);
     assert!(html.contains("samples.jsonl:3"), "the source");
+    assert_eq!(html.matches("<article>").count(), 4, "beside its pictures");
     assert!(html.contains("<th>label</th><th>I64 [2]</th><td><code>3 7</code>"));
     // Only one slice, and the last batch, which is not full.
     for (step, more, expected) in [("1", &["--slice", "1"][..], (2, 2)), ("2", &[][..], (1, 4))] {

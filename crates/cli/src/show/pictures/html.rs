@@ -60,7 +60,9 @@ code{font:13px ui-monospace,monospace}
 pub(super) fn head(title: &str, lines: &[String]) -> String {
     let title = escaped(title);
     let mut page = format!("{HEAD}<title>{title}</title>\n</head>\n<body>\n<h1>{title}</h1>\n");
-    lines.iter().for_each(|line| quiet(&mut page, line));
+    for line in lines {
+        quiet(&mut page, line);
+    }
     page
 }
 
@@ -73,7 +75,9 @@ pub(super) fn row(row: &Row) -> String {
     for part in &row.documents {
         document(&mut out, part);
     }
-    row.more.iter().for_each(|line| quiet(&mut out, line));
+    for line in &row.more {
+        quiet(&mut out, line);
+    }
     out
 }
 
@@ -87,7 +91,9 @@ fn document(out: &mut String, part: &Document) {
         *out += "<div class=\"both\">\n";
         if !part.pictures.is_empty() {
             *out += "<div class=\"pictures\">\n";
-            part.pictures.iter().for_each(|one| figure(out, one));
+            for one in &part.pictures {
+                figure(out, one);
+            }
             *out += "</div>\n";
         }
         text(out, &part.text);
@@ -104,7 +110,9 @@ fn document(out: &mut String, part: &Document) {
         }
         *out += "</table>\n";
     }
-    part.more.iter().for_each(|line| quiet(out, line));
+    for line in &part.more {
+        quiet(out, line);
+    }
     *out += "</article>\n";
 }
 

@@ -90,10 +90,11 @@ fn pairs(data: &[u8]) -> impl Iterator<Item = (usize, usize)> {
 
 fn of_pixels(name: &str, pixels: &[u8], height: usize, width: usize, channels: usize) -> Picture {
     let every = height.max(width).div_ceil(SIDE_MAX).max(1);
-    let mut caption = format!("{name}, {height} × {width}");
-    if every > 1 {
-        caption += &format!(", one pixel of {every} in each direction");
-    }
+    let sampled = match every {
+        1 => String::new(),
+        _ => format!(", one pixel of {every} in each direction"),
+    };
+    let caption = format!("{name}, {height} × {width}{sampled}");
     let lines = pixels
         .chunks_exact((width * channels).max(1))
         .step_by(every);

@@ -147,9 +147,9 @@ fn samples_have_encoded_pictures_as_they_are() {
     assert!(html.contains("<th>file</th><th>U8 [5]</th><td><code>112 108 97 105 110</code>"));
     assert!(!html.contains("alt=\"file, jpeg, 5 B\" src=\"data:image/png"));
     let large = [vec![0xff, 0xd8, 0xff], vec![0; 1 << 20]].concat();
-    let end = large.len() as i64;
+    let end = i64::try_from(large.len()).unwrap();
     let arrays = [
-        ("file", Dtype::U8, vec![end as u64], large),
+        ("file", Dtype::U8, vec![end.unsigned_abs()], large),
         offsets("file.offsets", &[0, end]),
     ];
     let (html, _, _) = shown(&[frame(0, &arrays)]);

@@ -1,10 +1,11 @@
 //! `show --pictures` on batches of the real producer.
 
-use batchweave_core::tgb::Dtype;
+use batchweave_core::tgb::{Dtype, Layout};
 use batchweave_producer::config::{LastBatch, PackingMode};
 use batchweave_producer::packing::{ArraySpec, Extra, Picture};
 
 use crate::decode::{Made, produced};
+use crate::world::{SLICES, World, tgb};
 
 /// A PNG of a red and a blue pixel, in base64.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR4nGP4zwAE/wEHAAH/4iOeWQAAAABJRU5ErkJggg==";
@@ -148,4 +149,63 @@ async fn text_is_shown_with_its_mask_and_its_sources() {
         .world
         .run(&["show", "0", "--decode", "--pictures", both]);
     ran.prints(&["Text 0 says", "both.html: 4 of 4 rows"]);
+}
+
+/// Rows of two documents and one, each with its pictures, as packing.arrays beside tokens makes them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_of_rows_are_shown_beside_their_pictures() {
+    let world = World::with_stream("p0");
+    let shapes = [
+        ("tokens", Dtype::U16, vec![2, 9]),
+        ("segments.offsets", Dtype::I64, vec![3]),
+        ("image", Dtype::U8, vec![2, 1, 1, 3]),
+        ("image.offsets", Dtype::I64, vec![4]),
+    ];
+    let layout = Layout::new(shapes).unwrap();
+    // The bytes of "abc", "defg" and "hijklmno", each with the end token.
+    let text = [97, 98, 99, 256, 100, 101, 102, 103, 256];
+    let more = [104, 105, 106, 107, 108, 109, 110, 111, 256];
+    let tokens: Vec<u8> = text
+        .iter()
+        .chain(&more)
+        .flat_map(|token: &u16| token.to_le_bytes())
+        .collect();
+    let i64s = |values: &[i64]| {
+        values
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let data: [(&str, &[u8]); 4] = [
+        ("tokens", &tokens),
+        ("segments.offsets", &i64s(&[0, 2, 3])),
+        ("image", &[1, 2, 3, 4, 5, 6]),
+        ("image.offsets", &i64s(&[0, 0, 1, 2])),
+    ];
+    let slice = layout.encode(&data).unwrap();
+    let mut tgb = tgb(0);
+    tgb.slices = (0..SLICES).map(|_| slice.clone().into()).collect();
+    let mut producer = world.producer("p0").await;
+    producer.commit_data(&[tgb], 1 << 20).await;
+    let page = world.path("page.html");
+    let ran = world.run(&[
+        "show",
+        "0",
+        "--pictures",
+        page.to_str().unwrap(),
+        "--slice",
+        "2",
+    ]);
+    ran.prints(&["2 of 2 rows, 2 pictures"]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    let documents: Vec<&str> = html.split("<article>").skip(1).collect();
+    let expected = [("abc", 0), ("defg", 1), ("hijklmno", 1)];
+    assert_eq!(documents.len(), expected.len(), "{html}");
+    for (document, (text, pictures)) in documents.iter().zip(expected) {
+        assert!(
+            document.contains(&format!("<pre>{text}&lt;|endoftext|&gt;</pre>")),
+            "{document}"
+        );
+        assert_eq!(document.matches("<img ").count(), pictures, "{document}");
+    }
 }

@@ -28,6 +28,7 @@ _FRAMEWORKS = {
     "torch": [
         "test_torch_data.py",
         "test_torch_models.py",
+        "test_torch_ragged.py",
         "test_torch_runs.py",
         "test_torch_trainers.py",
     ],

@@ -109,6 +109,11 @@ def received(folder: Path) -> list[dict[str, Pixels]]:
             for row in zip(*ends, strict=True):
                 parts = zip(NAMES, row, strict=True)
                 found.append({name: np.array(piece[name][a:b]) for name, (a, b) in parts})
+        # The same pictures as views, over the slices.
+        pictures = batch.ragged("pixels", shape="size")
+        for one, sample in zip(pictures, found[-len(pictures) :], strict=True):
+            assert (one == shown(sample)[0]).all()
+        assert batch.ragged("crop").stacked().shape == (len(pictures), 1, 64, 48, 3)
     return found
 
 

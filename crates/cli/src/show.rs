@@ -2,6 +2,7 @@
 //! contents of a slice.
 
 mod decode;
+mod pictures;
 mod runs;
 mod values;
 mod vocabulary;
@@ -29,10 +30,12 @@ Examples:
   batchweave show 1200 --store s3://bucket/stream
   batchweave show 1200 --slices                 read every slice and verify its checksum
   batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3
-  batchweave show 1200 --slice 3 --decode       its text and source documents";
+  batchweave show 1200 --slice 3 --decode       its text and source documents
+  batchweave show 1200 --pictures step.html     a page of its pictures and text for a browser";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("text").args(["decode", "pictures"]).multiple(true)))]
 pub(crate) struct ShowArgs {
     /// The step to show
     #[arg(value_name = "STEP", value_parser = step)]
@@ -49,9 +52,12 @@ pub(crate) struct ShowArgs {
     /// Show the rows as text, of one slice or all, with their source documents
     #[arg(long)]
     decode: bool,
+    /// Write a page for a browser: the first 64 rows, of one slice or all, as pictures, text and values
+    #[arg(long, value_name = "FILE")]
+    pictures: Option<PathBuf>,
     /// The tokenizer.json to decode with; by default the vocabulary of this program or the file that the stream
     /// keeps
-    #[arg(long, value_name = "FILE", requires = "decode")]
+    #[arg(long, value_name = "FILE", requires = "text")]
     tokenizer: Option<PathBuf>,
 }
 
@@ -71,6 +77,8 @@ struct StepReport {
     arrays: Option<Vec<Array>>,
     /// With --decode: the rows as text.
     rows: Option<Vec<decode::Decoded>>,
+    /// With --pictures: the page.
+    pictures: Option<pictures::Page>,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,11 +100,16 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         );
         return Err(CliError::Usage(why));
     }
+    args.pictures.as_deref().map_or(Ok(()), pictures::check)?;
     let entry = locate(&mut log, args.step).await?;
+    let rows_per_slice = log.manifest().stream().rows_per_slice;
+    let one = args.slice.map_or(0..slices, |slice| slice..slice + 1);
+    let on_page = pictures::slices(one.start, one.end, rows_per_slice);
     let wanted = match (args.slices, args.slice) {
         (true, _) => Some(0..slices),
-        (false, Some(slice)) => Some(slice..slice + 1),
-        (false, None) => args.decode.then_some(0..slices),
+        (false, Some(_)) => Some(one.clone()),
+        (false, None) if args.decode => Some(one.clone()),
+        (false, None) => args.pictures.is_some().then_some(on_page.clone()),
     };
     let objects = log.job_objects().await?;
     let mut report = StepReport {
@@ -107,16 +120,30 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         digest_matches: None,
         arrays: None,
         rows: None,
+        pictures: None,
     };
     if let Some(wanted) = wanted {
-        let keep = args.slice.is_some() || args.decode;
+        let keep = args.slice.is_some() || args.decode || args.pictures.is_some();
         let frames = log.read_frames(&report.entry, wanted, keep).await?;
         report.digest_matches = args.slices.then(|| digest_matches(&report.entry, &frames));
         let arrays = |slice| arrays(&frames, slice, args.values);
         report.arrays = args.slice.and_then(arrays);
+        let file = args.tokenizer.as_deref();
         if args.decode {
-            let file = args.tokenizer.as_deref();
             report.rows = Some(decode::rows(&mut log, &report.entry, &frames, file).await?);
+        }
+        if let Some(page) = &args.pictures {
+            let at = |slice| frames.partition_point(|frame| frame.slice < slice);
+            let shown = frames.get(at(on_page.start)..at(on_page.end));
+            let shown = shown.unwrap_or_default();
+            let decoded = match report.rows.take() {
+                Some(rows) => rows,
+                None => decode::rows(&mut log, &report.entry, shown, file).await?,
+            };
+            let title = format!("Step {} of {}", args.step, log.store().root());
+            let of_rows = u64::from(one.end - one.start) * u64::from(rows_per_slice);
+            report.pictures = Some(pictures::write(page, &title, of_rows, shown, &decoded)?);
+            report.rows = args.decode.then_some(decoded);
         }
         report.slices = Some(frames);
     }
@@ -247,6 +274,7 @@ fn render(report: &StepReport, style: Style) -> String {
     for row in report.rows.iter().flatten() {
         text += &row.text();
     }
+    text.extend(report.pictures.iter().map(pictures::Page::text));
     text
 }
 

@@ -34,6 +34,7 @@ from batchweave._launch import (
     socket_path,
 )
 from batchweave._names import names_checked
+from batchweave._ragged import Ragged
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadHelloError, BadMeshError, BatchWeaveError
@@ -47,6 +48,7 @@ from batchweave.stream import open as open
 __all__ = [
     "Batch",
     "BatchWeaveError",
+    "Ragged",
     "Reader",
     "Slice",
     "Stream",
@@ -96,7 +98,7 @@ def connect(
     `batchweave.mesh`. `shared`: whether other ranks read the same coordinate (tensor, context or
     pipeline peers), each with its own global rank; default: whether the mesh has such ranks. They
     read the same memory. `split_rows`: the number of ranks that share a slice, each with an equal
-    part of its rows; dp_size is then up to slices x split_rows, and arrays need one entry per row.
+    part of its rows; dp_size is then up to slices x split_rows.
     `global_rank`: the rank in the whole job; default: the launcher's, then dp_rank.
     `state`: a saved state_dict to continue from; without one, `start` is the first step, 0 unless
     the job has restart points: then it must be stated, or this is a `ForgottenStateError`.

@@ -12,7 +12,8 @@ import numpy as np
 from batchweave._layout import Array
 from batchweave._markup import TIMES, code, counted, quiet, shape, table, whole
 from batchweave._png import picture
-from batchweave._samples import Sample, borders, count
+from batchweave._rows import count
+from batchweave._samples import Sample, borders
 from batchweave.errors import BatchWeaveError
 
 if TYPE_CHECKING:

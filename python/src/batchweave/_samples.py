@@ -9,6 +9,7 @@ import numpy as np
 
 from batchweave._joined import OFFSETS
 from batchweave._layout import Array
+from batchweave._rows import SEGMENTS, count, cut, is_offsets
 
 # Arrays that have an entry per token of a row.
 _PER_TOKEN = ("tokens", "loss_mask", "positions", "segment_ids", "document_ids")
@@ -17,7 +18,9 @@ _PER_TOKEN = ("tokens", "loss_mask", "positions", "segment_ids", "document_ids")
 class Sample(dict[str, Array]):
     """One row of tokens, or one sample of an `opaque` stream: its arrays by name, without copies.
 
-    Arrays without an entry per row are the same in all samples of a slice.
+    Arrays of documents (NAME) have the items of all documents of the row, and `NAME.offsets` the
+    first item of each in them. Arrays without an entry per row are the same in all samples of a
+    slice.
     """
 
     __slots__ = ("index", "slice", "row")
@@ -33,15 +36,24 @@ class Sample(dict[str, Array]):
 
     @property
     def documents(self) -> list[dict[str, Array]]:
-        """The per-token arrays of each document of the row, without padding.
+        """The arrays of each document of the row, without padding, as views.
 
-        Empty where the stream stores no borders (`packing.fields`, with segment_ids or
-        document_ids).
+        The per-token ones are in it where the stream stores borders (`packing.fields`, with
+        segment_ids or document_ids), those of `packing.arrays` always. Empty without both.
         """
-        return [
+        parts = [
             {name: self[name][at:to] for name in _PER_TOKEN if name in self}
             for at, to in borders(self)
         ]
+        ragged = [name for name in self if is_offsets(name + OFFSETS, self)]
+        for name in ragged:
+            offsets = self[name + OFFSETS].tolist()
+            # Neighbouring pieces of one document are not told apart by document_ids.
+            if len(parts) != len(offsets) - 1:
+                parts = [{} for _ in offsets[1:]]
+            for part, (at, to) in zip(parts, itertools.pairwise(offsets), strict=True):
+                part[name] = self[name][at:to]
+        return parts
 
     def __repr__(self) -> str:
         arrays = ", ".join(f"{name}: {a.dtype}{list(a.shape)}" for name, a in self.items())
@@ -62,41 +74,32 @@ def borders(sample: Mapping[str, Array]) -> list[tuple[int, int]]:
 
 def of_slice(arrays: Mapping[str, Array], first: int, piece: int) -> Iterator[Sample]:
     """Yields the samples of a slice; `first` is the number of the first one in the batch."""
-    for row in range(count(arrays)):
-        yield Sample(
-            {
-                name: _of_row(name, array, arrays, row)
-                for name, array in arrays.items()
-                if not _is_offsets(name, arrays)
-            },
-            first + row,
-            piece,
-            row,
-        )
+    rows = count(arrays)
+    for row in range(rows):
+        yield Sample(_of_row(arrays, row, rows), first + row, piece, row)
 
 
-def count(arrays: Mapping[str, Array]) -> int:
-    """Returns the number of rows or samples of a slice."""
-    for name, array in arrays.items():
-        if _is_offsets(name, arrays):
-            return max(len(array) - 1, 0)
-    if "tokens" in arrays:
-        return len(arrays["tokens"])
-    return min((len(array) for array in arrays.values() if array.ndim), default=0)
-
-
-def _is_offsets(name: str, arrays: Mapping[str, Array]) -> bool:
-    named = name.endswith(OFFSETS) and name.removesuffix(OFFSETS) in arrays
-    return named and arrays[name].ndim == 1
-
-
-def _of_row(name: str, array: Array, arrays: Mapping[str, Array], row: int) -> Array:
-    offsets = arrays.get(name + OFFSETS)
-    if offsets is not None and offsets.ndim == 1:
-        found: Array = array[int(offsets[row]) : int(offsets[row + 1])]
-        return found
-    if array.ndim and len(array) == count(arrays):
+def _of_row(arrays: Mapping[str, Array], row: int, rows: int) -> dict[str, Array]:
+    # Arrays with neither an entry per row nor offsets belong to all rows.
+    whole = {
+        name: array
+        for name, array in arrays.items()
+        if not (array.ndim and len(array) == rows) and not _is_ragged(name, arrays)
+    }
+    own = {name: array for name, array in arrays.items() if name not in whole}
+    documents = SEGMENTS in arrays
+    found = {}
+    for name, array in cut(own, row, row + 1).items():
+        if name == SEGMENTS or (is_offsets(name, arrays) and not documents):
+            continue
         # An ellipsis keeps an array of one entry an array.
-        of_row: Array = array[row, ...]
-        return of_row
-    return array
+        found[name] = array if _is_ragged(name, arrays) else array[0, ...]
+    return {
+        name: found[name] if name in found else whole[name]
+        for name in arrays
+        if name in found or name in whole
+    }
+
+
+def _is_ragged(name: str, arrays: Mapping[str, Array]) -> bool:
+    return name == SEGMENTS or is_offsets(name, arrays) or is_offsets(name + OFFSETS, arrays)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from batchweave import _html
+from batchweave import _html, _ragged
 from batchweave._documents import Decoder, Source
-from batchweave._joined import joined
+from batchweave._joined import OFFSETS, joined
 from batchweave._layout import Array, Arrays, Layout
 from batchweave._packed import mask_of_labels
-from batchweave._samples import Sample, count, of_slice
+from batchweave._ragged import Ragged
+from batchweave._rows import SEGMENTS, count, counts, cut
+from batchweave._samples import Sample, of_slice
 from batchweave.errors import BadMeshError, NoSourcesError
 from batchweave.state import State
 from batchweave.views import micro_batches
@@ -50,16 +52,23 @@ class Slice(Mapping[str, Array]):
         return Slice(self.index, {name: view.copy() for name, view in self.items()}, self._layout)
 
     def rows(self, part: int, parts: int) -> Slice:
-        """Returns the rows of one of `parts` equal parts of each array, as views."""
-        counts = {name: array.shape[0] if array.ndim else 0 for name, array in self.items()}
-        each = max(counts.values())
-        if set(counts.values()) != {each} or each % parts:
+        """Returns the rows of one of `parts` equal parts of each array, as views.
+
+        Arrays of documents or samples (NAME with `NAME.offsets`) have the items of these rows.
+        """
+        found = counts(self)
+        each = max(found.values())
+        if set(found.values()) != {each} or each % parts:
             raise BadMeshError(
                 f"slice {self.index} cannot be split into {parts} parts of whole rows: its arrays "
-                f"have {counts} rows; use fewer ranks, or a stream with more slices"
+                f"have {found} rows; use fewer ranks, or a stream with more slices"
             )
-        own = slice(each // parts * part, each // parts * (part + 1))
-        return Slice(self.index, {name: array[own] for name, array in self.items()}, self._layout)
+        own = cut(self, each // parts * part, each // parts * (part + 1))
+        return Slice(self.index, own, self._layout)
+
+    def ragged(self, name: str, shape: str | None = None) -> Ragged:
+        """Returns an array with `NAME.offsets` as views: see `Batch.ragged`."""
+        return _ragged.of(self, name, shape)
 
     @property
     def inputs(self) -> Array:
@@ -159,6 +168,17 @@ class Batch:
     def is_bfloat16(self, name: str) -> bool:
         """Returns whether the array holds bfloat16, which numpy shows as uint16."""
         return self.slices[0].is_bfloat16(name)
+
+    def ragged(self, name: str, shape: str | None = None) -> Ragged:
+        """Returns an array with `NAME.offsets` as read-only views: one per sample or document.
+
+        `shape` names an array with the shapes of pictures or other tables, as "size" for "pixels":
+        then there is a view per row of that array. Copies nothing where the rank has one slice.
+        """
+        names = [name] if shape is None else [name, shape]
+        more = [each + OFFSETS for each in names] + [SEGMENTS]
+        arrays = {each: self[each] for each in names + [each for each in more if each in self]}
+        return _ragged.of(arrays, name, shape)
 
     def samples(self) -> Iterator[Sample]:
         """Yields each row, or each sample of an `opaque` stream: its arrays by name, as views."""

@@ -284,6 +284,12 @@ class WrappedLoaderError(BatchWeaveError):
     name = "wrapped_loader"
 
 
+class BadShapeError(BatchWeaveError):
+    """The views of an array cannot be made, or differ in shape where one array is asked for."""
+
+    name = "bad_shape"
+
+
 class NoTokenizerError(BatchWeaveError):
     """The tokens cannot be decoded here: a file, a package or a newer daemon is missing."""
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from batchweave._device import in_flight, to_device
 from batchweave._launch import broadcast_id, drawn_id, rank_and_world
 from batchweave._packed import packed
+from batchweave._ragged_tensors import nested, padded, ragged
 from batchweave._tensors import tensor, tensors
 from batchweave.errors import BadStateError, BatchWeaveError, NoAttemptError
 from batchweave.state import KEY, State
@@ -33,7 +34,10 @@ __all__ = [
     "Dataset",
     "attempt",
     "in_flight",
+    "nested",
     "packed",
+    "padded",
+    "ragged",
     "save",
     "tensor",
     "tensors",

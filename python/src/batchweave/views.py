@@ -6,11 +6,13 @@ tensors alike.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from batchweave._joined import joined
+from batchweave._joined import OFFSETS, joined
 from batchweave._packed import MASK, OF_INPUTS, packed, unshifted_already
+from batchweave._rows import counts, cut, is_offsets
 from batchweave.errors import BadMeshError
 from batchweave.mesh import divisors
 
@@ -79,7 +81,9 @@ def context_parallel(
         )
     width = given["input_ids"].shape[-1]
     for name, value in given.items():
-        _check_array(name, value.shape, width)
+        # Items of documents are passed on: they are independent of the positions in a row.
+        if not is_offsets(name + OFFSETS, given):
+            _check_array(name, value.shape, width)
     return {
         name: context(value, rank, size, way) if name in _CUT else value
         for name, value in given.items()
@@ -120,28 +124,27 @@ def _check_array(name: str, shape: tuple[int, ...], width: int) -> None:
 def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
     """Yields the arrays of a batch `rows` rows at a time, in order.
 
-    Views where a micro-batch lies in one slice; copies where it spans several.
+    Views where a micro-batch lies in one slice; copies where it spans several. Arrays of documents
+    or samples (NAME with `NAME.offsets`) have the items of these rows, and offsets count from 0.
     """
     slices: list[Mapping[str, Any]] = [dict(piece) for piece in batch.slices]
-    counts = {array.shape[0] if array.ndim else 0 for piece in slices for array in piece.values()}
-    each = counts.pop()
-    if counts or not each:
+    found = [counts(piece) for piece in slices]
+    for of_slice in found:
+        if len(set(of_slice.values())) != 1 or 0 in of_slice.values():
+            raise BadMeshError(
+                f"step {batch.step}: its arrays have different numbers of rows ({of_slice}), so "
+                "they cannot be split by rows: loop over batch.slices"
+            )
+    ends = [0, *itertools.accumulate(next(iter(of_slice.values())) for of_slice in found)]
+    if rows < 1 or ends[-1] % rows:
         raise BadMeshError(
-            f"step {batch.step}: its arrays have different numbers of rows ({sorted(counts)} and "
-            f"{each}), so they cannot be split by rows: loop over batch.slices"
+            f"micro-batches of {rows} rows: this rank has {ends[-1]} rows a step, in {len(slices)} "
+            f"slices; sizes that fit: {', '.join(map(str, divisors(ends[-1])))}"
         )
-    total = each * len(slices)
-    if rows < 1 or total % rows:
-        raise BadMeshError(
-            f"micro-batches of {rows} rows: this rank has {len(slices)} slices of {each} rows a "
-            f"step; sizes that fit: {', '.join(map(str, divisors(total)))}"
-        )
-    for first in range(0, total, rows):
+    for first in range(0, ends[-1], rows):
         parts = [
-            (slices[number], max(first - number * each, 0), first + rows - number * each)
-            for number in range(first // each, -(-(first + rows) // each))
+            cut(piece, max(first, at) - at, min(first + rows, end) - at)
+            for piece, (at, end) in zip(slices, itertools.pairwise(ends), strict=True)
+            if at < first + rows and end > first
         ]
-        yield {
-            name: joined(batch.step, name, [piece[name][at:to] for piece, at, to in parts])
-            for name in slices[0]
-        }
+        yield {name: joined(batch.step, name, [part[name] for part in parts]) for name in slices[0]}

@@ -20,14 +20,14 @@ use super::vocabulary::Vocabulary;
 pub(super) struct Decoded {
     slice: u32,
     row: u64,
-    documents: Vec<DocumentPart>,
+    pub(super) documents: Vec<DocumentPart>,
     /// Padding tokens after the last document.
-    padding: u64,
+    pub(super) padding: u64,
 }
 
 /// Consecutive tokens of one document, or one sample.
 #[derive(Debug, Serialize)]
-struct DocumentPart {
+pub(super) struct DocumentPart {
     /// `FILE:LINE`; `None` where the stream does not store it.
     source: Option<String>,
     /// Pass over the input, from 0.
@@ -36,9 +36,9 @@ struct DocumentPart {
     skip: Option<u64>,
     tokens: u64,
     /// The text; `None` for samples.
-    text: Option<String>,
+    pub(super) text: Option<String>,
     /// The text by the loss mask; `None` where the stream has none.
-    runs: Option<Vec<Run>>,
+    pub(super) runs: Option<Vec<Run>>,
 }
 
 /// The source documents of a step's rows.
@@ -182,22 +182,33 @@ fn tokens(layout: &Layout, payload: &[u8]) -> Option<(usize, Vec<u32>)> {
     Some((width.max(1), items.map(token).collect::<Option<_>>()?))
 }
 
+impl DocumentPart {
+    /// Returns its source, pass and tokens.
+    pub(super) fn caption(&self) -> String {
+        let source = self.source.as_deref().unwrap_or("a document");
+        let pass = self.pass.filter(|pass| *pass > 0);
+        let pass = pass.map_or(String::new(), |pass| format!(", pass {}", pass + 1));
+        if self.text.is_none() {
+            return format!("{source}{pass}");
+        }
+        let from = self.skip.filter(|skip| *skip > 0);
+        let from = from.map_or(String::new(), |skip| format!(" from token {skip} on"));
+        format!("{source}{pass}, {}{from}", count(self.tokens, "token"))
+    }
+}
+
 impl Decoded {
+    pub(super) fn is(&self, slice: u32, row: u64) -> bool {
+        (self.slice, self.row) == (slice, row)
+    }
+
     pub(super) fn text(&self) -> String {
         let mut out = format!("\nslice {}, row {}\n", self.slice, self.row);
         for part in &self.documents {
-            let source = part.source.as_deref().unwrap_or("a document");
-            let pass = part.pass.filter(|pass| *pass > 0);
-            let pass = pass.map_or(String::new(), |pass| format!(", pass {}", pass + 1));
-            let from = part.skip.filter(|skip| *skip > 0);
-            let from = from.map_or(String::new(), |skip| format!(" from token {skip} on"));
-            let _ = match &part.text {
-                Some(text) => {
-                    let tokens = count(part.tokens, "token");
-                    writeln!(out, "--- {source}{pass}, {tokens}{from}\n{text}")
-                }
-                None => writeln!(out, "--- {source}{pass}"),
-            };
+            let _ = writeln!(out, "--- {}", part.caption());
+            if let Some(text) = &part.text {
+                let _ = writeln!(out, "{text}");
+            }
         }
         if self.padding > 0 {
             let _ = writeln!(out, "--- padding, {}", count(self.padding, "token"));

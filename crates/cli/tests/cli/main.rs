@@ -9,6 +9,7 @@ mod decode_file;
 mod delete;
 mod doctor;
 mod jobs;
+mod pictures;
 mod proof;
 mod reading;
 mod reclaim;

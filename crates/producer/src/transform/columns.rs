@@ -41,6 +41,7 @@ impl Columns {
             shape: Vec::new(),
             base64: false,
             image: None,
+            path: false,
             shortest: None,
             from: String::new(),
         });
@@ -132,6 +133,7 @@ mod tests {
             shape: Vec::new(),
             base64: false,
             image: None,
+            path: false,
             shortest: None,
             from: String::new(),
         }

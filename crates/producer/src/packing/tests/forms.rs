@@ -116,6 +116,7 @@ fn tokens_carry_the_columns_of_their_document() {
         shape: Vec::new(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
         from: String::new(),
     };
@@ -154,6 +155,7 @@ fn samples_of_any_length_lie_one_after_another() {
         from: String::new(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
     };
     let specs = vec![

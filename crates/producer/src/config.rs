@@ -98,6 +98,8 @@ pub struct SourceConfig {
     pub paths: Vec<String>,
     /// S3 endpoint of s3:// paths; empty: that of the store.
     pub endpoint: String,
+    /// The folder or s3:// prefix that paths in documents start from; empty: the folder of the document's file.
+    pub root: String,
     /// The way in which files are divided into documents.
     pub format: Format,
     /// The documents that files hold.
@@ -325,6 +327,7 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 
 mod check;
 mod check_columns;
+mod check_paths;
 mod check_sources;
 mod defaults;
 mod function;

@@ -198,6 +198,7 @@ async fn samples_are_named_too() {
             shape: Vec::new(),
             from: String::new(),
             image: None,
+            path: false,
             shortest: None,
             base64: false,
         }];

@@ -149,6 +149,7 @@ impl Config for ProducerConfig {
         self.check_ids(&mut problems);
         self.check_columns(&mut problems);
         self.check_shards(&mut problems);
+        self.check_paths(&mut problems);
         self.check_function(&mut problems);
         let lanes = self.check_lanes(&mut problems);
         self.check_names(lanes, &mut problems);

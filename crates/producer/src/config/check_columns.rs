@@ -55,9 +55,9 @@ impl ProducerConfig {
         let numbers = packing.extra.iter();
         wrong(
             "packing.extra",
-            numbers
-                .clone()
-                .any(|spec| !spec.shape.is_empty() || spec.base64),
+            numbers.clone().any(|spec| {
+                !spec.shape.is_empty() || spec.base64 || spec.path || spec.has_picture()
+            }),
             "takes one number per document: name and dtype only",
         );
         let mut taken: BTreeSet<&str> = ["tokens"].into();
@@ -91,7 +91,7 @@ mod tests {
     use batchweave_daemon::config::Config;
 
     use super::*;
-    use crate::packing::ArraySpec;
+    use crate::packing::{ArraySpec, Picture};
 
     /// Returns the complaints about the columns.
     fn faults(change: impl FnOnce(&mut ProducerConfig)) -> Vec<String> {
@@ -112,6 +112,7 @@ mod tests {
             shape: Vec::new(),
             base64: false,
             image: None,
+            path: false,
             shortest: None,
             from: String::new(),
         }
@@ -170,5 +171,18 @@ mod tests {
             },
             "one number per document",
         );
+        for change in [
+            |spec: &mut ArraySpec| spec.base64 = true,
+            |spec: &mut ArraySpec| spec.path = true,
+            |spec: &mut ArraySpec| spec.image = Some(Picture::Size),
+            |spec: &mut ArraySpec| spec.shortest = Some(8),
+        ] {
+            let found = faults(|config| {
+                config.packing.extra = vec![number("reward")];
+                change(&mut config.packing.extra[0]);
+            });
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains("one number per document"), "{found:?}");
+        }
     }
 }

@@ -44,6 +44,7 @@ impl Default for SourceConfig {
         Self {
             paths: Vec::new(),
             endpoint: String::new(),
+            root: String::new(),
             format: Format::Auto,
             content: SourceContent::Text,
             field: "text".into(),

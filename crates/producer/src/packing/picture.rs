@@ -38,6 +38,11 @@ impl Picture {
 }
 
 impl ArraySpec {
+    /// Returns whether a key for encoded images is set.
+    pub(crate) fn has_picture(&self) -> bool {
+        self.image.is_some() || self.shortest.is_some()
+    }
+
     /// Returns what contradicts the `image` and `shortest` of this array, for a message.
     pub(crate) fn image_fault(&self) -> Option<String> {
         let Some(picture) = self.image else {

@@ -32,6 +32,9 @@ pub struct ArraySpec {
     /// JSON strings hold the bytes in base64.
     #[serde(default)]
     pub base64: bool,
+    /// The field or column holds the path of a file, whose bytes are the value.
+    #[serde(default)]
+    pub path: bool,
     /// The array is made of an encoded image.
     #[serde(default)]
     pub image: Option<Picture>,

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::mixtures::{MixedSources, WeightsByMixture};
+use super::named_files::NamedFiles;
 use super::new_files::NewFilePoller;
 use super::read::ReadEnd;
 use super::read_source::SourceReader;
@@ -220,6 +221,7 @@ pub(super) fn start_sources(
     reading: MixedReading,
     pool: &Arc<TokenizerPool>,
     (threads, ahead): (usize, u64),
+    files: Option<Arc<NamedFiles>>,
     stop: &CancellationToken,
 ) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
     let (mut feeds, mut workers) = (Vec::new(), Vec::new());
@@ -229,7 +231,8 @@ pub(super) fn start_sources(
     for (source, (plan, new_files)) in sources {
         // While a window is given, the next one is read.
         let ahead = each.max(plan.window());
-        let (reader, chunks, feed) = ReadStage::start(pool.clone(), threads, ahead)?;
+        let (reader, chunks, feed) =
+            ReadStage::start(pool.clone(), (threads, ahead), files.clone())?;
         feeds.push(chunks);
         let source = SourceReader {
             inputs: reading.inputs.clone(),

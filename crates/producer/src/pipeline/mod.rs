@@ -4,6 +4,7 @@
 //!
 //! - `mix` reads several sources (`read_source`), and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
 //! - `read` reads units of the input files, `new_files` polls for more files;
+//! - `named_files` reads the files that documents name;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
@@ -15,6 +16,7 @@ pub mod batch;
 mod budget;
 mod mix;
 mod mixtures;
+pub(crate) mod named_files;
 pub mod new_files;
 pub mod read;
 mod read_source;
@@ -40,6 +42,7 @@ pub(crate) use self::mix::MixedReading;
 use self::mix::{MixedFeed, MixedItem, start_sources};
 pub(crate) use self::mixtures::MixedSources;
 use self::mixtures::MixtureWatch;
+use self::named_files::NamedFiles;
 use self::read::{InputReader, ReadEnd};
 use self::read_stage::{Ordered, PendingChunk, ReadStage};
 use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
@@ -59,6 +62,8 @@ const PROGRESS_DOCUMENTS: u64 = 256;
 pub(crate) struct Pipeline {
     pub(crate) reading: Reading,
     pub(crate) tokenizing: ChunkTokenizer,
+    /// The files that documents name.
+    pub(crate) files: Option<Arc<NamedFiles>>,
     pub(crate) threads: usize,
     pub(crate) batching: BatchBuilderOptions,
     pub(crate) linger: Duration,
@@ -96,7 +101,8 @@ impl Pipeline {
         let (input, last, _reading) = match self.reading {
             Reading::Ordered(reading) => {
                 let last = reading.end();
-                let (reader, chunks, feed) = ReadStage::start(pool, self.threads, ahead)?;
+                let (reader, chunks, feed) =
+                    ReadStage::start(pool, (self.threads, ahead), self.files)?;
                 let stop = end.clone();
                 let worker = Worker::start("read", move || {
                     reader.read(|sink| reading.run(&stop, sink));
@@ -106,7 +112,8 @@ impl Pipeline {
             }
             Reading::Mixed(reading) => {
                 let watch = MixtureWatch::new(reading.sources.clone(), queue.mixtures());
-                let (feed, workers) = start_sources(reading, &pool, (self.threads, ahead), &end)?;
+                let (feed, workers) =
+                    start_sources(reading, &pool, (self.threads, ahead), self.files, &end)?;
                 let input = Box::new(MixedInput { feed, watch });
                 (BatchInput::Mixed(input), Point::end(), workers)
             }

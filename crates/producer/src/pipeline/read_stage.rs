@@ -9,10 +9,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use batchweave_core::inputs::LinkId;
 use batchweave_daemon::panics::guard;
+use futures::StreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::budget::Budget;
+use super::named_files::NamedFiles;
 use super::read::{CHUNK_BYTES, Chunk, ReadEnd, ReadItem};
 use super::tokenize::{ChunkResults, TokenizerPool};
 use crate::error::RunError;
@@ -49,6 +51,7 @@ enum Queued {
 pub(super) struct ReadStage {
     queue: SyncSender<Queued>,
     budget: Budget,
+    files: Option<Arc<NamedFiles>>,
     runtime: Handle,
 }
 
@@ -63,18 +66,18 @@ impl ReadStage {
     /// Returns a stage that reads at most `ahead` bytes ahead, the channel of its results, and the thread of its feed.
     pub(super) fn start(
         pool: Arc<TokenizerPool>,
-        threads: usize,
-        ahead: u64,
+        bounds: (usize, u64),
+        files: Option<Arc<NamedFiles>>,
     ) -> Result<(Self, mpsc::Receiver<Ordered>, Worker<()>), RunError> {
-        let (reader, feed, chunks) = Self::new(pool, threads, ahead);
+        let (reader, feed, chunks) = Self::new(pool, bounds, files);
         Ok((reader, chunks, Worker::start("feed", move || feed.run())?))
     }
 
     /// Returns a stage that reads at most `ahead` bytes ahead, the feed of its chunks, and the channel of their results.
     fn new(
         pool: Arc<TokenizerPool>,
-        threads: usize,
-        ahead: u64,
+        (threads, ahead): (usize, u64),
+        files: Option<Arc<NamedFiles>>,
     ) -> (Self, ChunkFeed, mpsc::Receiver<Ordered>) {
         // The bound is in bytes: while all of a window waits to be tokenized, the next one is read. Its chunks may be
         // far from full, of short documents.
@@ -84,6 +87,7 @@ impl ReadStage {
         let reader = Self {
             queue: to_feed,
             budget: Budget::new(ahead),
+            files,
             runtime: Handle::current(),
         };
         let feed = ChunkFeed { queue, pool, stage };
@@ -95,29 +99,69 @@ impl ReadStage {
         &self,
         run: impl FnOnce(&mut dyn FnMut(ReadItem) -> bool) -> Result<ReadEnd, SourceError>,
     ) {
+        let mut failed = None;
         let read = || {
             run(&mut |read| {
                 let next = match read {
-                    ReadItem::Chunk(chunk) => self.within_bound(chunk),
-                    ReadItem::Grown(inputs) => Some(Queued::Other(Ordered::Grown(inputs))),
-                    ReadItem::PassEnd { whole } => Some(Queued::Other(Ordered::PassEnd { whole })),
+                    ReadItem::Chunk(chunk) => {
+                        let given = self.give(chunk);
+                        return given.unwrap_or_else(|why| {
+                            failed = Some(why);
+                            false
+                        });
+                    }
+                    ReadItem::Grown(inputs) => Ordered::Grown(inputs),
+                    ReadItem::PassEnd { whole } => Ordered::PassEnd { whole },
                 };
-                next.is_some_and(|next| self.queue.send(next).is_ok())
+                self.queue.send(Queued::Other(next)).is_ok()
             })
         };
         let end = match guard(read) {
-            Ok(end) => end.map_err(RunError::from),
+            Ok(end) => failed.map_or(end, Err).map_err(RunError::from),
             Err(panic) => Err(RunError::lost("read", panic)),
         };
         // A feed that is gone had a reason of its own.
         let _ = self.queue.send(Queued::Other(Ordered::End(end)));
     }
 
-    fn within_bound(&self, chunk: Chunk) -> Option<Queued> {
+    /// Hands on a chunk, with the files that its documents name. Returns false when the next stage is gone.
+    fn give(&self, chunk: Chunk) -> Result<bool, SourceError> {
+        let Some(files) = &self.files else {
+            return Ok(self.within_bound(chunk));
+        };
+        let mut positions = chunk.positions.into_iter();
+        let empty = || Chunk {
+            pass: chunk.pass,
+            read: chunk.read,
+            ..Chunk::new(chunk.source)
+        };
+        // With their files the documents may be far larger than a chunk.
+        let (mut next, mut bytes) = (empty(), 0);
+        let mut units = {
+            let _runtime = self.runtime.enter();
+            files.fill(chunk.source, chunk.units)
+        };
+        while let Some(unit) = self.runtime.block_on(units.next()) {
+            let unit = unit?;
+            bytes += unit.bytes();
+            next.units.push(unit);
+            next.positions.extend(positions.next());
+            if bytes >= CHUNK_BYTES {
+                bytes = 0;
+                if !self.within_bound(std::mem::replace(&mut next, empty())) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(next.units.is_empty() || self.within_bound(next))
+    }
+
+    /// Hands on a chunk when the bound allows it.
+    fn within_bound(&self, chunk: Chunk) -> bool {
         let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
         // A dropped stage returns its permits, so this cannot block for ever.
-        let permit = self.runtime.block_on(self.budget.take(bytes))?;
-        Some(Queued::Chunk(chunk, permit))
+        let permit = self.runtime.block_on(self.budget.take(bytes));
+        permit.is_some_and(|permit| self.queue.send(Queued::Chunk(chunk, permit)).is_ok())
     }
 }
 
@@ -177,7 +221,7 @@ mod tests {
         };
         let pool = Arc::new(TokenizerPool::start(1, work).unwrap());
         // The feed does not run, as while all threads are busy.
-        let (reader, feed, receiver) = ReadStage::new(pool, 1, 8 << 10);
+        let (reader, feed, receiver) = ReadStage::new(pool, (1, 8 << 10), None);
         let read = std::thread::spawn(move || {
             let mut given = 0;
             reader.read(|sink| {

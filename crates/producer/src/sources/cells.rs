@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -20,6 +21,8 @@ const BATCH_ROWS: usize = 16;
 pub enum Cell {
     /// The stored bytes of a text or of a fixed-length value.
     Bytes(Vec<u8>),
+    /// The bytes of the file that the value names.
+    File(Bytes),
     /// One whole number, or a list of them.
     Ints(Vec<i64>),
     /// One number with a fraction, or a list of them.
@@ -31,6 +34,7 @@ impl Cell {
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(bytes) => bytes.len() as u64,
             Self::Ints(numbers) => 8 * numbers.len() as u64,
             Self::Floats(numbers) => 8 * numbers.len() as u64,
         }

@@ -67,6 +67,13 @@ pub enum Reason {
     /// An array of a sample differs from the configured one.
     #[error("array \"{name}\" {detail}; correct the data, or packing.arrays")]
     Array { name: String, detail: String },
+    /// The file that a field or column names cannot be used.
+    #[error("array \"{name}\": the file {path:?} {detail}")]
+    File {
+        name: String,
+        path: String,
+        detail: String,
+    },
     /// A column beside the content is not one number.
     #[error("packing.extra: \"{name}\" {detail}; it takes one number per document")]
     Column { name: String, detail: String },
@@ -322,6 +329,11 @@ pub enum SourceError {
     /// A file or folder cannot be read.
     #[error("{file}: can't be read: {why}; check that it exists and that this user may read it")]
     Unreadable { file: String, why: io::Error },
+    /// The root of the files that documents name cannot be used.
+    #[error(
+        "source.root: {root} can't be used: {why}; name a folder that this user may read, or s3://bucket/prefix"
+    )]
+    Root { root: String, why: io::Error },
     /// A file is not one of a pair that Megatron-LM writes.
     #[error(
         "{file}: {detail}; name both files of each pair in source.paths, as \"data/*.bin\" and \"data/*.idx\""

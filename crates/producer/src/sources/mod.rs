@@ -9,6 +9,7 @@
 //! - `shapes` finds how files are divided into blocks, and `blocks` reads those of several sources in any order;
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd, `parquet_bytes` those of Parquet
 //!   files, whose `row_groups` are read one after another, and whose `footers` are kept;
+//! - `named_files` reads the files that fields and columns name;
 //! - `plan` is a source of several as it is read;
 //! - `error` holds the reasons why a document or the input is refused.
 //!
@@ -29,6 +30,7 @@ mod ids;
 pub(crate) mod inbox;
 mod lines;
 mod list;
+mod named_files;
 mod parquet_bytes;
 mod plan;
 mod read;
@@ -53,6 +55,7 @@ pub use find::{InputFinder, NamedPaths, OpenStore, find_all};
 pub use format::Format;
 pub use growing::{Inputs, Settled};
 pub use list::{InputFile, InputList, Location};
+pub use named_files::{FileRoot, NamedFile};
 pub(crate) use plan::{SourcePlan, plan_blocks};
 pub use read::{FileReader, ReadContent, ReadOptions};
 pub(crate) use shapes::{ShapeError, shapes};

@@ -18,6 +18,7 @@ use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
 use crate::pipeline::batch::BatchBuilderOptions;
+use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
@@ -26,8 +27,8 @@ use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
-    ConversationColumns, Format, InputFinder, Inputs, NamedPaths, ReadContent, ReadOptions, Share,
-    SourcePlan, TextField,
+    ConversationColumns, FileRoot, Format, InputFinder, Inputs, NamedPaths, ReadContent,
+    ReadOptions, Share, SourcePlan, TextField,
 };
 use crate::transform::{Columns, DocumentTransform};
 
@@ -40,6 +41,8 @@ pub(crate) struct Parts {
     pub(crate) transform: Arc<DocumentTransform>,
     pub(crate) finder: InputFinder,
     pub(crate) inputs: Arc<Inputs>,
+    /// The configured root of the files that documents name.
+    pub(crate) root: Option<FileRoot>,
     pub(crate) settings: Map<String, Value>,
     /// The stored input list and the name of its head.
     pub(crate) list: (Chain, LinkId),
@@ -139,6 +142,7 @@ pub(crate) fn assemble(
     let function = !config.transform.function.is_empty();
     let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
     Ok(Pipeline {
+        files: NamedFiles::from_config(config, parts.inputs.clone(), parts.root),
         reading,
         batching,
         tokenizing: ChunkTokenizer {

@@ -6,7 +6,7 @@ use batchweave_store::OpenOptions;
 use futures::FutureExt;
 
 use crate::config::{ProducerConfig, non_empty};
-use crate::sources::{InputFinder, NamedPaths, Settled, Share};
+use crate::sources::{FileRoot, InputFinder, NamedPaths, Settled, Share, SourceError};
 
 /// Returns the finder for the input. Of input that is followed it accepts only files that have settled, and of those
 /// this producer's share.
@@ -39,6 +39,17 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
         settled: source.grows().then(|| settled.clone()),
         share: source.grows().then(|| share(config)),
         inbox: source.inbox,
+    }
+}
+
+/// Opens the configured root of the files that documents name; `None` without one.
+pub(super) async fn file_root(
+    config: &ProducerConfig,
+    finder: &InputFinder,
+) -> Result<Option<FileRoot>, SourceError> {
+    match config.source.root.as_str() {
+        "" => Ok(None),
+        root => FileRoot::open(root, finder.open.as_ref()).await.map(Some),
     }
 }
 

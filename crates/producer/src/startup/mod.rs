@@ -25,7 +25,7 @@ use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
 use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
 
-use self::inputs::input_finder;
+use self::inputs::{file_root, input_finder};
 use self::resume::{Resume, Resumed};
 use self::settings::settings;
 use self::sources::plan;
@@ -68,6 +68,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     health.not_ready("opening the stream");
     let settings = settings(config, &transform);
     let finder = input_finder(config);
+    let root = file_root(config, &finder).await?;
     stream::open(&store, config, &transform, &finder).await?;
     tokenizer_file::store(&store, config, &transform).await;
     health.not_ready("opening the log");
@@ -127,6 +128,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         transform,
         finder,
         inputs: Arc::new(Inputs::new(inputs)),
+        root,
         settings,
         list: (chain, head),
         from,

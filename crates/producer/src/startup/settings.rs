@@ -74,9 +74,9 @@ pub(super) fn settings(
             json!(config.chat.roles),
         ),
         (
-            packing.arrays.iter().any(|array| !array.from.is_empty()),
+            (packing.arrays.iter()).any(|array| !array.from.is_empty() || array.path),
             "packing.arrays",
-            packing.arrays.iter().map(ArraySpec::source).collect(),
+            packing.arrays.iter().map(array).collect(),
         ),
         (
             packing.extra.iter().any(|column| !column.from.is_empty()),
@@ -88,6 +88,7 @@ pub(super) fn settings(
             "source.content",
             json!(source.content),
         ),
+        (!source.root.is_empty(), "source.root", json!(source.root)),
         (!source.mask.is_empty(), "source.mask", json!(source.mask)),
         (
             !config.transform.function.is_empty(),
@@ -118,6 +119,15 @@ pub(super) fn settings(
         .chain(sometimes.map(|(_, key, value)| (key, value)))
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
+}
+
+/// Returns the field or column of an array.
+fn array(array: &ArraySpec) -> String {
+    if array.path {
+        format!("file {}", array.source())
+    } else {
+        array.source().to_owned()
+    }
 }
 
 /// Returns the settings of each source that decide the order and the documents. Passes are not among them: more can be

@@ -1,5 +1,5 @@
 //! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the tokenizing threads.
-//! `base64`, `npy`, `image` and `members` decode four of the forms.
+//! `base64`, `npy`, `image` and `members` decode four of the forms; `paths` finds the files that a unit names.
 
 use batchweave_core::tgb::Dtype;
 use serde_json::Value;
@@ -12,6 +12,7 @@ mod base64;
 mod image;
 mod members;
 mod npy;
+pub(crate) mod paths;
 
 /// Returns the arrays of the sample in `unit`, in the order of `specs`; `None` for a blank line.
 pub fn sample(
@@ -43,7 +44,7 @@ pub fn sample(
                 "is not alone: a .npy file holds one array per sample",
             )),
         },
-        Format::Jsonl => json(specs, &raw, unit.place.unit == 0),
+        Format::Jsonl => json_with(specs, &raw, unit.place.unit == 0, unit.cells),
         Format::Auto | Format::Lines | Format::Text | Format::Megatron => Err(Reason::NotArrays),
     }
 }
@@ -65,6 +66,16 @@ pub(super) fn json(
     raw: &[u8],
     first: bool,
 ) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+    json_with(specs, raw, first, Vec::new())
+}
+
+/// Does the same with the bytes of the files that the line names, one for each array with a path.
+fn json_with(
+    specs: &[ArraySpec],
+    raw: &[u8],
+    first: bool,
+    files: Vec<Cell>,
+) -> Result<Option<Vec<Vec<u8>>>, Reason> {
     let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
     if raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -73,7 +84,12 @@ pub(super) fn json(
     let Value::Object(object) = value else {
         return Err(Reason::NotArrays);
     };
+    let mut files = files.into_iter();
     let array = |spec: &ArraySpec| match object.get(spec.source()) {
+        Some(_) if spec.path => match files.next() {
+            Some(file) => from_cell(spec, file),
+            None => Err(wrong(&spec.name, "has no file")),
+        },
         None => Err(wrong(&spec.name, "is missing")),
         Some(value) => from_json(spec, value),
     };
@@ -154,7 +170,14 @@ pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason>
         Cell::Bytes(bytes) if let Some(picture) = spec.image => {
             return image::array(spec, picture, &bytes);
         }
+        Cell::File(bytes) if let Some(picture) = spec.image => {
+            return image::array(spec, picture, &bytes);
+        }
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
+        Cell::File(bytes) => {
+            data = bytes.into();
+            Some(())
+        }
         Cell::Bytes(bytes) => {
             data = bytes;
             Some(())

@@ -48,6 +48,7 @@ impl Columns {
             shape: Vec::new(),
             base64: false,
             image: None,
+            path: false,
             shortest: None,
             from: String::new(),
         });
@@ -80,15 +81,19 @@ impl Columns {
         if self.arrays.is_empty() {
             return Ok(Vec::new());
         }
-        let own = unit.cells.len().saturating_sub(self.arrays.len());
+        let content = match format {
+            Format::Jsonl => 0,
+            _ => unit.cells.len().saturating_sub(self.arrays.len()),
+        };
         let of_unit = Unit {
             place: unit.place,
             raw: unit.raw.clone(),
-            cells: unit.cells.split_off(own),
+            cells: unit.cells.split_off(content),
         };
+        let files = self.arrays.iter().any(|spec| spec.path);
         let format = match format {
-            // What a function returns has both.
-            Format::Jsonl if !of_unit.cells.is_empty() => Format::Parquet,
+            // What a function returns has all of them.
+            Format::Jsonl if !of_unit.cells.is_empty() && !files => Format::Parquet,
             Format::Jsonl | Format::Parquet | Format::Webdataset => format,
             _ => return Err(Reason::NoColumns),
         };
@@ -171,6 +176,7 @@ mod tests {
             shape: Vec::new(),
             base64: false,
             image: None,
+            path: false,
             shortest: None,
             from: String::new(),
         }

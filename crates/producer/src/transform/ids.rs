@@ -66,7 +66,9 @@ fn ids(
         Format::Parquet | Format::Npy | Format::Megatron => match unit.cells.into_iter().next() {
             Some(Cell::Ints(numbers)) => numbers,
             Some(Cell::Floats(_)) => return Err(not_ids("a column of fractions")),
-            Some(Cell::Bytes(_)) => return Err(not_ids("a column of text or bytes")),
+            Some(Cell::Bytes(_) | Cell::File(_)) => {
+                return Err(not_ids("a column of text or bytes"));
+            }
             None => return Err(Reason::Empty),
         },
         Format::Auto | Format::Lines | Format::Text | Format::Webdataset => {

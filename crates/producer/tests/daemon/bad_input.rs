@@ -73,6 +73,7 @@ fn points(world: &World, pattern: &str) -> ProducerConfig {
         shape: vec![3],
         from: String::new(),
         image: None,
+        path: false,
         shortest: None,
         base64: false,
     }];

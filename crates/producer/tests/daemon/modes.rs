@@ -27,6 +27,7 @@ fn opaque(paths: &[String]) -> ProducerConfig {
         shape: shape.to_vec(),
         from: String::new(),
         image: None,
+        path: false,
         shortest: None,
         base64: false,
     };

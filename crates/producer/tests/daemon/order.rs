@@ -126,6 +126,7 @@ async fn samples_of_three_sources_are_the_same_however_they_are_cut() {
             shape: Vec::new(),
             from: String::new(),
             image: None,
+            path: false,
             shortest: None,
             base64: false,
         }];

@@ -72,6 +72,7 @@ fn arrays() -> Vec<ArraySpec> {
         shape: shape.to_vec(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
     };
     vec![

@@ -118,6 +118,7 @@ fn tokens_carry_the_columns_of_their_document() {
         shape: Vec::new(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
         from: String::new(),
     };
@@ -157,6 +158,7 @@ fn arrays_lie_in_the_order_of_the_segments_of_each_row() {
         from: String::new(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
     };
     let beside = Beside {
@@ -214,6 +216,7 @@ fn samples_of_any_length_lie_one_after_another() {
         from: String::new(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
     };
     let specs = vec![

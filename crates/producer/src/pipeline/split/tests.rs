@@ -39,6 +39,7 @@ impl Mode {
             shape: Vec::new(),
             from: String::new(),
             image: None,
+            path: false,
             shortest: None,
             base64: false,
         };

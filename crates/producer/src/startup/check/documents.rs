@@ -5,15 +5,18 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use batchweave_daemon::check::Findings;
+use futures::StreamExt;
+use tokio::runtime::Handle;
 
 use super::super::assemble::read_options;
-use super::super::inputs::input_finder;
+use super::super::inputs::{file_root, input_finder};
 use super::function;
 use crate::config::{OnBadDocument, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::Content;
+use crate::pipeline::named_files::NamedFiles;
 use crate::sources::{
-    DocumentError, FileReader, Format, InputFile, InputFinder, InputList, Place, ReadOptions,
-    Reason, Share, SourceError, Unit,
+    DocumentError, FileReader, FileRoot, Format, InputFile, InputFinder, InputList, Inputs, Place,
+    ReadOptions, Reason, Share, SourceError, Unit,
 };
 use crate::transform::text::decode;
 use crate::transform::{DocumentTransform, shards};
@@ -38,6 +41,13 @@ pub(super) async fn check(
         .map(|source| Some(source.name.clone()));
     let names: Vec<Option<String>> = names.chain([None]).collect();
     let parts = config.by_source();
+    let root = match file_root(config, &input_finder(config)).await {
+        Ok(root) => root,
+        Err(why) => {
+            findings.fault("source.root", why);
+            return None;
+        }
+    };
     let mut paths = Vec::new();
     let mut trial = None;
     for (config, name) in parts.iter().zip(&names) {
@@ -64,9 +74,9 @@ pub(super) async fn check(
             .collect();
         let seen: Vec<InputFile> = new.iter().take(FILES_MAX).cloned().collect();
         trial.get_or_insert_with(|| (seen.clone(), config.clone()));
-        let (config, transform) = (config.clone(), transform.cloned());
+        let (config, transform, root) = (config.clone(), transform.cloned(), root.clone());
         let read = Worker::start("check", move || {
-            first_documents(seen, &config, transform.as_deref())
+            first_documents(seen, (&config, root), transform.as_deref())
         });
         match read {
             Ok(read) => match read.join().await {
@@ -181,15 +191,22 @@ impl FirstDocuments {
 /// Reads the first document of each of `files`.
 fn first_documents(
     files: Vec<InputFile>,
-    config: &ProducerConfig,
+    (config, root): (&ProducerConfig, Option<FileRoot>),
     transform: Option<&DocumentTransform>,
 ) -> FirstDocuments {
     let options = all_documents(config, transform);
     let mut found = FirstDocuments::default();
     let list = InputList { files };
+    let inputs = Arc::new(Inputs::new(list.clone()));
+    let named = NamedFiles::from_config(config, inputs, root);
     for (number, file) in (0..).zip(&list.files) {
         let name = file.pin.name.clone();
-        match first_document(&list, (number, file), &options, (config, transform)) {
+        match first_document(
+            (&list, named.as_ref()),
+            (number, file),
+            &options,
+            (config, transform),
+        ) {
             Ok(Some(document)) => {
                 found.files += 1;
                 found.first.get_or_insert((name, document.tokens));
@@ -214,7 +231,7 @@ struct Readable {
 
 /// Returns the first document of `file`; `None` when there is none in its first units.
 fn first_document(
-    list: &InputList,
+    (list, named): (&InputList, Option<&Arc<NamedFiles>>),
     (number, file): (u32, &InputFile),
     options: &ReadOptions,
     (config, transform): (&ProducerConfig, Option<&DocumentTransform>),
@@ -233,6 +250,10 @@ fn first_document(
         let Some(unit) = reader.next_unit().map_err(text)? else {
             break;
         };
+        let unit = match named {
+            Some(named) => with_files(named, unit).map_err(text)?,
+            None => unit,
+        };
         let number = unit.place.unit;
         let why = match document(unit, format, config, transform) {
             Ok(Some(document)) => return Ok(Some(document)),
@@ -248,6 +269,17 @@ fn first_document(
         Some(why) => Err(format!("{why} (and no good document after it)")),
         None => Ok(None),
     }
+}
+
+/// Returns the unit with the files that it names.
+fn with_files(named: &Arc<NamedFiles>, unit: Unit) -> Result<Unit, SourceError> {
+    let unreadable = |why| SourceError::Unreadable {
+        file: "a file that a document names".to_owned(),
+        why,
+    };
+    let runtime = Handle::try_current().map_err(|why| unreadable(std::io::Error::other(why)))?;
+    let filled = runtime.block_on(async { named.fill(0, vec![unit]).next().await });
+    filled.unwrap_or_else(|| Err(unreadable(std::io::ErrorKind::UnexpectedEof.into())))
 }
 
 /// Makes the document of a unit, as far as that is possible without the tokenizer.

@@ -10,6 +10,7 @@ pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
         shape: shape.to_vec(),
         from: String::new(),
         image: None,
+        path: false,
         shortest: None,
         base64: name == "coded",
     }

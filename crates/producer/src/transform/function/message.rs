@@ -129,7 +129,7 @@ impl Document {
         let fields = names.iter().zip(cells).map(|(name, cell)| {
             let data = match cell {
                 Cell::Bytes(bytes) => bytes.into(),
-                Cell::Ints(_) | Cell::Floats(_) => Bytes::new(),
+                Cell::File(_) | Cell::Ints(_) | Cell::Floats(_) => Bytes::new(),
             };
             let extension = name.rsplit('.').next().unwrap_or(name);
             let extension = extension.to_ascii_lowercase();

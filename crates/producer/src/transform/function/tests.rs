@@ -217,6 +217,7 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
         shape: shape.to_vec(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
         from: String::new(),
     };
@@ -253,6 +254,7 @@ fn arrays_come_beside_the_text() {
         shape: Vec::new(),
         base64: false,
         image: None,
+        path: false,
         shortest: None,
         from: String::new(),
     }];

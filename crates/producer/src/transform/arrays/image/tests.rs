@@ -13,6 +13,7 @@ fn spec(shape: &[u64]) -> ArraySpec {
         shape: shape.to_vec(),
         base64: false,
         image: Some(Picture::Pixels),
+        path: false,
         shortest: None,
     }
 }

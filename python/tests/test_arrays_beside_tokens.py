@@ -86,6 +86,24 @@ def write_lines(folder: Path, pairs: list[Pair]) -> None:
             lines.write(json.dumps(line) + "\n")
 
 
+def write_files(folder: Path, pairs: list[Pair]) -> None:
+    """Writes an image folder as Hugging Face's datasets reads it."""
+    (folder / "images").mkdir()
+    with (folder / "metadata.jsonl").open("w") as lines:
+        for number, (text, image) in enumerate(pairs):
+            (folder / "images" / f"{number}.png").write_bytes(png(image))
+            lines.write(json.dumps({"file_name": f"images/{number}.png", "text": text}) + "\n")
+
+
+def write_paths(folder: Path, pairs: list[Pair]) -> None:
+    """Writes Parquet whose image structs have a path in place of bytes."""
+    write_files(folder, pairs)
+    images = [{"bytes": None, "path": f"images/{number}.png"} for number in range(len(pairs))]
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    table = pa.table({"image": pa.array(images, kind), "text": [text for text, _ in pairs]})
+    pq.write_table(table, folder / "a.parquet", row_group_size=7)
+
+
 def received(folder: Path) -> list[Pair]:
     """Returns the captions with their images, in the order of the rows."""
     pairs: list[Pair] = []
@@ -121,6 +139,8 @@ def same(found: list[Pair], pairs: list[Pair]) -> None:
         (write_tar, "a.tar", "png", ""),
         (write_parquet, "a.parquet", "image.bytes", ""),
         (write_lines, "a.jsonl", "image", ", base64 = true"),
+        (write_files, "metadata.jsonl", "file_name", ", path = true"),
+        (write_paths, "a.parquet", "image.path", ", path = true"),
     ],
 )
 def test_each_image_is_in_the_row_of_its_caption(

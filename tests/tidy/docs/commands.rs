@@ -44,6 +44,7 @@ impl Programs {
                 for more in [
                     "reclaim/mod",
                     "handover",
+                    "images/mod",
                     "inbox",
                     "order",
                     "fetch/mod",

@@ -23,6 +23,7 @@ fn array(
         shape: shape.to_vec(),
         from: if base64 { "png".into() } else { String::new() },
         image,
+        path: false,
         shortest: None,
         base64,
     }

@@ -4,6 +4,7 @@ mod cpu;
 mod fetch;
 mod growth;
 mod handover;
+mod images;
 mod inbox;
 mod order;
 mod producing;
@@ -39,6 +40,11 @@ enum What {
     /// A process hands over frames of shared memory as the consumer daemon does. The same run measures a
     /// multiprocessing.Queue, a copy over a Unix socket and a PyTorch DataLoader worker.
     Handover(handover::HandoverArgs),
+    /// Images per second from tar shards of JPEGs to committed batches and to a trainer
+    ///
+    /// Real producer, consumer daemon and trainer, compared with decoding and resizing alone and with a PyTorch
+    /// DataLoader on the same cores.
+    Images(images::ImagesArgs),
     /// Rows per second of an inbox's writer, and the time from its `put` to the trainer's `next()`
     ///
     /// A real writer, producer, consumer daemon and trainer, with rows at a steady rate.
@@ -80,6 +86,11 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         What::Inbox(args) => {
             let text = inbox::measure(args, context.out.json).await?;
             Output::line(text.trim_end())?;
+            return Ok(Exit::Ok);
+        }
+        What::Images(args) => {
+            let report = Box::pin(images::measure(args)).await?;
+            context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
         What::Fetch(args) => {

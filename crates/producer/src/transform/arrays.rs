@@ -24,17 +24,19 @@ pub fn sample(
     match format {
         Format::Parquet => {
             let arrays = specs.iter().zip(unit.cells);
-            arrays
-                .map(|(spec, cell)| from_cell(spec, cell))
-                .collect::<Result<_, _>>()
-                .map(Some)
+            decoded(
+                specs,
+                arrays.map(|(spec, cell)| from_cell(spec, cell)).collect(),
+            )
         }
         Format::Webdataset => {
             let arrays = specs.iter().zip(unit.cells);
-            arrays
-                .map(|(spec, cell)| members::array(spec, cell))
-                .collect::<Result<_, _>>()
-                .map(Some)
+            decoded(
+                specs,
+                arrays
+                    .map(|(spec, cell)| members::array(spec, cell))
+                    .collect(),
+            )
         }
         Format::Npy => match specs {
             [spec] if spec.image.is_some() => Err(wrong(&spec.name, NO_IMAGE)),
@@ -47,6 +49,16 @@ pub fn sample(
         Format::Jsonl => json_with(specs, &raw, unit.place.unit == 0, unit.cells),
         Format::Auto | Format::Lines | Format::Text | Format::Megatron => Err(Reason::NotArrays),
     }
+}
+
+/// Decodes the images among the arrays of a sample.
+fn decoded(
+    specs: &[ArraySpec],
+    arrays: Result<Vec<Vec<u8>>, Reason>,
+) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+    let mut arrays = arrays?;
+    image::decode(specs, &mut arrays)?;
+    Ok(Some(arrays))
 }
 
 /// The fault of a value that can't be an encoded image.
@@ -93,18 +105,18 @@ fn json_with(
         None => Err(wrong(&spec.name, "is missing")),
         Some(value) => from_json(spec, value),
     };
-    specs.iter().map(array).collect::<Result<_, _>>().map(Some)
+    decoded(specs, specs.iter().map(array).collect())
 }
 
+/// Returns the items of an array, or its encoded image.
 pub(super) fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reason> {
     let mut data = Vec::new();
     match value {
         Value::String(text) if spec.base64 => {
             data = base64::decode(text).ok_or_else(|| wrong(&spec.name, "is not base64"))?;
-            if let Some(picture) = spec.image {
-                return image::array(spec, picture, &data);
+            if spec.image.is_none() {
+                check_whole(spec, &data)?;
             }
-            check_whole(spec, &data)?;
         }
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
         Value::String(text) if spec.dtype == Dtype::U8 && spec.shape.is_empty() => {
@@ -164,15 +176,12 @@ fn put_json(
     })
 }
 
+/// Returns the items of an array, or its encoded image.
 pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
     let mut data = Vec::new();
     let put = match cell {
-        Cell::Bytes(bytes) if let Some(picture) = spec.image => {
-            return image::array(spec, picture, &bytes);
-        }
-        Cell::File(bytes) if let Some(picture) = spec.image => {
-            return image::array(spec, picture, &bytes);
-        }
+        Cell::Bytes(encoded) if spec.image.is_some() => return Ok(encoded),
+        Cell::File(encoded) if spec.image.is_some() => return Ok(encoded.into()),
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
         Cell::File(bytes) => {
             data = bytes.into();

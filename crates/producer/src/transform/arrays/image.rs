@@ -1,142 +1,101 @@
 //! From an encoded image (JPEG, PNG or WebP) to its pixels, turned upright and resized. Runs on the tokenizing threads.
 
-use std::io::Cursor;
+use std::rc::Rc;
 
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use image::codecs::webp::WebPDecoder;
-use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
-use memchr::memmem;
 
+use self::encoded::open;
 use super::wrong;
 use crate::packing::{ArraySpec, Picture};
 use crate::sources::Reason;
 
-/// Most pixels of an image before it is resized, so that a small file can't ask for any memory.
+mod encoded;
+
+/// Most pixels of an image before and after it is resized, so that a small file can't ask for any memory.
 const PIXELS_MAX: u64 = 1 << 26;
 
 /// The width and the height of an image in pixels.
 type Size = (u32, u32);
 
-/// Returns the items of the array `spec` of the image in `data`.
-pub(super) fn array(spec: &ArraySpec, picture: Picture, data: &[u8]) -> Result<Vec<u8>, Reason> {
-    make(spec, picture, data).map_err(|detail| wrong(&spec.name, detail))
-}
-
-fn make(spec: &ArraySpec, picture: Picture, data: &[u8]) -> Result<Vec<u8>, String> {
-    let opened = open(data)?;
-    if picture == Picture::Size {
-        let (width, height) = scaled(opened.upright(), spec.shortest);
-        return Ok([height, width]
-            .map(|side| side.cast_signed().to_le_bytes())
-            .concat());
-    }
-    let channels = if spec.shape.last() == Some(&1) { 1 } else { 3 };
-    let image = opened.decode(channels)?;
-    let side = |n: usize| spec.shape.get(n).map_or(1, |side| *side as u32);
-    let wanted = (side(1), side(0));
-    match picture {
-        Picture::Exact => image.resized(wanted, None),
-        Picture::Crop => image.resized(wanted, Some((0.5, 0.5))),
-        Picture::Pad => image.padded(wanted),
-        Picture::Pixels | Picture::Size => {
-            let wanted = scaled(image.size, spec.shortest);
-            image.resized(wanted, None)
-        }
-    }
-}
-
-/// An image whose header is read.
-struct Opened<'a> {
-    decoder: Box<dyn ImageDecoder + 'a>,
-    orientation: Orientation,
-}
-
-fn open(data: &[u8]) -> Result<Opened<'_>, String> {
-    let broken = |why: image::ImageError| format!("can't be decoded: {why}");
-    let reader = ImageReader::new(Cursor::new(data)).with_guessed_format();
-    let reader = reader.map_err(|why| format!("can't be read: {why}"))?;
-    let mut decoder: Box<dyn ImageDecoder + '_> = match reader.format() {
-        Some(ImageFormat::WebP) => {
-            let decoder = WebPDecoder::new(Cursor::new(data)).map_err(broken)?;
-            if decoder.has_animation() {
-                return Err("is an animation; take one frame of it".to_owned());
-            }
-            Box::new(decoder)
-        }
-        Some(ImageFormat::Jpeg) if !is_whole_jpeg(data) => {
-            return Err("ends early: a JPEG without its end mark; copy it again".to_owned());
-        }
-        Some(ImageFormat::Jpeg | ImageFormat::Png) => {
-            Box::new(reader.into_decoder().map_err(broken)?)
-        }
-        _ => {
-            return Err(format!(
-                "is not JPEG, PNG or WebP; it begins with {}",
-                head(data)
-            ));
-        }
-    };
-    let (width, height) = decoder.dimensions();
-    if u64::from(width) * u64::from(height) > PIXELS_MAX {
-        return Err(format!(
-            "has {width} x {height} pixels, and at most {PIXELS_MAX} are decoded; make it smaller"
-        ));
-    }
-    // An image with a broken tag is kept as it is.
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    Ok(Opened {
-        decoder,
-        orientation,
-    })
-}
-
-/// Returns whether a JPEG has an end mark behind its last scan. The decoder fills up what is missing with grey.
-fn is_whole_jpeg(data: &[u8]) -> bool {
-    // Inside a scan, FF stands before 00 or a mark.
-    let scan = memmem::rfind(data, b"\xff\xda");
-    scan.is_none_or(|scan| memmem::find(&data[scan..], b"\xff\xd9").is_some())
-}
-
-/// Returns the first bytes, for a message.
-fn head(data: &[u8]) -> String {
-    if data.is_empty() {
-        return "nothing: it is empty".to_owned();
-    }
-    data[..data.len().min(8)].escape_ascii().to_string()
-}
-
-impl Opened<'_> {
-    /// Returns the size of the upright image.
-    fn upright(&self) -> Size {
-        let (width, height) = self.decoder.dimensions();
-        match self.orientation {
-            Orientation::Rotate90
-            | Orientation::Rotate270
-            | Orientation::Rotate90FlipH
-            | Orientation::Rotate270FlipH => (height, width),
-            _ => (width, height),
-        }
-    }
-
-    fn decode(self, channels: usize) -> Result<Pixels, String> {
-        let orientation = self.orientation;
-        let image = DynamicImage::from_decoder(self.decoder);
-        let mut image = image.map_err(|why| format!("can't be decoded: {why}"))?;
-        image.apply_orientation(orientation);
-        let size = (image.width(), image.height());
-        let grey = !image.color().has_color();
-        let data = match channels {
-            1 if grey => image.into_luma8().into_raw(),
-            1 => luma(&image.into_rgb8()),
-            _ => image.into_rgb8().into_raw(),
+/// Replaces each encoded image in `arrays` by the items of the array in `specs`. An image in several arrays is decoded once.
+pub(super) fn decode(specs: &[ArraySpec], arrays: &mut [Vec<u8>]) -> Result<(), Reason> {
+    for (data, users) in distinct(specs, arrays) {
+        let mut source = Source {
+            data: &data,
+            pixels: None,
+            users: users.iter().filter(|n| needs_pixels(&specs[**n])).count(),
         };
-        Ok(Pixels {
-            size,
-            channels,
-            data,
-        })
+        for n in users {
+            let made = source.array(&specs[n]);
+            arrays[n] = made.map_err(|detail| wrong(&specs[n].name, detail))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the encoded images out of `arrays`, and returns each with the places of the arrays that it is for.
+fn distinct(specs: &[ArraySpec], arrays: &mut [Vec<u8>]) -> Vec<(Vec<u8>, Vec<usize>)> {
+    let mut found: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
+    for (n, (spec, array)) in specs.iter().zip(arrays).enumerate() {
+        if spec.image.is_none() {
+            continue;
+        }
+        let data = std::mem::take(array);
+        match found.iter_mut().find(|(other, _)| *other == data) {
+            Some((_, users)) => users.push(n),
+            None => found.push((data, vec![n])),
+        }
+    }
+    found
+}
+
+/// Returns whether the array needs more of an image than its header.
+fn needs_pixels(spec: &ArraySpec) -> bool {
+    spec.image.is_some_and(|picture| picture != Picture::Size)
+}
+
+/// An encoded image, with its pixels while arrays need them.
+struct Source<'a> {
+    data: &'a [u8],
+    pixels: Option<Pixels>,
+    /// Number of arrays that still need the pixels.
+    users: usize,
+}
+
+impl Source<'_> {
+    /// Returns the items of the array `spec`.
+    fn array(&mut self, spec: &ArraySpec) -> Result<Vec<u8>, String> {
+        if !needs_pixels(spec) {
+            let (width, height) = scaled(open(self.data)?.upright(), spec.shortest);
+            return Ok([height, width]
+                .map(|side| side.cast_signed().to_le_bytes())
+                .concat());
+        }
+        let channels = if spec.shape.last() == Some(&1) { 1 } else { 3 };
+        let image = self.pixels()?.with_channels(channels);
+        let side = |n: usize| spec.shape.get(n).map_or(1, |side| *side as u32);
+        let wanted = (side(1), side(0));
+        match spec.image {
+            Some(Picture::Exact) => image.resized(wanted, None),
+            Some(Picture::Crop) => image.resized(wanted, Some((0.5, 0.5))),
+            Some(Picture::Pad) => image.padded(wanted),
+            Some(Picture::Pixels | Picture::Size) | None => {
+                let wanted = scaled(image.size, spec.shortest);
+                image.resized(wanted, None)
+            }
+        }
+    }
+
+    /// Returns the pixels, which the last array gets without a copy.
+    fn pixels(&mut self) -> Result<Pixels, String> {
+        let pixels = match self.pixels.take() {
+            Some(pixels) => pixels,
+            None => open(self.data)?.decode()?,
+        };
+        self.users -= 1;
+        self.pixels = (self.users > 0).then(|| pixels.clone());
+        Ok(pixels)
     }
 }
 
@@ -171,22 +130,50 @@ fn scaled((width, height): Size, shortest: Option<u32>) -> Size {
 }
 
 /// Decoded pixels, row by row.
+#[derive(Clone)]
 struct Pixels {
     size: Size,
     channels: usize,
-    data: Vec<u8>,
+    data: Rc<Vec<u8>>,
 }
 
 impl Pixels {
+    fn new(size: Size, channels: usize, data: Vec<u8>) -> Self {
+        let data = Rc::new(data);
+        Self {
+            size,
+            channels,
+            data,
+        }
+    }
+
+    /// Returns the pixels as grey or as three colours.
+    fn with_channels(self, channels: usize) -> Self {
+        let data = match (self.channels, channels) {
+            (3, 1) => luma(&self.data),
+            (1, 3) => self.data.iter().flat_map(|grey| [*grey; 3]).collect(),
+            _ => return self,
+        };
+        Self::new(self.size, channels, data)
+    }
+
     /// Returns the pixels at the size `wanted`; with a `centre`, only of the part around it that has the same form.
     fn resized(self, wanted: Size, centre: Option<(f64, f64)>) -> Result<Vec<u8>, String> {
         if self.size == wanted {
-            return Ok(self.data);
+            return Ok(Rc::unwrap_or_clone(self.data));
         }
         if u64::from(wanted.0) * u64::from(wanted.1) > PIXELS_MAX {
             let (width, height) = wanted;
             return Err(format!(
                 "would have {width} x {height} pixels, and at most {PIXELS_MAX} are made; lower shortest"
+            ));
+        }
+        // Rows are scaled first, to the height that is wanted.
+        if centre.is_none() && u64::from(self.size.0) * u64::from(wanted.1) > PIXELS_MAX {
+            let (width, height) = self.size;
+            return Err(format!(
+                "has {width} x {height} pixels, which is too wide to be stretched to {} x {}; crop it",
+                wanted.0, wanted.1
             ));
         }
         let form = match self.channels {

@@ -2,17 +2,17 @@
 
 use batchweave_core::tgb::Dtype;
 
-use super::{check_whole, from_json, image, npy, put_int, wrong};
+use super::{check_whole, from_json, npy, put_int, wrong};
 use crate::packing::ArraySpec;
 use crate::sources::{Cell, MemberKind, Reason};
 
-/// Returns the items of the array that `file` holds, which must fit `spec`.
+/// Returns the items of the array that `file` holds, which must fit `spec`, or its encoded image.
 pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Vec<u8>, Reason> {
     let Cell::Bytes(file) = file else {
         return Err(Reason::NotArrays);
     };
-    if let Some(picture) = spec.image {
-        return image::array(spec, picture, &file);
+    if spec.image.is_some() {
+        return Ok(file);
     }
     let bytes = spec.dtype == Dtype::U8;
     match MemberKind::from_field(spec.source()) {

@@ -1,7 +1,9 @@
 //! Tests with images that are encoded here; python/tests/test_images.py compares with PIL.
 
+use std::io::Cursor;
+
 use batchweave_core::tgb::Dtype;
-use image::{ImageBuffer, Luma, LumaA, Rgb, RgbImage, Rgba};
+use image::{DynamicImage, ImageBuffer, ImageFormat, Luma, LumaA, Rgb, RgbImage, Rgba};
 
 use super::*;
 
@@ -16,6 +18,17 @@ fn spec(shape: &[u64]) -> ArraySpec {
         path: false,
         shortest: None,
     }
+}
+
+/// Returns the array `spec` of one image.
+fn array(spec: &ArraySpec, picture: Picture, data: &[u8]) -> Result<Vec<u8>, Reason> {
+    let spec = ArraySpec {
+        image: Some(picture),
+        ..spec.clone()
+    };
+    let mut arrays = [data.to_vec()];
+    decode(&[spec], &mut arrays)?;
+    Ok(arrays.concat())
 }
 
 /// A picture in which each pixel says where it is.
@@ -64,8 +77,16 @@ fn other_colours_become_rgb_or_grey() {
     let grey = png(ImageBuffer::from_pixel(1, 1, Luma([77_u8])).into());
     assert_eq!(pixel(&[3], &grey), [77, 77, 77]);
     assert_eq!(pixel(&[1], &grey), [77]);
-    let deep = png(ImageBuffer::from_pixel(1, 1, Rgb([0x1234_u16, 0xffff, 0])).into());
-    assert_eq!(pixel(&[3], &deep), [0x12, 255, 0]);
+    // Of 16 bits the upper ones are taken, as PIL does; rounding gives 0x13 and 1.
+    let deep = png(ImageBuffer::from_pixel(2, 1, Rgb([0x12ff_u16, 0xffff, 0x00ff])).into());
+    assert_eq!(pixel(&[3], &deep), [0x12, 255, 0].repeat(2));
+    let deep = png(ImageBuffer::from_pixel(2, 1, Rgba([0x12ff_u16, 0x80, 0xfeff, 7])).into());
+    assert_eq!(pixel(&[3], &deep), [0x12, 0, 0xfe].repeat(2));
+    let deep = png(ImageBuffer::from_pixel(2, 1, Luma([0x12ff_u16])).into());
+    assert_eq!(pixel(&[3], &deep), [0x12; 6]);
+    assert_eq!(pixel(&[1], &deep), [0x12; 2]);
+    let deep = png(ImageBuffer::from_pixel(2, 1, LumaA([0x12ff_u16, 0])).into());
+    assert_eq!(pixel(&[1], &deep), [0x12; 2]);
     // Alpha is left out, as PIL's convert("RGB") does.
     let clear = png(ImageBuffer::from_pixel(1, 1, Rgba([9_u8, 8, 7, 0])).into());
     assert_eq!(pixel(&[3], &clear), [9, 8, 7]);
@@ -128,15 +149,127 @@ fn an_image_stands_upright() {
     assert!(pixels[0] < 50 && pixels[15] > 200);
 }
 
-/// A PNG whose header asks for a size; nothing else of it is there.
-fn header(width: u32, height: u32) -> Vec<u8> {
-    let mut data = encoded(placed(1, 1), ImageFormat::Png);
+/// A PNG whose header asks for a size, and the pixels of another one.
+fn header(image: impl Into<DynamicImage>, width: u32, height: u32) -> Vec<u8> {
+    let mut data = encoded(image, ImageFormat::Png);
     data[16..20].copy_from_slice(&width.to_be_bytes());
     data[20..24].copy_from_slice(&height.to_be_bytes());
-    let mut crc = flate2::Crc::new();
-    crc.update(&data[12..29]);
-    data[29..33].copy_from_slice(&crc.sum().to_be_bytes());
+    let crc = crc(&data[12..29]);
+    data[29..33].copy_from_slice(&crc);
     data
+}
+
+fn crc(data: &[u8]) -> [u8; 4] {
+    let mut crc = flate2::Crc::new();
+    crc.update(data);
+    crc.sum().to_be_bytes()
+}
+
+/// A JPEG whose header asks for a size.
+fn jpeg_header(width: u16, height: u16) -> Vec<u8> {
+    let mut data = encoded(placed(8, 8), ImageFormat::Jpeg);
+    let frame = memchr::memmem::find(&data, b"\xff\xc0").unwrap();
+    data[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
+    data[frame + 7..frame + 9].copy_from_slice(&width.to_be_bytes());
+    data
+}
+
+/// Makes a JPEG a progressive one, in its header only.
+fn progressive(mut data: Vec<u8>) -> Vec<u8> {
+    let frame = memchr::memmem::find(&data, b"\xff\xc0").unwrap();
+    data[frame + 1] = 0xc2;
+    data
+}
+
+#[test]
+fn the_memory_of_a_decoder_is_bounded() {
+    let says = |data: &[u8], what: &str| {
+        let why = why(Picture::Pixels, data);
+        assert!(why.contains(what), "{why}");
+    };
+    let deep = ImageBuffer::from_pixel(1, 1, Rgba([0_u16; 4]));
+    // 8 bytes per pixel.
+    says(
+        &header(deep.clone(), 7_095, 7_095),
+        "has 7095 x 7095 pixels and takes 385 MiB to decode, of 384 MiB allowed",
+    );
+    says(&header(deep, 7_094, 7_094), "can't be decoded");
+    // 3, and 6 of coefficients.
+    says(
+        &progressive(jpeg_header(6_689, 6_689)),
+        "takes 385 MiB to decode",
+    );
+    let small = |data: &[u8]| open(data).map(|opened| opened.upright());
+    let largest = (6_688, 6_689);
+    assert_eq!(
+        small(&progressive(jpeg_header(6_688, 6_689))),
+        Ok(largest),
+        "{largest:?}"
+    );
+    // A scan per colour needs as much as a progressive one.
+    let mut apart = jpeg_header(6_689, 6_689);
+    assert_eq!(small(&apart), Ok((6_689, 6_689)));
+    let scan = memchr::memmem::find(&apart, b"\xff\xda").unwrap();
+    // The length of its segment, the number of its colours and the first of them.
+    apart.splice(scan + 2..scan + 11, [0, 8, 1, 1, 0]);
+    says(&apart, "takes 385 MiB to decode");
+    // Vertically scaled first, this would be 64 Mi x 224 pixels.
+    let wide = encoded(
+        ImageBuffer::from_pixel(1 << 19, 1, Luma([0_u8])),
+        ImageFormat::Png,
+    );
+    let wide = array(&spec(&[224, 224, 3]), Picture::Exact, &wide);
+    let wide = wide.unwrap_err().to_string();
+    assert!(
+        wide.contains("has 524288 x 1 pixels, which is too wide to be stretched to 224 x 224"),
+        "{wide}"
+    );
+}
+
+#[test]
+fn an_image_of_several_arrays_is_decoded_once() {
+    let shaped = |shape: &[u64], picture| ArraySpec {
+        image: picture,
+        ..spec(shape)
+    };
+    let specs = [
+        shaped(&[3], Some(Picture::Pixels)),
+        shaped(&[], None),
+        shaped(&[2], Some(Picture::Size)),
+        shaped(&[3], Some(Picture::Pixels)),
+        shaped(&[1], Some(Picture::Pixels)),
+        shaped(&[2, 2, 3], Some(Picture::Crop)),
+    ];
+    let one = encoded(placed(7, 5), ImageFormat::Png);
+    let other = encoded(
+        ImageBuffer::from_pixel(2, 2, Luma([9_u8])),
+        ImageFormat::Png,
+    );
+    let given = [&one, &one, &one, &other, &one, &other].map(Clone::clone);
+    let mut arrays = given.clone();
+    let places = [vec![0, 2, 4], vec![3, 5]];
+    let expected = [one.clone(), other].into_iter().zip(places);
+    assert!(distinct(&specs, &mut arrays).into_iter().eq(expected));
+    assert_eq!(arrays[1], one, "only images are taken");
+
+    let mut arrays = given;
+    decode(&specs, &mut arrays).unwrap();
+    let rgb = placed(7, 5).into_raw();
+    assert_eq!(arrays[4], luma(&rgb));
+    assert_eq!(arrays[2], [5_i32, 7].map(i32::to_le_bytes).concat());
+    assert_eq!([&arrays[3], &arrays[5]], [&vec![9; 12]; 2]);
+    assert_eq!([&arrays[0], &arrays[1]], [&rgb, &one]);
+
+    // The pixels are kept for as many arrays as need them.
+    let mut source = Source {
+        data: &one,
+        pixels: None,
+        users: 2,
+    };
+    assert_eq!(source.array(&specs[0]), Ok(rgb.clone()));
+    source.data = b"gone";
+    assert_eq!(source.array(&specs[0]), Ok(rgb));
+    assert!(source.pixels.is_none());
 }
 
 #[test]
@@ -154,7 +287,7 @@ fn bad_images_say_why() {
         "is not JPEG, PNG or WebP; it begins with GIF89a a",
     );
     says(
-        &header(60_000, 60_000),
+        &header(placed(1, 1), 60_000, 60_000),
         "has 60000 x 60000 pixels, and at most 67108864",
     );
     for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP] {
@@ -165,15 +298,49 @@ fn bad_images_say_why() {
             assert!(known.iter().any(|what| why.contains(what)), "{end}: {why}");
         }
     }
-    let animated = [
-        &b"RIFF\x2e\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x01\0\0\x01\0\0ANIM\x06\0\0\0\0\0\0\0\0\0"[..],
-        b"ANMF\0\0\0\0",
+}
+
+/// A PNG with a chunk behind its header that announces two frames.
+fn animated_png() -> Vec<u8> {
+    let data = encoded(placed(4, 4), ImageFormat::Png);
+    let control = b"acTL\0\0\0\x02\0\0\0\0";
+    [
+        &data[..33],
+        &[0, 0, 0, 8],
+        control,
+        &crc(control),
+        &data[33..],
+    ]
+    .concat()
+}
+
+/// A WebP with a header that announces an animation, and two frames of one pixel.
+fn animated_webp() -> Vec<u8> {
+    let still = encoded(placed(1, 1), ImageFormat::WebP);
+    // Behind the size and the name of the file.
+    let image = &still[12..];
+    let chunk =
+        |name: &[u8; 4], data: &[u8]| [name, &(data.len() as u32).to_le_bytes()[..], data].concat();
+    let frame = chunk(b"ANMF", &[&[0; 16], image].concat());
+    let header = chunk(b"VP8X", &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let chunks = [
+        b"WEBP".to_vec(),
+        header,
+        chunk(b"ANIM", &[0; 6]),
+        frame.clone(),
+        frame,
     ];
-    let why = why(Picture::Pixels, &animated.concat());
-    assert!(
-        why.contains("animation") || why.contains("can't be decoded"),
-        "{why}"
-    );
+    chunk(b"RIFF", &chunks.concat())
+}
+
+#[test]
+fn animations_are_refused() {
+    for data in [animated_png(), animated_webp()] {
+        for picture in [Picture::Pixels, Picture::Size] {
+            let why = why(picture, &data);
+            assert_eq!(why, "array \"image\" is an animation; take one frame of it");
+        }
+    }
 }
 
 #[test]

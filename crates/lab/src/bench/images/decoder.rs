@@ -53,6 +53,7 @@ pub(super) fn alone(files: &[Vec<u8>]) -> Result<Alone, CliError> {
         shape: vec![SIDE, SIDE, 3],
         base64: false,
         image: Some(Picture::Crop),
+        path: false,
         shortest: None,
     }];
     let next = AtomicUsize::new(0);

@@ -25,7 +25,7 @@ from real_daemons import BINARIES, MARKS, Daemons
 
 import batchweave
 
-pytestmark = MARKS
+pytestmark = [*MARKS, *DEV_S3]
 
 CONFIG = """
 store.url = "file://{root}/stream"
@@ -134,7 +134,7 @@ def test_files_that_cannot_be_used_are_bad_documents(
         "fifo": "is not a regular file",
         "images/1.png": "does not exist below",
         "large": "makes the document larger than 10000 bytes",
-        "": "the path is empty",
+        "": "is no file: the path is empty",
     }
     values = ["half", *bad, None, 7, "images/0.png"]
     (root / "metadata.jsonl").write_text(lines(*values))
@@ -207,7 +207,6 @@ def put(objects: Objects, folder: str, given: list[tuple[bytes, tuple[int, int]]
     return [(data, number, size) for number, (data, size) in enumerate(given)]
 
 
-@DEV_S3
 def test_lines_of_objects_name_objects_beside_them(
     daemons: Daemons, tmp_path: Path, start: Callable[..., DevS3]
 ) -> None:
@@ -224,7 +223,6 @@ def test_lines_of_objects_name_objects_beside_them(
     assert received(tmp_path) == expected
 
 
-@DEV_S3
 def test_local_lines_name_objects_of_a_server_that_fails_at_times(
     daemons: Daemons, tmp_path: Path, start: Callable[..., DevS3]
 ) -> None:
@@ -239,7 +237,6 @@ def test_local_lines_name_objects_of_a_server_that_fails_at_times(
     assert received(tmp_path) == expected
 
 
-@DEV_S3
 def test_a_server_that_is_gone_makes_no_bad_documents(
     tmp_path: Path, start: Callable[..., DevS3]
 ) -> None:
@@ -260,9 +257,7 @@ def test_a_server_that_is_gone_makes_no_bad_documents(
     assert not any((tmp_path / "stream").rglob("*.tgb"))
 
 
-def test_a_producer_that_is_killed_makes_the_same_batches(
-    daemons: Daemons, tmp_path: Path
-) -> None:
+def test_a_producer_that_is_killed_makes_the_same_batches(daemons: Daemons, tmp_path: Path) -> None:
     chance = random.Random(7)
     expected = write(tmp_path / "train", images(400, 7))
     names = [f"images/{number}.png" for number in range(400)]

@@ -3,14 +3,12 @@
 //! durable by then is committed.
 //!
 //! - `mix` reads several sources (`read_source`), and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
-//! - `read` reads units of the input files, `new_files` polls for more files;
-//! - `named_files` reads the files that documents name;
+//! - `read` reads units of the input files, `named_files` the files that these name; `new_files` polls for more;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
 //!   than an object;
-//! - `upload` makes the objects and stores them;
-//! - `budget` bounds the bytes of input read ahead and of uploads in progress.
+//! - `upload` makes the objects and stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
 
 pub mod batch;
 mod budget;
@@ -97,12 +95,11 @@ impl Pipeline {
         let _end = end.clone().drop_guard();
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
-        let ahead = READ_AHEAD_BYTES.min(self.memory / 4);
+        let bounds = (self.threads, READ_AHEAD_BYTES.min(self.memory / 4));
         let (input, last, _reading) = match self.reading {
             Reading::Ordered(reading) => {
                 let last = reading.end();
-                let (reader, chunks, feed) =
-                    ReadStage::start(pool, (self.threads, ahead), self.files)?;
+                let (reader, chunks, feed) = ReadStage::start(pool, bounds, self.files)?;
                 let stop = end.clone();
                 let worker = Worker::start("read", move || {
                     reader.read(|sink| reading.run(&stop, sink));
@@ -112,8 +109,7 @@ impl Pipeline {
             }
             Reading::Mixed(reading) => {
                 let watch = MixtureWatch::new(reading.sources.clone(), queue.mixtures());
-                let (feed, workers) =
-                    start_sources(reading, &pool, (self.threads, ahead), self.files, &end)?;
+                let (feed, workers) = start_sources(reading, &pool, bounds, self.files, &end)?;
                 let input = Box::new(MixedInput { feed, watch });
                 (BatchInput::Mixed(input), Point::end(), workers)
             }

@@ -33,13 +33,13 @@ use function::{Applied, Function};
 
 use self::arrays::sample;
 use self::chat::{Chat, PairFields};
-use self::setup::{chat, pair_fields};
+use self::setup::{beside, chat, pair_fields};
 use self::text::decode;
 use self::tokenizer::{load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Extra, Packer, Pairs,
-    Restart, Samples, Shape,
+    ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Packer, Pairs, Restart,
+    Samples, Shape,
 };
 use crate::sources::{Format, Reason, Unit};
 use crate::tokenizer::Tokenizer;
@@ -86,20 +86,7 @@ impl DocumentTransform {
             seq_len: config.stream.seq_len,
         };
         let packing = &config.packing;
-        let mut extras = packing.fields.clone();
-        if packing.mode.has_template() || !config.source.mask.is_empty() {
-            extras.push(Extra::LossMask);
-        }
-        extras.sort_unstable();
-        extras.dedup();
-        let beside = Beside {
-            extras,
-            columns: packing.extra.clone(),
-            arrays: match packing.mode {
-                PackingMode::Opaque => Vec::new(),
-                _ => packing.arrays.clone(),
-            },
-        };
+        let beside = beside(config);
         let mut canary = Vec::new();
         let (kind, encoder) = if packing.mode == PackingMode::Opaque {
             let arrays = packing.arrays.clone();

@@ -1,11 +1,30 @@
-//! The transform of conversations, as configured.
+//! Parts of the transform, as configured.
 
 use std::sync::Arc;
 
 use super::chat::{Chat, Mapping, PairFields, TemplateError, TemplateFile};
 use crate::config::{ChatConfig, PackingMode, ProducerConfig};
-use crate::packing::Shape;
+use crate::packing::{Beside, Extra, Shape};
 use crate::tokenizer::Tokenizer;
+
+/// Returns the arrays beside the tokens.
+pub(super) fn beside(config: &ProducerConfig) -> Beside {
+    let packing = &config.packing;
+    let mut extras = packing.fields.clone();
+    if packing.mode.has_template() || !config.source.mask.is_empty() {
+        extras.push(Extra::LossMask);
+    }
+    extras.sort_unstable();
+    extras.dedup();
+    Beside {
+        extras,
+        columns: packing.extra.clone(),
+        arrays: match packing.mode {
+            PackingMode::Opaque => Vec::new(),
+            _ => packing.arrays.clone(),
+        },
+    }
+}
 
 /// Returns the transform of conversations that `config` names.
 pub(super) fn chat(

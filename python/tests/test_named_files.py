@@ -277,4 +277,4 @@ def test_a_producer_that_is_killed_makes_the_same_batches(daemons: Daemons, tmp_
 
 def stored(folder: Path) -> int:
     """Returns the number of log records."""
-    return sum(1 for path in (folder / "stream").rglob("*") if path.parent.name == "log")
+    return sum(1 for _ in (folder / "stream" / "log").glob("*"))

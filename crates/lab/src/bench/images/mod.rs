@@ -82,7 +82,7 @@ struct Made {
     jpeg_bytes: u64,
 }
 
-/// What a DataLoader reports.
+/// The report of a DataLoader.
 #[derive(Debug, Deserialize)]
 struct Loaded {
     #[serde(default)]

@@ -123,7 +123,7 @@ impl Runs {
         Ok(ended - began)
     }
 
-    /// Removes the stream.
+    /// Removes the stream of the last producer.
     pub(super) fn remove(&self) -> Result<(), CliError> {
         Ok(fs::remove_dir_all(self.stream())?)
     }
@@ -167,7 +167,7 @@ impl Runs {
         self.start(&consumer, "consumer", &config)
     }
 
-    /// Returns the lines that both daemons have.
+    /// Returns the lines of both daemons' configurations.
     fn common(&self) -> String {
         let url = format!("file://{}", self.stream().display());
         format!("store.url = {url:?}\nadmin.listen = \"off\"\nlog.level = \"warn\"\n")

@@ -338,7 +338,10 @@ fn animations_are_refused() {
     for data in [animated_png(), animated_webp()] {
         for picture in [Picture::Pixels, Picture::Size] {
             let why = why(picture, &data);
-            assert_eq!(why, "array \"image\" is an animation; take one frame of it");
+            assert_eq!(
+                why,
+                "array \"image\" is an animation; take one frame of it; correct the data, or packing.arrays"
+            );
         }
     }
 }

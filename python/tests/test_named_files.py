@@ -134,7 +134,7 @@ def test_files_that_cannot_be_used_are_bad_documents(
         "fifo": "is not a regular file",
         "images/1.png": "does not exist below",
         "large": "makes the document larger than 10000 bytes",
-        "": "is no file: the path is empty",
+        "": "can't be read: the path is empty",
     }
     values = ["half", *bad, None, 7, "images/0.png"]
     (root / "metadata.jsonl").write_text(lines(*values))

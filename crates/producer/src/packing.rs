@@ -231,7 +231,6 @@ pub struct Segment {
     pub document: (u32, u64),
     /// The document's values of the columns beside the content.
     pub columns: Option<ColumnValues>,
-    /// The document's arrays.
     pub arrays: Vec<Vec<u8>>,
 }
 

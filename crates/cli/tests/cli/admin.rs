@@ -50,7 +50,7 @@ async fn a_quarantine_counts_for_attempts_opened_after_it() {
     let ahead = ["quarantine", "20..30", "--reason", "to come"];
     world
         .run(&ahead)
-        .prints(&["the stream has 7 steps so far; the quarantine holds for later ones too\n"]);
+        .prints(&["the stream has 8 steps so far; the quarantine holds for later ones too\n"]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ impl PathFault {
     pub(super) fn explain(self, root: &str) -> String {
         match self {
             Self::Empty => {
-                "is no file: the path is empty; leave documents without a file out".to_owned()
+                "can't be read: the path is empty; leave documents without a file out".to_owned()
             }
             Self::Outside => format!(
                 "is a path outside the allowed root {root}; correct it, or name in source.root the folder that holds all files"

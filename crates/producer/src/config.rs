@@ -229,6 +229,16 @@ pub struct PackingConfig {
     pub object_bytes: ByteSize,
 }
 
+impl PackingConfig {
+    /// Returns the arrays that come beside tokens; none of samples.
+    pub(crate) fn arrays_beside(&self) -> &[ArraySpec] {
+        match self.mode {
+            PackingMode::Opaque => &[],
+            _ => &self.arrays,
+        }
+    }
+}
+
 /// The table `[chat]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,4 +1,4 @@
-//! CPU times from `/proc`, and the median of several rounds.
+//! CPU times from `/proc`, work on all cores, and the median of several rounds.
 
 use std::fs;
 use std::time::Duration;
@@ -9,6 +9,22 @@ use crate::error::bench_error;
 
 /// Linux counts CPU time in `/proc/PID/stat` in hundredths of a second on every machine.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Runs `work` in a thread per core, and returns its first failure.
+pub(super) fn on_all_cores(
+    work: impl Fn() -> Result<(), CliError> + Copy + Send + Sync,
+) -> Result<(), CliError> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| bench_error("a thread died"))?)
+    })
+}
 
 /// Returns the CPU time of the calling thread.
 pub(super) fn thread_time() -> Result<Duration, CliError> {

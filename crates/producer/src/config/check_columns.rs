@@ -18,8 +18,7 @@ impl ProducerConfig {
             }
         };
         let (mask, extra) = (!source.mask.is_empty(), !packing.extra.is_empty());
-        let tokens = packing.mode != PackingMode::Opaque;
-        let arrays = packing.arrays.iter().filter(|_| tokens);
+        let arrays = packing.arrays_beside().iter();
         wrong(
             "source.mask",
             mask && source.content != SourceContent::Ids,

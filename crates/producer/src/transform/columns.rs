@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batchweave_core::tgb::Dtype;
 
 use super::arrays::{from_cell, json, sample, wrong};
-use crate::config::{PackingMode, ProducerConfig};
+use crate::config::ProducerConfig;
 use crate::packing::{ArraySpec, ColumnValues};
 use crate::sources::{Cell, Format, Reason, Unit};
 
@@ -32,11 +32,7 @@ impl Columns {
     /// Returns the configured columns.
     pub fn from_config(config: &ProducerConfig) -> Self {
         let packing = &config.packing;
-        let arrays = match packing.mode {
-            PackingMode::Opaque => &[],
-            _ => &packing.arrays[..],
-        };
-        Self::new(&config.source.mask, &packing.extra, arrays)
+        Self::new(&config.source.mask, &packing.extra, packing.arrays_beside())
     }
 
     /// Returns the columns `numbers`, after the column `mask` unless that is empty, and these arrays.

@@ -19,10 +19,7 @@ pub(super) fn beside(config: &ProducerConfig) -> Beside {
     Beside {
         extras,
         columns: packing.extra.clone(),
-        arrays: match packing.mode {
-            PackingMode::Opaque => Vec::new(),
-            _ => packing.arrays.clone(),
-        },
+        arrays: packing.arrays_beside().to_vec(),
     }
 }
 

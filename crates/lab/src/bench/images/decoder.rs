@@ -13,7 +13,7 @@ use batchweave_producer::sources::{Cell, Format, Place, Unit};
 use batchweave_producer::transform::arrays::sample;
 
 use super::SIDE;
-use crate::bench::cpu::process_seconds;
+use crate::bench::cpu::{on_all_cores, process_seconds};
 use crate::error::bench_error;
 
 /// Time that the work took, in seconds.
@@ -38,10 +38,6 @@ pub(super) fn files(folder: &Path) -> Result<Vec<Vec<u8>>, CliError> {
         }
     }
     Ok(found)
-}
-
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Decodes and resizes each file once.
@@ -70,12 +66,7 @@ pub(super) fn alone(files: &[Vec<u8>]) -> Result<Alone, CliError> {
         }
         Ok::<(), CliError>(())
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| bench_error("a thread died"))?)
-    })?;
+    on_all_cores(work)?;
     Ok(Alone {
         wall: began.elapsed().as_secs_f64(),
         cpu: process_seconds("self")? - cpu,

@@ -11,7 +11,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use self::runs::{Ingest, Runs};
-use super::cpu::median;
+use super::cpu::{cores, median};
 use super::python;
 use crate::error::bench_error;
 
@@ -158,7 +158,7 @@ async fn part<T: for<'a> Deserialize<'a>>(
         "--images".to_owned(),
         images.to_string(),
         "--workers".to_owned(),
-        decoder::cores().to_string(),
+        cores().to_string(),
         "--batch".to_owned(),
         BATCH.to_string(),
     ];
@@ -179,7 +179,7 @@ fn report(
     };
     let loaded = |round: &Round| round.dataloader.unwrap_or_default();
     ImagesReport {
-        cores: decoder::cores(),
+        cores: cores(),
         images: args.images,
         jpeg_bytes: made.jpeg_bytes,
         decoder_images_per_second: rate(&|round| round.decoder),

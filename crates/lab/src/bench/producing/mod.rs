@@ -18,7 +18,7 @@ use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
 pub(super) use self::text::Text;
-use super::cpu::process_seconds;
+use super::cpu::{cores, on_all_cores, process_seconds};
 use crate::error::bench_error;
 use batchweave_console::CliError;
 
@@ -57,10 +57,6 @@ fn config(text: &Text) -> ProducerConfig {
     config.tokenizer.kind = TokenizerKind::Embedded;
     config.tokenizer.name = Encoding::Cl100k;
     config
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Loads a new tokenizer: one with a warm cache would be measured otherwise.
@@ -120,12 +116,7 @@ fn alone(documents: &[String]) -> Result<Measured, CliError> {
         }
         Ok::<(), CliError>(())
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| bench_error("a thread died"))?)
-    })?;
+    on_all_cores(work)?;
     watch.stop(tokens.into_inner() as u64)
 }
 

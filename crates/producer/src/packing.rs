@@ -69,11 +69,23 @@ pub struct Document {
     /// The pass in which it was read.
     pub pass: u64,
     pub place: Place,
+    /// Its position among the documents of its unit.
+    pub within: Within,
     pub content: Content,
     /// Its values of the columns beside the content; `None` when there are none.
     pub columns: Option<ColumnValues>,
     /// The bytes of the arrays that come with its tokens; empty when there are none.
     pub arrays: Vec<Vec<u8>>,
+}
+
+/// The position of a document among those that a function made of one unit, whose items follow one another; the default is
+/// that of the only one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Within {
+    /// Number of items of the documents before it.
+    pub before: u64,
+    /// Another document of the unit follows.
+    pub more: bool,
 }
 
 /// A value for each column beside the content, little-endian from the first byte on.
@@ -82,7 +94,10 @@ pub type ColumnValues = Arc<[[u8; 8]]>;
 impl Document {
     /// Returns the point where the document begins.
     pub fn point(&self) -> Point {
-        Point::at(self.pass, self.place)
+        Point {
+            skip: self.within.before,
+            ..Point::at(self.pass, self.place)
+        }
     }
 }
 
@@ -246,7 +261,7 @@ pub struct Mismatch {
     skip: u64,
 }
 
-/// Check of the first document after a restart: it must be the one that the cursor names, and long enough.
+/// Check of the first documents after a restart: they must be those of the unit that the cursor names, and long enough.
 #[derive(Debug)]
 struct Start(Option<Point>);
 
@@ -255,13 +270,21 @@ impl Start {
         Self((at.skip > 0).then_some(at))
     }
 
-    /// Returns the number of items of this document to leave out, of `items`.
-    fn skip(&mut self, document: Point, items: usize) -> Result<usize, Mismatch> {
+    /// Returns the number of items of this document to leave out, of `items`: all of them, when the cursor points into a
+    /// later one of the same unit.
+    fn skip(&mut self, document: &Document, items: usize) -> Result<usize, Mismatch> {
         let Some(start) = self.0.take() else {
             return Ok(0);
         };
-        match usize::try_from(start.skip) {
-            Ok(skip) if start.is_document(document) && skip < items => Ok(skip),
+        let point = document.point();
+        let own = start.skip.checked_sub(point.skip);
+        let own = own.filter(|_| start.is_document(point));
+        match own.map(usize::try_from) {
+            Some(Ok(skip)) if skip < items => Ok(skip),
+            Some(_) if document.within.more => {
+                self.0 = Some(start);
+                Ok(items)
+            }
             _ => Err(Mismatch {
                 place: start.place(),
                 skip: start.skip,

@@ -32,6 +32,8 @@ struct Piece {
     tokens: Vec<u32>,
     learned: Vec<bool>,
     length: usize,
+    /// It repeats the last token of the piece before it, which is of the same document.
+    goes_on: bool,
     placed: bool,
     columns: Option<ColumnValues>,
     /// The document's arrays, and their size in bytes, which stays when they are placed.
@@ -144,9 +146,10 @@ impl BestFit {
             let bytes = arrays.iter().map(|array| array.len() as u64).sum();
             self.pieces.push_back(Piece {
                 at: Point {
-                    skip: from as u64,
+                    skip: at.skip + from as u64,
                     ..at
                 },
+                goes_on: from > 0,
                 tokens: tokens[part.clone()].to_vec(),
                 learned: learned.get(part).unwrap_or_default().to_vec(),
                 length: to - from,
@@ -217,8 +220,7 @@ impl BestFit {
             columns: piece.columns.take(),
             arrays: std::mem::take(&mut piece.arrays),
         });
-        // A later piece of a document repeats the last token of the piece before.
-        self.own += piece.length as u64 - u64::from(piece.at.skip > 0);
+        self.own += piece.length as u64 - u64::from(piece.goes_on);
         let tokens = std::mem::take(&mut piece.tokens);
         let mut learned = std::mem::take(&mut piece.learned);
         learned.resize(tokens.len(), true);
@@ -255,6 +257,15 @@ impl BestFit {
 impl Packer for BestFit {
     fn push(&mut self, document: Document) -> Result<(), Mismatch> {
         let at = document.point();
+        let items = match &document.content {
+            Content::Tokens(tokens) => tokens.len() + 1,
+            Content::Turns(tokens, _) => tokens.len(),
+            Content::Sample(_) | Content::Pair(_) => return Ok(()),
+        };
+        let skip = self.start.skip(&document, items)?;
+        if skip == items {
+            return Ok(());
+        }
         let (tokens, learned) = match document.content {
             Content::Tokens(mut tokens) => {
                 tokens.push(self.end_token);
@@ -263,10 +274,6 @@ impl Packer for BestFit {
             Content::Turns(tokens, learned) => (tokens, learned),
             Content::Sample(_) | Content::Pair(_) => return Ok(()),
         };
-        let skip = self.start.skip(at, tokens.len())?;
-        if tokens.is_empty() {
-            return Ok(());
-        }
         let beside = (document.columns.as_ref(), document.arrays);
         self.divide((at, skip), (&tokens, &learned), beside);
         Ok(())

@@ -148,11 +148,15 @@ impl Concat {
 impl Packer for Concat {
     fn push(&mut self, document: Document) -> Result<(), Mismatch> {
         let mut point = document.point();
-        let (Content::Tokens(tokens) | Content::Turns(tokens, _)) = document.content else {
+        let (Content::Tokens(tokens) | Content::Turns(tokens, _)) = &document.content else {
             return Ok(());
         };
-        let skip = self.start.skip(point, tokens.len() + 1)?;
-        point.skip = skip as u64;
+        let items = tokens.len() + 1;
+        let skip = self.start.skip(&document, items)?;
+        if skip == items {
+            return Ok(());
+        }
+        point.skip += skip as u64;
         let at = self.base + self.waiting() as u64;
         self.starts.push_back(Beginning {
             index: at,

@@ -39,7 +39,7 @@ impl Pairs {
     /// Returns a batch of `count` waiting pairs, filled up with rows of padding.
     fn take(&mut self, count: usize) -> Option<PackedBatch> {
         let mut next = self.waiting.get(count.checked_sub(1)?)?.0;
-        next.skip = 1;
+        next.skip += 1;
         let width = self.shape.width();
         let mut rows = Rows {
             stride: width,
@@ -80,12 +80,12 @@ impl Pairs {
 
 impl Packer for Pairs {
     fn push(&mut self, document: Document) -> Result<(), Mismatch> {
-        let at = document.point();
-        let Content::Pair(pair) = document.content else {
+        let Content::Pair(_) = &document.content else {
             return Ok(());
         };
         // A skip must be less than the number of items, so a pair counts as two: itself and its end.
-        if self.start.skip(at, 2)? == 0 {
+        let (skip, at) = (self.start.skip(&document, 2)?, document.point());
+        if let (Content::Pair(pair), 0) = (document.content, skip) {
             self.waiting.push_back((at, pair, document.columns));
         }
         Ok(())
@@ -123,6 +123,7 @@ impl Packer for Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packing::Within;
     use crate::sources::Place;
 
     const SHAPE: Shape = Shape {
@@ -146,6 +147,7 @@ mod tests {
                 unit,
                 offset: 100 * unit,
             },
+            within: Within::default(),
             content: Content::Pair([answer(&[first, first + 1]), answer(&[first])]),
             columns: None,
             arrays: Vec::new(),

@@ -107,7 +107,7 @@ impl Samples {
     fn take(&mut self, count: usize) -> Option<PackedBatch> {
         let last = count.checked_sub(1)?;
         let mut at = self.waiting.get(last)?.0;
-        at.skip = 1;
+        at.skip += 1;
         let waiting = self.waiting.iter().take(count);
         let pieces = waiting.map(|(at, _)| piece(*at, 1, true)).collect();
         let samples: Vec<_> = self.waiting.drain(..count).map(|(_, s)| s).collect();
@@ -125,12 +125,12 @@ impl Samples {
 
 impl Packer for Samples {
     fn push(&mut self, document: Document) -> Result<(), Mismatch> {
-        let at = document.point();
-        let Content::Sample(arrays) = document.content else {
+        let Content::Sample(_) = &document.content else {
             return Ok(());
         };
         // A skip must be less than the number of items, so a sample counts as two: itself and its end.
-        if self.start.skip(at, 2)? == 0 {
+        let (skip, at) = (self.start.skip(&document, 2)?, document.point());
+        if let (Content::Sample(arrays), 0) = (document.content, skip) {
             self.waiting.push_back((at, arrays));
         }
         Ok(())

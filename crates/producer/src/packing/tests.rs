@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod forms;
+mod several;
 mod sources;
 
 const SHAPE: Shape = Shape {
@@ -32,6 +33,7 @@ fn document(unit: u64, tokens: &[u32]) -> Document {
     Document {
         pass: 0,
         place: place(unit),
+        within: Within::default(),
         content: Content::Tokens(tokens.to_vec()),
         columns: Some(columns(unit)),
         arrays: Vec::new(),
@@ -313,6 +315,7 @@ proptest! {
         let documents: Vec<Document> = lengths.iter().enumerate().map(|(unit, n)| Document {
             pass: 0,
             place: place(unit as u64),
+            within: Within::default(),
             content: Content::Sample(vec![vec![unit as u8; *n]]),
             columns: None,
             arrays: Vec::new(),

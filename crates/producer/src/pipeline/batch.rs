@@ -174,13 +174,18 @@ impl BatchBuilder {
                 Ok(())
             }
             Tokenized::Document {
-                document, bytes, ..
+                document,
+                more,
+                bytes,
+                ..
             } => {
-                metrics.documents.inc();
                 metrics.text_bytes.inc_by(bytes);
-                metrics.tokens.inc_by(document.content.items());
                 self.gave_document = true;
-                self.options.packer.push(document)?;
+                for document in std::iter::once(document).chain(more) {
+                    metrics.documents.inc();
+                    metrics.tokens.inc_by(document.content.items());
+                    self.options.packer.push(document)?;
+                }
                 Ok(())
             }
         }

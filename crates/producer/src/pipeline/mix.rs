@@ -134,7 +134,8 @@ impl MixedFeed {
         let (at, tokens) = match &item {
             Tokenized::Document { document, at, .. } => {
                 self.feeds[source].passes.0 = document.pass;
-                (*at, Some(document.content.items()))
+                let tokens = item.documents().map(|one| one.content.items());
+                (*at, Some(tokens.sum()))
             }
             Tokenized::Bad { at, .. } => (*at, None),
         };
@@ -150,7 +151,7 @@ impl MixedFeed {
     pub(super) fn count(&self, item: &Tokenized, source: usize, metrics: &SourceMetrics) {
         let name = self.plans[source].name();
         let state = self.sampler.state();
-        if let Tokenized::Document { document, .. } = item {
+        for document in item.documents() {
             metrics.count(name, document.content.items());
         }
         let pass = state.at[source].position.pass;

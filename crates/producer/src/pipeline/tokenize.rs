@@ -11,10 +11,11 @@ use tokio::sync::oneshot;
 
 use crate::error::RunError;
 use crate::metrics::FunctionMetrics;
-use crate::packing::Document;
+use crate::packing::{Document, Within};
 use crate::pipeline::read::Chunk;
-use crate::sources::{DocumentError, Format, Inputs, PinnedFile, Reason, Unit};
-use crate::transform::DocumentTransform;
+use crate::sources::{DocumentError, Format, Inputs, PinnedFile, Place, Reason, Unit};
+use crate::transform::function::Prepared;
+use crate::transform::{DocumentTransform, Transformed};
 use crate::worker::WorkerError;
 
 /// The result of one unit; blank lines give none.
@@ -22,7 +23,9 @@ use crate::worker::WorkerError;
 pub enum Tokenized {
     Document {
         document: Document,
-        /// Size of its text or arrays in bytes.
+        /// Further documents that a function made of the unit.
+        more: Vec<Document>,
+        /// Size of their text or arrays in bytes.
         bytes: u64,
         /// Its place in the order of its source; the start for `[source]`.
         at: Position,
@@ -33,6 +36,17 @@ pub enum Tokenized {
         error: DocumentError,
         at: Position,
     },
+}
+
+impl Tokenized {
+    /// Returns the documents in order; none of a bad one.
+    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+        let (first, more) = match self {
+            Self::Document { document, more, .. } => (Some(document), &more[..]),
+            Self::Bad { .. } => (None, &[][..]),
+        };
+        first.into_iter().chain(more)
+    }
 }
 
 /// The results of one chunk, in order.
@@ -136,15 +150,15 @@ impl ChunkTokenizer {
         let units = made.units.into_iter().zip(formats).zip(positions);
         units
             .filter_map(|((unit, written_as), at)| {
-                let (read_as, unit) = unit?;
+                let unit = unit?;
                 let around = Surroundings {
                     pass: chunk.pass,
                     at: at.unwrap_or_default(),
                     file: inputs
                         .files
-                        .get(unit.place.file as usize)
+                        .get(unit.unit.place.file as usize)
                         .map(|file| &file.pin),
-                    formats: (written_as, read_as),
+                    formats: (written_as, unit.format),
                     field,
                 };
                 self.unit(unit, around).transpose()
@@ -152,52 +166,80 @@ impl ChunkTokenizer {
             .collect()
     }
 
-    fn unit(&self, unit: Unit, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
-        let (place, pass, at) = (unit.place, around.pass, around.at);
-        let bad = |reason| match around.file {
-            Some(file) => DocumentError::in_file(file, around.formats.0, place.unit, reason),
-            None => DocumentError::new("", around.formats.0, place.unit, reason),
-        };
+    /// Returns the result of a unit. When one of several documents of it is bad, the unit is.
+    fn unit(&self, unit: Prepared, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
+        let (pass, at, place) = (around.pass, around.at, unit.unit.place);
+        let (of, mut within) = (1 + unit.more.len(), Within::default());
+        let (mut first, mut more, mut bytes) = (None, Vec::new(), 0);
+        for (number, unit) in (1..).zip(std::iter::once(unit.unit).chain(unit.more)) {
+            let made = match self.transformed(unit, around)? {
+                Ok(None) => continue,
+                Ok(Some(made)) => made,
+                Err(reason) => {
+                    let error = around.bad(place, reason.of_several(number, of));
+                    return Ok(Some(Tokenized::Bad { pass, error, at }));
+                }
+            };
+            bytes += made.bytes;
+            within.more = number < of;
+            let items = made.content.items();
+            let document = Document {
+                pass,
+                place,
+                within,
+                content: made.content,
+                columns: made.columns,
+                arrays: made.arrays,
+            };
+            within.before += items;
+            match first {
+                None => first = Some(document),
+                Some(_) => more.push(document),
+            }
+        }
+        Ok(first.map(|document| Tokenized::Document {
+            document,
+            more,
+            bytes,
+            at,
+        }))
+    }
+
+    /// Returns the document in `unit`, or the reason why it is bad. Fails when later documents would fail too.
+    fn transformed(
+        &self,
+        unit: Unit,
+        around: Surroundings,
+    ) -> Result<Result<Option<Transformed>, Reason>, RunError> {
+        let place = unit.place;
         let transform = || {
             self.transform
                 .transform(around.formats.1, around.field, unit)
         };
-        let transformed = match guard(transform) {
-            Ok(transformed) => transformed,
+        match guard(transform) {
+            Ok(Err(reason)) if reason.is_of_program() => {
+                Err(RunError::NoProcess(around.bad(place, reason)))
+            }
+            Ok(transformed) => Ok(transformed),
             Err(panic) => {
                 let panic = panic.to_string();
-                let error = bad(Reason::Panicked { panic });
-                if !self.transform.is_sound() {
-                    return Err(RunError::TokenizerBroken(error));
+                let reason = Reason::Panicked { panic };
+                if self.transform.is_sound() {
+                    return Ok(Err(reason));
                 }
-                return Ok(Some(Tokenized::Bad { pass, error, at }));
+                Err(RunError::TokenizerBroken(around.bad(place, reason)))
             }
-        };
-        Ok(match transformed {
-            Ok(None) => None,
-            Ok(Some(made)) => {
-                let bytes = made.bytes;
-                let document = Document {
-                    pass,
-                    place,
-                    content: made.content,
-                    columns: made.columns,
-                    arrays: made.arrays,
-                };
-                Some(Tokenized::Document {
-                    document,
-                    bytes,
-                    at,
-                })
-            }
-            // Later documents would fail too, so none is left out for this.
-            Err(reason) if reason.is_of_program() => {
-                return Err(RunError::NoProcess(bad(reason)));
-            }
-            Err(reason) => {
-                let error = bad(reason);
-                Some(Tokenized::Bad { pass, error, at })
-            }
-        })
+        }
+    }
+}
+
+impl Surroundings<'_> {
+    /// Returns the error for the unit at `place`.
+    fn bad(self, place: Place, reason: Reason) -> DocumentError {
+        let format = self.formats.0;
+        match self.file {
+            Some(file) => DocumentError::in_file(file, format, place.unit, reason),
+            None => DocumentError::new("", format, place.unit, reason),
+        }
     }
 }

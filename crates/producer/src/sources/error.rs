@@ -165,6 +165,13 @@ pub enum Reason {
     /// The document is the sample of a tar with this key.
     #[error("sample \"{key}\": {why}")]
     InSample { key: String, why: Box<Reason> },
+    /// The document is one of several that the function made of a unit.
+    #[error("document {number} of the {of} that transform.function made of it: {why}")]
+    OfSeveral {
+        number: usize,
+        of: usize,
+        why: Box<Reason>,
+    },
     /// The sample of a tar lacks a field.
     #[error(
         "no file \"{field}\" in a sample with {fields}; name the right one in packing.arrays or source.field, or add it"
@@ -214,6 +221,16 @@ impl Reason {
         }
     }
 
+    /// Returns the reason with the number of the document, from 1, when it is one of several. A process that can't start
+    /// stays the reason.
+    pub(crate) fn of_several(self, number: usize, of: usize) -> Self {
+        if of == 1 || self.is_of_program() {
+            return self;
+        }
+        let why = Box::new(self);
+        Self::OfSeveral { number, of, why }
+    }
+
     /// Returns whether the reason is a process that can't start: later documents would fail too.
     pub(crate) fn is_of_program(&self) -> bool {
         matches!(self, Self::NoRenderer { .. } | Self::NoWorker { .. })
@@ -221,7 +238,7 @@ impl Reason {
 
     /// Returns whether the reason concerns the file and not one document: every document of it is bad.
     pub(crate) fn is_of_file(&self) -> bool {
-        if let Self::InSample { why, .. } = self {
+        if let Self::InSample { why, .. } | Self::OfSeveral { why, .. } = self {
             return why.is_of_file();
         }
         matches!(

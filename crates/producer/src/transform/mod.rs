@@ -29,7 +29,7 @@ use bytes::Bytes;
 pub use columns::Columns;
 use columns::Values;
 pub use error::TransformError;
-use function::{Applied, Function};
+use function::{Applied, Function, Prepared};
 
 use self::arrays::sample;
 use self::chat::{Chat, PairFields};
@@ -223,13 +223,15 @@ impl DocumentTransform {
         }
     }
 
-    /// Returns the units that the function of the user makes of these, each with its format; without a function, the same
-    /// ones. `field` is that of their source.
+    /// Returns what the function of the user makes of these units, each with its format; without a function, the same ones. `field` is that of their source.
     pub(crate) fn prepare(&self, field: &str, units: Vec<(Format, Unit)>) -> Applied {
         match &self.function {
             Some(function) => function.apply(field, units),
             None => Applied {
-                units: units.into_iter().map(Some).collect(),
+                units: units
+                    .into_iter()
+                    .map(|unit| Some(Prepared::as_read(unit)))
+                    .collect(),
                 dropped: 0,
                 deaths: 0,
             },

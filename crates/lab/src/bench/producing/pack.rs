@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use batchweave_producer::config::{PackingMode, ProducerConfig};
-use batchweave_producer::packing::{Content, Document, Extra, PackedBatch, Point, Restart};
+use batchweave_producer::packing::{Content, Document, Extra, PackedBatch, Point, Restart, Within};
 use batchweave_producer::sources::Place;
 use batchweave_producer::transform::DocumentTransform;
 use serde::Serialize;
@@ -61,6 +61,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
         documents.push(Document {
             pass: 0,
             place,
+            within: Within::default(),
             content,
             columns: None,
             arrays: Vec::new(),

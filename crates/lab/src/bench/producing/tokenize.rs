@@ -139,10 +139,10 @@ fn count(
             .map_err(bench_error)?
             .map_err(bench_error)?
         {
-            match item {
-                Tokenized::Document { document, .. } => tokens += document.content.items(),
-                Tokenized::Bad { error, .. } => return Err(bench_error(error)),
+            if let Tokenized::Bad { error, .. } = item {
+                return Err(bench_error(error));
             }
+            tokens += item.documents().map(|one| one.content.items()).sum::<u64>();
         }
     }
     Ok(tokens)

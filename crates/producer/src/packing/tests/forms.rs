@@ -89,6 +89,7 @@ fn what_begins_a_document_has_nothing_before_it() {
     let turns = Document {
         pass: 0,
         place: place(1),
+        within: Within::default(),
         content: Content::Turns(vec![5, 6, 8], vec![false, true, true]),
         columns: None,
         arrays: Vec::new(),

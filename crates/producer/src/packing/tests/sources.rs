@@ -58,6 +58,7 @@ fn samples_are_named_one_by_one() {
     let sample = |unit| Document {
         pass: 1,
         place: place(unit),
+        within: Within::default(),
         content: Content::Sample(vec![vec![7]]),
         columns: None,
         arrays: Vec::new(),

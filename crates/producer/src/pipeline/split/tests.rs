@@ -15,7 +15,7 @@ use crate::config::OnBadDocument;
 use crate::metrics::Metrics;
 use crate::packing::{
     ArraySpec, Beside, BestFit, Concat, Content, Document, Encoder, Extra, Packer, Point, Restart,
-    Samples, Shape,
+    Samples, Shape, Within,
 };
 use crate::pipeline::tokenize::Tokenized;
 use crate::sources::Place;
@@ -76,6 +76,7 @@ impl Mode {
         let document = Document {
             pass: 0,
             place,
+            within: Within::default(),
             content,
             columns: None,
             arrays: match self {
@@ -86,6 +87,7 @@ impl Mode {
         let bytes = items as u64;
         Tokenized::Document {
             document,
+            more: Vec::new(),
             bytes,
             at: batchweave_core::order::Position::default(),
         }

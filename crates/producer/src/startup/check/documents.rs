@@ -292,10 +292,15 @@ fn document(
     if let Some(transform) = transform {
         let field = &config.source.field;
         let mut prepared = transform.prepare(field, vec![(format, unit)]);
-        let Some(Some((format, unit))) = prepared.units.pop() else {
+        let Some(Some(prepared)) = prepared.units.pop() else {
             return Ok(None);
         };
-        let made = transform.transform(format, field, unit)?;
+        let (mut made, of) = (None, 1 + prepared.more.len());
+        let units = std::iter::once(prepared.unit).chain(prepared.more);
+        for (number, unit) in (1..).zip(units) {
+            let one = transform.transform(prepared.format, field, unit);
+            made = made.or(one.map_err(|why| why.of_several(number, of))?);
+        }
         return Ok(made.map(|made| Readable {
             tokens: match made.content {
                 Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),

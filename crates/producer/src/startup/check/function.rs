@@ -5,8 +5,9 @@ use std::sync::Arc;
 use batchweave_core::ids::Hash;
 
 use crate::config::ProducerConfig;
-use crate::sources::{Cell, FileReader, Format, InputFile, InputList, Place, ReadOptions, Unit};
+use crate::sources::{Cell, FileReader, Format, InputFile, InputList, Place, ReadOptions};
 use crate::transform::DocumentTransform;
+use crate::transform::function::Prepared;
 
 /// Most documents that pass the function.
 const DOCUMENTS: usize = 1000;
@@ -94,11 +95,15 @@ fn run(
     Ok(results)
 }
 
-fn digest(made: Option<&(Format, Unit)>) -> Hash {
+fn digest(made: Option<&Prepared>) -> Hash {
     let mut bytes = Vec::new();
-    if let Some((_, unit)) = made {
+    let units = made.into_iter();
+    for unit in units.flat_map(|made| std::iter::once(&made.unit).chain(&made.more)) {
         match &unit.raw {
-            Ok(raw) => bytes.extend_from_slice(raw),
+            Ok(raw) => {
+                bytes.extend((raw.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(raw);
+            }
             Err(why) => bytes.extend(why.to_string().into_bytes()),
         }
         for cell in &unit.cells {

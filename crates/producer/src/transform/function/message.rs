@@ -161,8 +161,8 @@ fn unmarked(raw: Bytes, first: bool) -> Bytes {
 #[serde(rename_all = "lowercase")]
 pub(super) enum AnswerHeader {
     Dropped,
-    Object,
-    Cells(Vec<CellHeader>),
+    /// The parts of each document.
+    Documents(Vec<Vec<CellHeader>>),
     Failed(String),
 }
 
@@ -179,12 +179,12 @@ enum CellKind {
     Json,
 }
 
-/// The value of an array.
+/// A part of a document that the function made: the fields of one with tokens, or the value of an array.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// Its items as they are stored.
-    Bytes(Vec<u8>),
-    Json(Vec<u8>),
+    /// The items of an array as they are stored.
+    Bytes(Bytes),
+    Json(Bytes),
 }
 
 /// The outcome of a document.
@@ -192,10 +192,8 @@ pub(super) enum Body {
 pub(super) enum Answer {
     /// The function returned None.
     Dropped,
-    /// An object in JSON.
-    Object(Vec<u8>),
-    /// The object in JSON of a document with tokens, and one value for each array.
-    Cells(Vec<Body>),
+    /// For each document that it made the object in JSON of one with tokens, and one value for each array.
+    Documents(Vec<Vec<Body>>),
     /// It is a bad document.
     Failed(String),
     /// No process could be started.
@@ -204,25 +202,24 @@ pub(super) enum Answer {
 
 impl AnswerHeader {
     /// Returns the answer with this header; `None` when the bytes do not fit it.
-    pub(super) fn with(self, mut data: Vec<u8>) -> Option<Answer> {
-        let cells = match self {
+    pub(super) fn with(self, data: Vec<u8>) -> Option<Answer> {
+        let documents = match self {
             Self::Dropped => return Some(Answer::Dropped),
-            Self::Object => return Some(Answer::Object(data)),
             Self::Failed(detail) => return Some(Answer::Failed(detail)),
-            Self::Cells(cells) => cells,
+            Self::Documents(documents) => documents,
         };
-        let mut bodies = Vec::new();
-        for CellHeader { kind, bytes } in cells {
-            if bytes > data.len() {
-                return None;
-            }
-            let rest = data.split_off(bytes);
-            let body = std::mem::replace(&mut data, rest);
-            bodies.push(match kind {
+        let mut data = Bytes::from(data);
+        let mut body = |CellHeader { kind, bytes }| {
+            let body = (bytes <= data.len()).then(|| data.split_to(bytes))?;
+            Some(match kind {
                 CellKind::Bytes => Body::Bytes(body),
                 CellKind::Json => Body::Json(body),
-            });
-        }
-        data.is_empty().then_some(Answer::Cells(bodies))
+            })
+        };
+        let documents = documents.into_iter();
+        let documents: Option<Vec<Vec<Body>>> = documents
+            .map(|cells| cells.into_iter().map(&mut body).collect())
+            .collect();
+        documents.filter(|_| data.is_empty()).map(Answer::Documents)
     }
 }

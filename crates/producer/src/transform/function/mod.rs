@@ -1,8 +1,8 @@
 //! Documents through a function of the user, in Python, in processes of their own (`process`), which a `pool` starts and
 //! lends to the tokenizing threads. `message` is what both sides say, `worker.py` the other side.
 //!
-//! A document goes in as a dict of its fields, and the dict that comes out takes its place: as a line of JSONL, or as
-//! arrays. Results keep the order of the documents. A process that dies, hangs or grows costs at most the document that
+//! A document goes in as a dict of its fields, and the dict that comes out, or each of several, takes its place: as a line of
+//! JSONL, or as arrays. Results keep the order of the documents. A process that dies, hangs or grows costs at most the document that
 //! it was at.
 
 mod message;
@@ -15,6 +15,7 @@ mod watch;
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use self::message::{Answer, Body, Document, Wanted};
@@ -50,14 +51,32 @@ enum ContentFields {
     },
 }
 
-/// The form, the bytes and the cells of a document from the function.
-type Made = (Format, Vec<u8>, Vec<Cell>);
+/// The form of a document from the function, its bytes and its cells.
+type Made = (Format, Bytes, Vec<Cell>);
+
+/// What a unit became.
+#[derive(Debug)]
+pub struct Prepared {
+    pub format: Format,
+    /// The unit, or the first document that the function made of it.
+    pub unit: Unit,
+    /// The other documents that it made of it, which have the place of the first one.
+    pub more: Vec<Unit>,
+}
+
+impl Prepared {
+    /// Returns a unit as it was read.
+    pub(crate) fn as_read((format, unit): (Format, Unit)) -> Self {
+        let more = Vec::new();
+        Self { format, unit, more }
+    }
+}
 
 /// The outcome of some documents.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// For each document its unit and the format of that; `None` of one that the function left out.
-    pub units: Vec<Option<(Format, Unit)>>,
+    /// For each unit what it became; `None` of one that the function left out.
+    pub units: Vec<Option<Prepared>>,
     /// Documents that the function left out.
     pub dropped: u64,
     /// Processes that ended, and were started again.
@@ -88,7 +107,7 @@ impl Function {
 
     /// Applies the function to documents of a source, whose text or ids are in `field`.
     pub(crate) fn apply(&self, field: &str, units: Vec<(Format, Unit)>) -> Applied {
-        let mut results: Vec<Option<(Format, Unit)>> = Vec::with_capacity(units.len());
+        let mut results: Vec<Option<Prepared>> = Vec::with_capacity(units.len());
         let (mut documents, mut places) = (Vec::new(), Vec::new());
         for (format, unit) in units {
             let at = results.len();
@@ -110,24 +129,31 @@ impl Function {
                 raw: content,
                 cells: Vec::new(),
             };
-            results.push(Some((format, unit)));
+            results.push(Some(Prepared::as_read((format, unit))));
         }
         let mut dropped = 0;
         let done = self.pool.apply(&self.wanted(field), &documents);
         for (answer, (at, key)) in done.answers.into_iter().zip(places) {
-            let Some(Some((format, unit))) = results.get_mut(at) else {
+            let Some(Some(result)) = results.get_mut(at) else {
                 continue;
             };
-            match self.content(answer) {
-                Ok(None) => {
-                    dropped += 1;
-                    results[at] = None;
-                }
-                Ok(Some((made, raw, cells))) => {
-                    (*format, unit.raw, unit.cells) = (made, Ok(raw.into()), cells);
+            let place = result.unit.place;
+            let unit = |(format, raw, cells): Made| {
+                let raw = Ok(raw);
+                (format, Unit { place, raw, cells })
+            };
+            match self.documents(answer) {
+                Ok(made) => {
+                    let mut made = made.into_iter().map(unit);
+                    let first = made.next().map(Prepared::as_read);
+                    results[at] = first.map(|first| Prepared {
+                        more: made.map(|(_, unit)| unit).collect(),
+                        ..first
+                    });
+                    dropped += u64::from(results[at].is_none());
                 }
                 Err(why) => {
-                    unit.raw = Err(match key {
+                    result.unit.raw = Err(match key {
                         Some(key) => why.in_sample(&key),
                         None => why,
                     });
@@ -172,37 +198,46 @@ impl Function {
         Wanted { wanted, optional }
     }
 
-    /// Returns the form, the bytes and the cells of what the function returned.
-    fn content(&self, answer: Answer) -> Result<Option<Made>, Reason> {
-        let detail = match answer {
-            Answer::Dropped => return Ok(None),
-            Answer::Object(line) => return Ok(Some((Format::Jsonl, line, Vec::new()))),
-            Answer::NoProcess(why) => return Err(Reason::NoWorker { why }),
-            Answer::Failed(detail) => detail,
-            Answer::Cells(bodies) => {
-                let mut bodies = VecDeque::from(bodies);
-                let object = bodies.pop_front_if(|_| !self.opaque);
-                let cells = self
-                    .arrays
-                    .iter()
-                    .zip(bodies)
-                    .map(|(spec, body)| match body {
-                        Body::Bytes(bytes) => Ok(Cell::Bytes(bytes)),
-                        Body::Json(text) => {
-                            let value: Value = serde_json::from_slice(&text)
-                                .map_err(|why| Reason::broken_json(&why))?;
-                            from_json(spec, &value).map(Cell::Bytes)
-                        }
-                    });
-                let cells = cells.collect::<Result<_, _>>()?;
-                return Ok(Some(match object {
-                    Some(Body::Json(object)) => (Format::Jsonl, object, cells),
-                    // As the cells of a row.
-                    _ => (Format::Parquet, Vec::new(), cells),
-                }));
+    /// Returns the documents that the function returned; none of one that it left out.
+    fn documents(&self, answer: Answer) -> Result<Vec<Made>, Reason> {
+        match answer {
+            Answer::Dropped => Ok(Vec::new()),
+            Answer::NoProcess(why) => Err(Reason::NoWorker { why }),
+            Answer::Failed(detail) => Err(Reason::Function { detail }),
+            Answer::Documents(documents) => {
+                let of = documents.len();
+                let documents = (1..).zip(documents);
+                let made = documents.map(|(number, parts)| {
+                    self.content(parts)
+                        .map_err(|why| why.of_several(number, of))
+                });
+                made.collect()
             }
-        };
-        Err(Reason::Function { detail })
+        }
+    }
+
+    /// Returns the document in the parts that the function returned for it.
+    fn content(&self, parts: Vec<Body>) -> Result<Made, Reason> {
+        let mut parts = VecDeque::from(parts);
+        let object = parts.pop_front_if(|_| !self.opaque);
+        let cells = self
+            .arrays
+            .iter()
+            .zip(parts)
+            .map(|(spec, body)| match body {
+                Body::Bytes(bytes) => Ok(Cell::Bytes(bytes.into())),
+                Body::Json(text) => {
+                    let value: Value =
+                        serde_json::from_slice(&text).map_err(|why| Reason::broken_json(&why))?;
+                    from_json(spec, &value).map(Cell::Bytes)
+                }
+            });
+        let cells = cells.collect::<Result<_, _>>()?;
+        Ok(match object {
+            Some(Body::Json(object)) => (Format::Jsonl, object, cells),
+            // As the cells of a row.
+            _ => (Format::Parquet, Bytes::new(), cells),
+        })
     }
 }
 

@@ -19,7 +19,7 @@ const WORKER: &str = include_str!("worker.py");
 /// Size of the buffers at the ends of a pipe: as much as a pipe holds.
 const BUFFER: usize = 64 << 10;
 /// Most bytes of a header.
-const HEADER_MAX: u64 = 1 << 20;
+const HEADER_MAX: u64 = 64 << 20;
 /// Time to import the function's modules.
 const START_MAX: Duration = Duration::from_mins(5);
 /// Most time to read what an ended process printed last.

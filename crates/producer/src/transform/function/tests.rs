@@ -22,8 +22,8 @@ def clean(document):
     if text == "leave":
         print("the last words", file=sys.stderr, flush=True)
         os._exit(3)
-    if text == "list":
-        return [document]
+    if text == "text":
+        return "text"
     if text == "other":
         return {"body": text}
     if text == "bytes":
@@ -50,6 +50,20 @@ def clean(document):
 def arrays(document):
     import array
     return {"pixels": bytes([1, 2, 3] * document["n"]), "label": document["n"], "name": "caption"}
+
+def split(document):
+    text = document["text"]
+    if text == "endless":
+        return ({"text": "x"} for _ in iter(int, 1))
+    if text == "large":
+        return ({"text": "x" * 1000} for _ in iter(int, 1))
+    if text == "none":
+        return [{"text": "x"}, None]
+    if text == "field":
+        return [{"text": "x"}, {"body": "x"}]
+    if text == "raise":
+        return ({"text": str(1 // n)} for n in (1, 0))
+    return [{"text": part} for part in text.split()]
 
 class Shaped:
     def __call__(self, document):
@@ -100,20 +114,25 @@ fn lines(texts: &[&str]) -> Vec<(Format, Unit)> {
     (0..).zip(texts).map(unit).collect()
 }
 
-/// Returns the texts of the results, `-` for none and the reason for a bad one.
+/// Returns the texts of the results, joined by `+` where a document became several, `-` for none and the reason for a bad
+/// one.
 fn texts(applied: Applied) -> Vec<String> {
-    let text = |made: Option<(Format, Unit)>| match made {
-        None => "-".to_owned(),
-        Some((format, unit)) => match unit.raw {
-            Ok(raw) => {
-                assert_eq!(format, Format::Jsonl);
-                let value: Value = serde_json::from_slice(&raw).unwrap();
-                value["text"].as_str().unwrap().to_owned()
-            }
-            Err(why) => why.to_string(),
-        },
+    let text = |unit: &Unit| match &unit.raw {
+        Ok(raw) => {
+            let value: Value = serde_json::from_slice(raw).unwrap();
+            value["text"].as_str().unwrap().to_owned()
+        }
+        Err(why) => why.to_string(),
     };
-    applied.units.into_iter().map(text).collect()
+    let all = |made: Option<Prepared>| match made {
+        None => "-".to_owned(),
+        Some(made) => {
+            assert!(made.format == Format::Jsonl || made.unit.raw.is_err());
+            let units = std::iter::once(&made.unit).chain(&made.more);
+            units.map(text).collect::<Vec<_>>().join("+")
+        }
+    };
+    applied.units.into_iter().map(all).collect()
 }
 
 #[test]
@@ -121,7 +140,7 @@ fn documents_keep_their_order_and_bad_ones_say_why() {
     let scene = Scene::new("clean");
     let function = scene.start();
     let all = [
-        "a", "drop", " ", "raise", "leave", "list", "other", "bytes", "nan", "\u{e9}",
+        "a", "drop", " ", "raise", "leave", "text", "other", "bytes", "nan", "\u{e9}",
     ];
     let applied = function.apply("text", lines(&all));
     assert_eq!((applied.dropped, applied.deaths), (1, 1));
@@ -143,10 +162,33 @@ fn documents_keep_their_order_and_bad_ones_say_why() {
         4,
         "ended its process with exit code 3; its last words: the last words",
     );
-    says(5, "returned a list, not a dict or None");
+    says(5, "returned a str, not a dict, a list of dicts or None");
     says(6, "returned no field \"text\"; its fields are \"body\"");
     says(7, "returned bytes in a field");
     says(8, "returned what can't be passed on: ValueError");
+}
+
+#[test]
+fn a_document_may_become_several() {
+    let mut scene = Scene::new("split");
+    scene.config.source.max_document_bytes = ByteSize(1 << 20);
+    let all = [
+        "a b  c", "d", "", "endless", "large", "none", "field", "raise",
+    ];
+    let applied = scene.start().apply("text", lines(&all));
+    assert_eq!((applied.dropped, applied.deaths), (1, 0));
+    let made = texts(applied);
+    assert_eq!(made[..3], ["a+b+c", "d", "-"]);
+    let says = [
+        "returned more than 4096 documents of one",
+        "returned more than 1048576 bytes, the most of source.max_document_bytes",
+        "returned a NoneType as document 2 of its list, not a dict",
+        "returned no field \"text\"; its fields are \"body\"",
+        "raised ZeroDivisionError: ",
+    ];
+    for (why, what) in made[3..].iter().zip(says) {
+        assert!(why.contains(what), "{why}");
+    }
 }
 
 #[test]
@@ -233,12 +275,13 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
         *format = Format::Jsonl;
     }
     let mut made = function.apply("", units).units.into_iter();
-    let (format, unit) = made.next().unwrap().unwrap();
-    assert_eq!(format, Format::Parquet);
+    let first = made.next().unwrap().unwrap();
+    assert_eq!(first.format, Format::Parquet);
     let cells = [&[1, 2, 3, 1, 2, 3][..], &[2], b"caption"];
-    assert_eq!(unit.cells, cells.map(|cell| Cell::Bytes(cell.to_vec())));
-    let (_, unit) = made.next().unwrap().unwrap();
-    let why = unit.raw.unwrap_err().to_string();
+    let cells = cells.map(|cell| Cell::Bytes(cell.to_vec()));
+    assert_eq!(first.unit.cells, cells);
+    let second = made.next().unwrap().unwrap();
+    let why = second.unit.raw.unwrap_err().to_string();
     assert!(why.contains("array \"label\" holds 256"), "{why}");
 }
 
@@ -261,10 +304,10 @@ fn arrays_come_beside_the_text() {
     let function = scene.start();
     let mut units = lines(&["{\"text\": \"a\", \"n\": 2}"]);
     units[0].0 = Format::Jsonl;
-    let (format, unit) = function.apply("text", units).units.remove(0).unwrap();
-    assert_eq!(format, Format::Jsonl);
-    assert_eq!(unit.raw.unwrap(), "{\"text\": \"aa\"}");
-    assert_eq!(unit.cells, [Cell::Bytes(vec![0, 0])]);
+    let made = function.apply("text", units).units.remove(0).unwrap();
+    assert_eq!(made.format, Format::Jsonl);
+    assert_eq!(made.unit.raw.unwrap(), "{\"text\": \"aa\"}");
+    assert_eq!(made.unit.cells, [Cell::Bytes(vec![0, 0])]);
 }
 
 #[test]

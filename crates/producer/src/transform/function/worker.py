@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 DETAIL_MAX = 500
+DOCUMENTS_MAX = 4096
 
 
 def main():
@@ -79,21 +80,52 @@ def answered(function, setup, header, parts, body):
     try:
         if result is None:
             return "dropped", []
-        if not isinstance(result, Mapping):
-            raise Unfit(f"returned {kind_of(result)}, not a dict or None")
-        header, parts = encoded(result, setup, header)
-        if sum(len(part) for part in parts) > setup["limit"]:
-            limit = setup["limit"]
-            raise Unfit(f"returned more than {limit} bytes, the most of source.max_document_bytes")
-        return header, parts
+        made = [result] if isinstance(result, Mapping) else several(result)
+        documents, parts, left = [], [], setup["limit"]
+        for document in made:
+            cells, own = encoded(document, setup, header)
+            left -= sum(len(part) for part in own)
+            if left < 0:
+                raise Unfit(
+                    f"returned more than {setup['limit']} bytes, the most of source.max_document_bytes"
+                )
+            documents.append(cells)
+            parts += own
+        return ({"documents": documents} if documents else "dropped"), parts
+    except Raised as why:
+        return {"failed": "raised " + describe(why.__cause__)}, []
     except Unfit as why:
         return {"failed": str(why)}, []
     except Exception as why:
         return {"failed": "returned what can't be passed on: " + describe(why)}, []
 
 
+def several(result):
+    """Returns each of the documents that the function returned or yields."""
+    if not isinstance(result, (list, tuple, Iterator)):
+        raise Unfit(f"returned {kind_of(result)}, not a dict, a list of dicts or None")
+    documents, number = iter(result), 0
+    while True:
+        try:
+            document = next(documents)
+        except StopIteration:
+            return
+        except BaseException as why:
+            raise Raised from why
+        number += 1
+        if number > DOCUMENTS_MAX:
+            raise Unfit(f"returned more than {DOCUMENTS_MAX} documents of one")
+        if not isinstance(document, Mapping):
+            raise Unfit(f"returned {kind_of(document)} as document {number} of its list, not a dict")
+        yield document
+
+
 class Unfit(Exception):
     """The function returned something that is not a document."""
+
+
+class Raised(Exception):
+    """The function raised while its documents were taken."""
 
 
 def decoded(parts, body):
@@ -129,8 +161,8 @@ def with_bytes(value):
 
 
 def encoded(result, setup, header):
-    """Returns the header and the parts of a document."""
-    arrays, cells, parts = setup["arrays"], [], []
+    """Returns the headers of the parts of a document, and the parts."""
+    cells, parts = [], []
     if header["wanted"]:
         wanted = {name: field(result, name) for name in header["wanted"]}
         for name in header["optional"]:
@@ -138,14 +170,12 @@ def encoded(result, setup, header):
                 wanted[name] = result[name]
         line = json.dumps(wanted, default=plain, ensure_ascii=False, allow_nan=False)
         parts.append(line.encode("utf-8", "surrogatepass"))
-        if not arrays:
-            return "object", parts
         cells.append({"kind": "json", "bytes": len(parts[0])})
-    for array in arrays:
+    for array in setup["arrays"]:
         kind, part = cell(field(result, array["name"]), array)
         cells.append({"kind": kind, "bytes": len(part)})
         parts.append(part)
-    return {"cells": cells}, parts
+    return cells, parts
 
 
 def field(result, name):

@@ -183,9 +183,9 @@ def workers(producer: int) -> list[int]:
     """Returns the processes of the function."""
     path = Path(f"/proc/{producer}/task")
     children = []
-    for task in os.listdir(path) if path.exists() else []:
+    for task in list(path.iterdir()) if path.exists() else []:
         try:
-            children += [int(pid) for pid in (path / task / "children").read_text().split()]
+            children += [int(pid) for pid in (task / "children").read_text().split()]
         except (FileNotFoundError, ProcessLookupError):
             continue
     return children

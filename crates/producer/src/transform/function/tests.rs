@@ -57,6 +57,8 @@ def split(document):
         return ({"text": "x"} for _ in iter(int, 1))
     if text == "large":
         return ({"text": "x" * 1000} for _ in iter(int, 1))
+    if text == "nothing":
+        return []
     if text == "none":
         return [{"text": "x"}, None]
     if text == "field":

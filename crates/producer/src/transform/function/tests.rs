@@ -175,7 +175,7 @@ fn a_document_may_become_several() {
     let mut scene = Scene::new("split");
     scene.config.source.max_document_bytes = ByteSize(1 << 20);
     let all = [
-        "a b  c", "d", "", "endless", "large", "none", "field", "raise",
+        "a b  c", "d", "nothing", "endless", "large", "none", "field", "raise",
     ];
     let applied = scene.start().apply("text", lines(&all));
     assert_eq!((applied.dropped, applied.deaths), (1, 0));

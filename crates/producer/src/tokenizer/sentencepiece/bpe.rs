@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
 
 use super::model::{Model, Use};
 use super::neighbours::Neighbours;
@@ -28,8 +29,8 @@ pub(super) struct Bpe {
 /// A character, or what it has been merged to; without length once it is part of another one.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
-    start: usize,
-    length: usize,
+    start: u32,
+    length: u32,
     previous: u32,
     next: u32,
     /// A user-defined piece, which is never merged.
@@ -42,7 +43,13 @@ struct Pair {
     score: f32,
     left: u32,
     right: u32,
-    length: usize,
+    length: u32,
+}
+
+impl Symbol {
+    fn range(&self) -> Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
 }
 
 impl Eq for Pair {}
@@ -95,8 +102,8 @@ impl Bpe {
             let length = whole.unwrap_or_else(|| character_length(text[at]));
             let length = length.min(text.len() - at);
             let symbol = Symbol {
-                start: at,
-                length,
+                start: at as u32,
+                length: length as u32,
                 previous: NONE,
                 next: NONE,
                 frozen: whole.is_some(),
@@ -118,10 +125,9 @@ impl Bpe {
         self.unused.is_none()
             && (left.frozen
                 || right.frozen
-                || !self.neighbours.may_have(
-                    &text[left.start..left.start + left.length],
-                    &text[right.start..right.start + right.length],
-                ))
+                || !self
+                    .neighbours
+                    .may_have(&text[left.range()], &text[right.range()]))
     }
 
     /// Merges a run and gives out its pieces.
@@ -151,7 +157,7 @@ impl Bpe {
             self.offer(text, run, pair.left, second.next);
         }
         for symbol in run.symbols.iter().filter(|symbol| symbol.length > 0) {
-            let piece = &text[symbol.start..symbol.start + symbol.length];
+            let piece = &text[symbol.range()];
             self.give_out(piece, &run.parts, output);
         }
         run.symbols.clear();
@@ -167,7 +173,7 @@ impl Bpe {
             return;
         }
         let length = first.length + second.length;
-        let piece = &text[first.start..first.start + length];
+        let piece = &text[Symbol { length, ..first }.range()];
         let Some(id) = self.trie.get(piece) else {
             return;
         };
@@ -178,7 +184,8 @@ impl Bpe {
             length,
         });
         if self.is_unused(id) {
-            run.parts.insert(piece, piece.split_at(first.length));
+            run.parts
+                .insert(piece, piece.split_at(first.length as usize));
         }
     }
 

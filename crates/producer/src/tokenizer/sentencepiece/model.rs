@@ -112,9 +112,8 @@ impl Model {
                 (24, Value::Number(flag)) => self.space_as_suffix = flag != 0,
                 (35, Value::Number(flag)) => *byte_fallback = flag != 0,
                 (47, Value::Bytes(text)) => {
-                    self.end = std::str::from_utf8(text)
-                        .map_err(|e| format!("eos_piece: {e}"))?
-                        .to_owned();
+                    let text = std::str::from_utf8(text).map_err(|e| format!("eos_piece: {e}"))?;
+                    text.clone_into(&mut self.end);
                 }
                 _ => {}
             }
@@ -209,9 +208,8 @@ fn piece(message: &[u8]) -> Result<Piece, String> {
         match number {
             1 => {
                 let text = value.bytes().ok_or("its text has another type")?;
-                piece.text = std::str::from_utf8(text)
-                    .map_err(|e| format!("its text: {e}"))?
-                    .to_owned();
+                let text = std::str::from_utf8(text).map_err(|e| format!("its text: {e}"))?;
+                text.clone_into(&mut piece.text);
             }
             2 => piece.score = value.float().ok_or("its score has another type")?,
             3 => {

@@ -21,6 +21,9 @@ const FREE: Unit = Unit {
     value: NONE,
 };
 
+/// The byte of a child, and the keys below it with their numbers.
+type Child<'a> = (u8, &'a [(&'a [u8], u32)]);
+
 #[derive(Debug)]
 pub(super) struct Trie {
     units: Vec<Unit>,
@@ -44,7 +47,7 @@ impl Trie {
         room.occupy(0);
         trie.units[0].parent = 0;
         let mut open = vec![(0_usize, 0_usize, keys.as_slice())];
-        let mut children: Vec<(u8, &[(&[u8], u32)])> = Vec::new();
+        let mut children: Vec<Child<'_>> = Vec::new();
         while let Some((node, depth, mut below)) = open.pop() {
             while let Some((key, value)) = below.first()
                 && key.len() == depth
@@ -144,7 +147,7 @@ impl Room {
     }
 
     /// Returns a base that has room for all children.
-    fn find(&mut self, units: &mut Vec<Unit>, children: &[(u8, &[(&[u8], u32)])]) -> usize {
+    fn find(&mut self, units: &mut Vec<Unit>, children: &[Child<'_>]) -> usize {
         let lead = usize::from(children[0].0);
         let mut place = self.first;
         while let Some(free) = place {

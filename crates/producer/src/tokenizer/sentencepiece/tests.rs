@@ -340,9 +340,12 @@ fn a_trie_finds_its_keys_and_no_others() {
     for id in 0..40_000_u32 {
         let length = random.random_range(1..9);
         let wide = random.random_ratio(1, 4);
-        let byte = |random: &mut StdRng| match wide {
-            true => random.random(),
-            false => random.random_range(b'a'..b'e'),
+        let byte = |random: &mut StdRng| {
+            if wide {
+                random.random()
+            } else {
+                random.random_range(b'a'..b'e')
+            }
         };
         let key: Vec<u8> = (0..length).map(|_| byte(&mut random)).collect();
         keys.entry(key).or_insert(id);

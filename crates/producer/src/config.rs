@@ -143,7 +143,7 @@ pub enum TokenizerKind {
     /// An encoding that is part of the program.
     #[default]
     Embedded,
-    /// A tokenizer.json file of the Hugging Face format, or a rank file of tiktoken.
+    /// A tokenizer.json file of the Hugging Face format, a SentencePiece model, or a rank file of tiktoken.
     File,
     /// One token per byte of the text.
     Bytes,

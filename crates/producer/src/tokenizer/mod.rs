@@ -1,8 +1,8 @@
 //! Tokenizers: text in, token ids out. Text that spells a special token is ordinary text, so no document can end
 //! itself.
 //!
-//! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `rank_file` tiktoken's, `bytes` makes one
-//!   token per byte, `none` stands for the one that made ids;
+//! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `rank_file` tiktoken's,
+//!   `sentencepiece` models of that library, `bytes` makes one token per byte, `none` stands for the one that made ids;
 //! - `ranks` has the content of a rank file, `rank_definition` makes the tokenizer.json that stands for it;
 //! - `single_thread` keeps fastokens from starting threads.
 
@@ -13,6 +13,7 @@ mod none;
 mod rank_definition;
 mod rank_file;
 mod ranks;
+mod sentencepiece;
 mod single_thread;
 
 use std::collections::BTreeMap;
@@ -46,7 +47,8 @@ pub trait Tokenizer: Send + Sync {
         &[]
     }
 
-    /// Returns the tokenizer.json that the stream keeps in place of a rank file; `None` for all other tokenizers.
+    /// Returns the tokenizer.json that the stream keeps in place of a rank file or a SentencePiece model; `None` for
+    /// all other tokenizers.
     fn definition(&self) -> Option<FileBytes> {
         None
     }
@@ -90,6 +92,12 @@ pub enum TokenizerError {
         "tokenizer.path: {path} is not usable as a rank file of tiktoken: {detail}; copy the file again"
     )]
     RankFile { path: String, detail: String },
+    /// A SentencePiece model is damaged, or not one that the program encodes with.
+    #[error(
+        "tokenizer.path: {path} is not usable as a SentencePiece model: {detail}; copy the file again, or name the \
+         model's tokenizer.json"
+    )]
+    SentencePiece { path: String, detail: String },
     /// A rank file needs a pattern, or the pattern does not fit.
     #[error("tokenizer.pattern: {detail}")]
     Pattern { detail: String },
@@ -98,15 +106,19 @@ pub enum TokenizerError {
     SpecialTokens { detail: String },
     /// The file is of no format that the program reads.
     #[error(
-        "tokenizer.path: {path} is {found}; name a tokenizer.json of the Hugging Face format, or a rank file of \
-         tiktoken (lines of a token in base64 and its rank)"
+        "tokenizer.path: {path} is {found}; name a tokenizer.json of the Hugging Face format, a SentencePiece model, \
+         or a rank file of tiktoken (lines of a token in base64 and its rank)"
     )]
     Format { path: String, found: &'static str },
     /// A setting of rank files, for another file.
     #[error(
-        "tokenizer.{key}: is for rank files of tiktoken, and {path} is a tokenizer.json, which has its own; remove it"
+        "tokenizer.{key}: is for rank files of tiktoken, and {path} is {found}, which has its own; remove it"
     )]
-    NotRanks { key: &'static str, path: String },
+    NotRanks {
+        key: &'static str,
+        path: String,
+        found: &'static str,
+    },
     /// No end token, or one that the vocabulary lacks.
     #[error("tokenizer.end_token: {detail}")]
     EndToken { detail: String },
@@ -133,7 +145,8 @@ pub enum Choice<'a> {
     Bytes,
     /// None: documents are ids below `vocab_size`.
     None { vocab_size: u32, end_token: u32 },
-    /// A `tokenizer.json` file of the Hugging Face format, or a rank file of tiktoken: the content decides.
+    /// A `tokenizer.json` file of the Hugging Face format, a SentencePiece model, or a rank file of tiktoken: the
+    /// content decides.
     File {
         path: &'a Path,
         settings: RankSettings<'a>,
@@ -191,26 +204,36 @@ fn load_file(
         let made = rank_file::RankFile::new(path, &bytes, settings, end_token)?;
         return Ok(Arc::new(made));
     }
-    // The first field of a SentencePiece model has this tag, and the least value of a JSON text is another.
+    let is_model = sentencepiece::is_model(&bytes);
     let found = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => "empty",
-        Some(_) if bytes.first() == Some(&b'\n') && std::str::from_utf8(&bytes).is_err() => {
-            "a SentencePiece model, which this program does not read: convert it to a tokenizer.json with the \
-             transformers library"
-        }
         Some(b'{') => "",
+        Some(_) if is_model => "",
         Some(_) => "of another format, or damaged",
     };
     if !found.is_empty() {
         return Err(TokenizerError::Format { path: name, found });
     }
+    let found = if is_model {
+        "a SentencePiece model"
+    } else {
+        "a tokenizer.json"
+    };
     for (key, given) in [
         ("pattern", !settings.pattern.is_empty()),
         ("special_tokens", !settings.special_tokens.is_empty()),
     ] {
         if given {
-            return Err(TokenizerError::NotRanks { key, path: name });
+            return Err(TokenizerError::NotRanks {
+                key,
+                path: name,
+                found,
+            });
         }
+    }
+    if is_model {
+        let made = sentencepiece::SentencePiece::new(path, &bytes, end_token)?;
+        return Ok(Arc::new(made));
     }
     huggingface::load(path, &bytes, end_token)
 }

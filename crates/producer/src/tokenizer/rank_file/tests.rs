@@ -179,18 +179,3 @@ fn each_damage_is_one_error_that_names_it() {
     }
     made(&hole, "gpt2", &[(END, 260)], "").unwrap();
 }
-
-#[test]
-fn a_sentencepiece_model_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tokenizer.model");
-    std::fs::write(&path, b"\n\x0e\n\x05<unk>\x15\0\0\x80\xbf\x18\x02").unwrap();
-    let settings = RankSettings::default();
-    let choice = Choice::File {
-        path: &path,
-        settings,
-        end_token: "",
-    };
-    let why = load(&choice).err().unwrap().to_string();
-    assert!(why.contains("a SentencePiece model"), "{why}");
-}

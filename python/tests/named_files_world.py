@@ -1,4 +1,4 @@
-"""Images that documents name, the settings of a producer that reads them, and what ranks receive."""
+"""Images that documents name, settings of a producer that reads them, and what ranks receive."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ pub(super) fn settings(shards: &Path, code: &Path) -> String {
          {{ name = \"size\", from = \"jpg;png\", dtype = \"I32\", shape = [2], image = \"size\" }},\n\
          {{ name = \"label\", from = \"cls\", dtype = \"I64\" }},\n]\n\
          [source]\npaths = [\"{}/*.tar\"]\n\
-         [transform]\nfunction = \"captions:changed\"\npath = {:?}\nworkers = 2\n",
+         [transform]\nfunction = \"captions:changed\"\npath = {:?}\nworkers = 2\ntimeout = \"15min\"\n",
         shards.display(),
         code.display().to_string(),
     )

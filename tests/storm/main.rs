@@ -8,6 +8,7 @@
 mod agreement;
 mod corpus;
 mod damage;
+mod images;
 mod kills;
 mod late;
 mod mixtures;

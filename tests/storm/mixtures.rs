@@ -6,7 +6,7 @@ use std::time::Instant;
 use batchweave_tests::seed;
 
 use crate::alone;
-use crate::ordered::{CHANGE_AT, Daemons, FAULTS, Scene, WITHIN, write_sources};
+use crate::ordered::{CHANGE_AT, Daemons, FAULTS, Scene, WITHIN, three_sources, write_sources};
 
 const PRODUCERS: Daemons = &[("p0", &[]), ("p1", &[])];
 /// Five lanes in two daemons; and each in one of its own.
@@ -24,14 +24,15 @@ fn storm(daemons: (Daemons, Daemons), seed: u64) -> (u64, u64, usize) {
     let mut wild = Scene::new(daemons.0, seed, Some(FAULTS));
     let sources = wild.path("sources");
     write_sources(&sources, daemons.0, seed);
-    let kills = wild.rage(&sources);
+    let input = three_sources(&sources);
+    let kills = wild.rage(&input);
     let found = wild.content();
     assert_eq!(found.mixtures.len(), CHANGE_AT.len());
     let calm = Scene::new(daemons.1, seed, None);
     // A change may begin with a batch that producers without a bound would have passed.
-    calm.configure(&sources, Some(1));
+    calm.configure(&input, Some(1));
     calm.repeat(&found.mixtures);
-    calm.configure(&sources, None);
+    calm.configure(&input, None);
     for (name, mut process) in calm.start_all() {
         assert_eq!(process.wait(WITHIN), Some(0), "{}", calm.log_text(name));
     }

@@ -1,4 +1,5 @@
-//! Daemons that make a stream of three sources, killed at random over a faulty store while a person changes the mixture.
+//! Daemons that make a stream, and their world; for a stream of three sources also its storm: killed at random over a
+//! faulty store while a person changes the mixture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,7 +52,22 @@ pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) runtime: Runtime,
     daemons: Daemons,
-    rng: StdRng,
+    pub(super) rng: StdRng,
+}
+
+/// Returns the packing and the sources of a configuration that reads what [`write_sources`] wrote.
+pub(super) fn three_sources(folder: &Path) -> String {
+    let mut text = "mode = \"best_fit\"\nlook_ahead = 64\n".to_owned();
+    for (source, weight) in SOURCES {
+        let paths = format!("{}/{source}/*.jsonl", folder.display());
+        write!(
+            text,
+            "[[sources]]\nname = {source:?}\npaths = [{paths:?}]\nweight = {weight}\n\
+             shuffle = {{ seed = 3, window = \"1MiB\" }}\n"
+        )
+        .unwrap();
+    }
+    text
 }
 
 /// Writes the same documents for the same seed: files of one block and small ones, or as many blocks as lanes.
@@ -101,8 +117,9 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// `bound` stops the producers after some steps, until they get a configuration without one.
-    pub(super) fn configure(&self, sources: &Path, bound: Option<u64>) {
+    /// `input` ends each configuration, and begins inside of `[packing]`. `bound` stops the producers after some steps,
+    /// until they get a configuration without one.
+    pub(super) fn configure(&self, input: &str, bound: Option<u64>) {
         let producers = self.producers();
         for (index, (daemon, lanes)) in self.daemons.iter().enumerate() {
             let of = producers.len();
@@ -131,10 +148,8 @@ impl Scene {
             let mut text = format!(
                 "[store]\nurl = {URL:?}\nendpoint = {:?}\n[stream]\nslices = 2\nrows_per_slice = 2\nseq_len = 512\n\
                  order = {order:?}\nproducers = {producers:?}\n[producer]\n{identity}{limit}\
-                 [tokenizer]\nkind = \"bytes\"\nthreads = 2\n[packing]\nobject_bytes = {:?}\nmode = \"best_fit\"\n\
-                 look_ahead = 64\n[commit]\nlinger = \"1ms\"\nmax_batches = 4\n",
+                 [tokenizer]\nkind = \"bytes\"\nthreads = 2\n[commit]\nlinger = \"1ms\"\nmax_batches = 4\n",
                 self.server.endpoint(),
-                ["1B", "16KiB"][index % 2],
             );
             // Without a bound the other lanes could finish while the stream waits for one.
             text.push_str("[ahead]\n");
@@ -143,15 +158,8 @@ impl Scene {
             }
             let lead = if bound == Some(1) { 1 } else { 8 };
             writeln!(text, "lane_lead = {lead}").unwrap();
-            for (source, weight) in SOURCES {
-                let paths = format!("{}/{source}/*.jsonl", sources.display());
-                write!(
-                    text,
-                    "[[sources]]\nname = {source:?}\npaths = [{paths:?}]\nweight = {weight}\n\
-                     shuffle = {{ seed = 3, window = \"1MiB\" }}\n"
-                )
-                .unwrap();
-            }
+            let object_bytes = ["1B", "16KiB"][index % 2];
+            write!(text, "[packing]\nobject_bytes = {object_bytes:?}\n{input}").unwrap();
             std::fs::write(self.path(&format!("{daemon}.toml")), text).unwrap();
         }
     }
@@ -182,7 +190,11 @@ impl Scene {
         names.map(|name| (name, self.start(name))).collect()
     }
 
-    fn env() -> [(String, String); 3] {
+    fn takes_over(&self) -> bool {
+        self.daemons.iter().any(|(_, lanes)| lanes.len() > 1)
+    }
+
+    pub(super) fn env() -> [(String, String); 3] {
         let keys = Options::default();
         [
             ("AWS_ACCESS_KEY_ID".to_owned(), keys.access_key),
@@ -235,8 +247,8 @@ impl Scene {
     }
 
     /// Runs all daemons to their end; kills one of them again and again, and changes the mixture.
-    pub(super) fn rage(&mut self, sources: &Path) -> u64 {
-        self.configure(sources, Some(HOLD_AT));
+    pub(super) fn rage(&mut self, input: &str) -> u64 {
+        self.configure(input, Some(HOLD_AT));
         let kill_every = KILL_EVERY * self.producers().len() as u64;
         let (began, mut kills, mut next_kill) = (Instant::now(), 0, kill_every);
         let mut changes = CHANGE_AT.iter().peekable();
@@ -250,7 +262,7 @@ impl Scene {
                 if self.steps() >= **at && self.change() {
                     changes.next();
                     if changes.peek().is_none() {
-                        self.configure(sources, None);
+                        self.configure(input, None);
                         for (_, process) in &mut running {
                             kills += u64::from(process.0.kill().is_ok());
                         }
@@ -271,9 +283,12 @@ impl Scene {
         kills
     }
 
-    /// Starts what was killed again. Under lanes a daemon stays dead half of the time, so that another takes over; the
-    /// last one never does.
-    fn supervise(&mut self, running: Vec<(&'static str, Process)>) -> Vec<(&'static str, Process)> {
+    /// Starts what was killed again. Where daemons take lanes from each other, one stays dead half of the time; the last
+    /// one never does.
+    pub(super) fn supervise(
+        &mut self,
+        running: Vec<(&'static str, Process)>,
+    ) -> Vec<(&'static str, Process)> {
         let mut left = Vec::new();
         let mut dead = Vec::new();
         for (name, mut process) in running {
@@ -286,7 +301,7 @@ impl Scene {
             }
         }
         for name in dead {
-            if !self.has_lanes() || left.is_empty() || self.rng.random_bool(0.5) {
+            if !self.takes_over() || left.is_empty() || self.rng.random_bool(0.5) {
                 left.push((name, self.start(name)));
             }
         }

@@ -198,7 +198,12 @@ fn first_documents(
     let mut found = FirstDocuments::default();
     let list = InputList { files };
     let inputs = Arc::new(Inputs::new(list.clone()));
-    let named = NamedFiles::from_config(config, inputs, root);
+    // The settings of one source still list all of them, and each has a format of its own.
+    let alone = ProducerConfig {
+        sources: Vec::new(),
+        ..config.clone()
+    };
+    let named = NamedFiles::from_config(&alone, inputs, root);
     for (number, file) in (0..).zip(&list.files) {
         let name = file.pin.name.clone();
         match first_document(

@@ -3,7 +3,6 @@
 
 use super::*;
 
-/// Modes of packing.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     Concat,

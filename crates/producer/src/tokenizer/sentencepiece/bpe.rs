@@ -67,7 +67,7 @@ impl PartialOrd for Pair {
     }
 }
 
-/// What a run needs, kept for the next one.
+/// The memory of a run, kept for the next one.
 #[derive(Default)]
 struct Run<'a> {
     symbols: Vec<Symbol>,

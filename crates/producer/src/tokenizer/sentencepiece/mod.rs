@@ -33,8 +33,8 @@ use model::{Model, Use};
 /// Control pieces that an error lists.
 const LISTED: usize = 8;
 
-/// Returns whether the bytes are a SentencePiece model, whole or not: the first field of one has this tag, and the
-/// bytes of scores are no UTF-8, so no JSON.
+/// Returns whether the bytes are a SentencePiece model, whole or cut short: it begins with this tag, and the bytes of its
+/// scores make it invalid as UTF-8, which JSON never is.
 pub(super) fn is_model(file: &[u8]) -> bool {
     file.first() == Some(&b'\n') && std::str::from_utf8(file).is_err()
 }

@@ -172,7 +172,7 @@ impl Model {
                 }
                 Use::Byte => {
                     let byte = byte_of(text).ok_or_else(|| {
-                        format!("piece {id}, {text:?}, is no byte <0x00> to <0xFF>")
+                        format!("piece {id}, {text:?}, is marked as a byte, and bytes are <0x00> to <0xFF>")
                     })?;
                     bytes[usize::from(byte)] = Some(id as u32);
                 }

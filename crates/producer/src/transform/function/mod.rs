@@ -54,7 +54,7 @@ enum ContentFields {
 /// The form of a document from the function, its bytes and its cells.
 type Made = (Format, Bytes, Vec<Cell>);
 
-/// What a unit became.
+/// The documents of a unit, after the function.
 #[derive(Debug)]
 pub struct Prepared {
     pub format: Format,

@@ -213,7 +213,7 @@ fn the_memory_of_a_decoder_is_bounded() {
     // The length of its segment, the number of its colours and the first of them.
     apart.splice(scan + 2..scan + 11, [0, 8, 1, 1, 0]);
     says(&apart, "takes 385 MiB to decode");
-    // Vertically scaled first, this would be 64 Mi x 224 pixels.
+    // Scaled by its height first, this would be 2^19 * 224 pixels wide.
     let wide = encoded(
         ImageBuffer::from_pixel(1 << 19, 1, Luma([0_u8])),
         ImageFormat::Png,

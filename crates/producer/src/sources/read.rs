@@ -326,7 +326,7 @@ impl<'a> FileReader<'a> {
 
     fn text(&mut self, mut stream: Box<dyn Read + Send>) -> Result<Option<Unit>, SourceError> {
         let limit = self.options.max_document_bytes;
-        match whole(&mut stream, limit) {
+        match whole(&mut stream, limit, self.file.pin.size) {
             Ok(text) => Ok(Some(Unit {
                 place: self.at,
                 raw: text.map(Into::into).ok_or(Reason::TooLong { limit }),

@@ -179,7 +179,10 @@ def test_a_model_gives_the_tokens_of_sentencepiece(
         near = slice(max(at - 20, 0), at + 20)
         assert ours[near].tolist() == theirs[near].tolist(), library.decode(ids[near])
         assert len(ids) >= len(expected) - 1
-        # The package shows unknown pieces in its own way, and keeps the space after the text.
-        known = [id for id in library.encode("a plain text of words") if id != library.unk_id()]
-        assert reader.tokenizer.decode(known) == library.decode(known).rstrip(" ")
+        text = library.encode("a plain text of words")
+        known = [id for id in text if id != library.unk_id()]
+        # The package shows unknown pieces in its own way, and keeps the space after the text. Of
+        # several spaces before a text, as without the unknown piece between them, it drops all.
+        shown, theirs_shown = reader.tokenizer.decode(known), library.decode(known).rstrip(" ")
+        assert shown == theirs_shown or (known != text and shown.lstrip(" ") == theirs_shown)
         assert reader.tokenizer.decode([library.eos_id()]) == "</s>"

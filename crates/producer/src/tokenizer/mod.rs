@@ -3,12 +3,13 @@
 //!
 //! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `rank_file` tiktoken's,
 //!   `sentencepiece` models of that library, `bytes` makes one token per byte, `none` stands for the one that made ids;
-//! - `ranks` has the content of a rank file, `rank_definition` makes the tokenizer.json that stands for it;
+//! - `ranks` has the content of a rank file, `rank_definition` makes the tokenizer.json that stands for it, of `json_parts`;
 //! - `single_thread` keeps fastokens from starting threads.
 
 mod bytes;
 mod embedded;
 mod huggingface;
+mod json_parts;
 mod none;
 mod rank_definition;
 mod rank_file;

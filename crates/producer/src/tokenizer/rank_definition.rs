@@ -6,28 +6,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
 use serde_json::to_string;
 
+use super::json_parts::{AddedToken, end_template};
 use super::ranks::Ranks;
-
-#[derive(Serialize)]
-struct Added<'a> {
-    id: u32,
-    content: &'a str,
-    single_word: bool,
-    lstrip: bool,
-    rstrip: bool,
-    normalized: bool,
-    special: bool,
-}
 
 /// Returns the definition. `end` is the text of the end token, which `special` has.
 pub(super) fn tokenizer_json(
     ranks: &Ranks,
     pattern: &str,
     special: &BTreeMap<String, u32>,
-    (end, end_id): (&str, u32),
+    end: (&str, u32),
 ) -> Result<String, serde_json::Error> {
     let characters = byte_characters();
     let spelt = |bytes: &[u8]| -> String {
@@ -46,26 +35,16 @@ pub(super) fn tokenizer_json(
         .collect();
     let mut by_id: Vec<(&String, &u32)> = special.iter().collect();
     by_id.sort_by_key(|(_, id)| **id);
-    let added = |(content, id): (&'_ String, &u32)| {
-        to_string(&Added {
-            id: *id,
-            content,
-            single_word: false,
-            lstrip: false,
-            rstrip: false,
-            normalized: false,
-            special: true,
-        })
-    };
+    let added = |(content, id): (&'_ String, &u32)| to_string(&AddedToken::special(*id, content));
     let added: Vec<String> = by_id.into_iter().map(added).collect::<Result<_, _>>()?;
-    let (added, end, pattern) = (added.join(","), to_string(end)?, to_string(pattern)?);
+    let (added, template, pattern) = (added.join(","), end_template(end)?, to_string(pattern)?);
     let (vocab, merges) = (to_string(&vocab)?, to_string(&merges)?);
     let byte_level =
         r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}"#;
     Ok(format!(
         r#"{{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{added}],"normalizer":null,
 "pre_tokenizer":{{"type":"Sequence","pretokenizers":[{{"type":"Split","pattern":{{"Regex":{pattern}}},"behavior":"Isolated","invert":false}},{byte_level}]}},
-"post_processor":{{"type":"TemplateProcessing","single":[{{"Sequence":{{"id":"A","type_id":0}}}},{{"SpecialToken":{{"id":{end},"type_id":0}}}}],"pair":[{{"Sequence":{{"id":"A","type_id":0}}}},{{"Sequence":{{"id":"B","type_id":1}}}}],"special_tokens":{{{end}:{{"id":{end},"ids":[{end_id}],"tokens":[{end}]}}}}}},
+"post_processor":{template},
 "decoder":{byte_level},
 "model":{{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"ignore_merges":true,"vocab":{vocab},"merges":{merges}}}}}"#
     ))

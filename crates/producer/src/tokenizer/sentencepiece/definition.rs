@@ -8,51 +8,32 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
 use serde_json::to_string;
 
+use super::super::json_parts::{AddedToken, end_template};
 use super::model::{Model, Use};
 use super::normalizer::SPACE;
-
-#[derive(Serialize)]
-struct Added<'a> {
-    id: u32,
-    content: &'a str,
-    single_word: bool,
-    lstrip: bool,
-    rstrip: bool,
-    normalized: bool,
-    special: bool,
-}
 
 /// Returns the definition of a model; `file` is its bytes, `end` the text and id of the end token.
 pub(super) fn tokenizer_json(
     model: &Model,
     file: &[u8],
-    (end, end_id): (&str, u32),
+    end: (&str, u32),
 ) -> Result<String, serde_json::Error> {
     let ids = || (0_u32..).zip(&model.pieces);
-    let added: Vec<Added<'_>> = ids()
+    let added: Vec<AddedToken<'_>> = ids()
         .filter(|(_, piece)| piece.usage == Use::Control)
-        .map(|(id, piece)| Added {
-            id,
-            content: &piece.text,
-            single_word: false,
-            lstrip: false,
-            rstrip: false,
-            normalized: false,
-            special: true,
-        })
+        .map(|(id, piece)| AddedToken::special(id, &piece.text))
         .collect();
     let vocab: BTreeMap<&str, u32> = ids().map(|(id, p)| (p.text.as_str(), id)).collect();
     let unknown = ids().find(|(id, _)| *id == model.unknown);
     let unknown = to_string(unknown.map_or("", |(_, piece)| &piece.text))?;
-    let (added, vocab, end) = (to_string(&added)?, to_string(&vocab)?, to_string(end)?);
+    let (added, vocab, template) = (to_string(&added)?, to_string(&vocab)?, end_template(end)?);
     let decoder = decoder(model);
     let file = STANDARD.encode(file);
     Ok(format!(
         r#"{{"version":"1.0","truncation":null,"padding":null,"added_tokens":{added},"normalizer":null,"pre_tokenizer":null,
-"post_processor":{{"type":"TemplateProcessing","single":[{{"Sequence":{{"id":"A","type_id":0}}}},{{"SpecialToken":{{"id":{end},"type_id":0}}}}],"pair":[{{"Sequence":{{"id":"A","type_id":0}}}},{{"Sequence":{{"id":"B","type_id":1}}}}],"special_tokens":{{{end}:{{"id":{end},"ids":[{end_id}],"tokens":[{end}]}}}}}},
+"post_processor":{template},
 "decoder":{decoder},
 "model":{{"type":"WordLevel","unk_token":{unknown},"vocab":{vocab},"sentencepiece_model":"{file}"}}}}"#
     ))

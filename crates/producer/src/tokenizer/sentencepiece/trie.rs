@@ -124,7 +124,7 @@ struct Room {
 
 impl Room {
     fn add_block(&mut self, units: &mut Vec<Unit>) {
-        // Places of a block that is no longer searched leave the list.
+        // Only the newest blocks are searched for room: removes the free places of the older ones from the list.
         if let Some(closed) = (units.len() / BLOCK).checked_sub(OPEN_BLOCKS - 1) {
             while let Some(first) = self.first
                 && (first as usize) < closed * BLOCK

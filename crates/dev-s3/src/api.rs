@@ -28,7 +28,7 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Request, S3Response, S3Result, TrailingHeaders, s3_error};
 
-use crate::checksum::{Checksums, md5, verify_md5};
+use crate::checksum::{Checksums, etag};
 use crate::storage::{Order, Storage};
 pub(crate) use buckets::REGION;
 
@@ -48,7 +48,7 @@ pub(crate) struct Api {
 /// A complete body that passed its checks.
 struct Received {
     body: Bytes,
-    md5: [u8; 16],
+    etag: String,
     checksums: Checksums,
 }
 
@@ -99,13 +99,9 @@ impl Api {
         // connections.
         let check = move || {
             checksums.verify(&body)?;
-            let digest = md5(&body);
-            if let Some(header) = content_md5 {
-                verify_md5(&header, digest)?;
-            }
             Ok(Received {
+                etag: etag(&body, content_md5.as_deref())?,
                 body: body.freeze(),
-                md5: digest,
                 checksums,
             })
         };

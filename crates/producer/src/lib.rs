@@ -16,6 +16,7 @@
 //! a batch is committed only after its objects are durable; the producer deletes nothing.
 #![forbid(unsafe_code)]
 
+mod buffers;
 pub mod config;
 pub mod cursor;
 mod error;

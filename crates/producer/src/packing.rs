@@ -20,6 +20,7 @@ mod samples;
 use std::sync::Arc;
 
 use batchweave_core::provenance::{Form, Piece, Sources};
+use bytes::Bytes;
 
 use crate::sources::Place;
 
@@ -75,7 +76,7 @@ pub struct Document {
     /// Its values of the columns beside the content; `None` when there are none.
     pub columns: Option<ColumnValues>,
     /// The bytes of the arrays that come with its tokens; empty when there are none.
-    pub arrays: Vec<Vec<u8>>,
+    pub arrays: Vec<Bytes>,
 }
 
 /// The position of a document among those that a function made of one unit, whose items follow one another; the default is
@@ -111,7 +112,7 @@ pub enum Content {
     /// The preferred and the rejected conversation.
     Pair([Answer; 2]),
     /// The bytes of each named array.
-    Sample(Vec<Vec<u8>>),
+    Sample(Vec<Bytes>),
 }
 
 /// One conversation of a pair: its tokens, and for each whether it is learned.
@@ -190,7 +191,7 @@ impl PackedBatch {
 pub enum BatchContent {
     Rows(Rows),
     /// The arrays of each sample, in order; the last batch may have fewer samples than its shape.
-    Samples(Vec<Vec<Vec<u8>>>),
+    Samples(Vec<Vec<Bytes>>),
 }
 
 impl Default for BatchContent {
@@ -246,7 +247,7 @@ pub struct Segment {
     pub document: (u32, u64),
     /// The document's values of the columns beside the content.
     pub columns: Option<ColumnValues>,
-    pub arrays: Vec<Vec<u8>>,
+    pub arrays: Vec<Bytes>,
 }
 
 /// A restart found another document than the one that the cursor names.

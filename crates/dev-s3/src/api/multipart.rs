@@ -12,7 +12,6 @@ use s3s::dto::{
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
 use super::Api;
-use crate::checksum::hex;
 use crate::storage::{Bucket, Headers, Part, Upload, now_ms};
 
 const MAX_PART_NUMBER: i32 = 10_000;
@@ -108,7 +107,7 @@ impl Api {
         let sums = received.checksums.clone();
         let part = Part {
             body: received.body,
-            md5: received.md5,
+            etag: received.etag.clone(),
             modified_ms: now_ms(),
             checksums: received.checksums,
         };
@@ -124,7 +123,7 @@ impl Api {
             Ok(())
         })?;
         Ok(with_checksums!(UploadPartOutput, sums, {
-            e_tag: Some(ETag::Strong(hex(&received.md5))),
+            e_tag: Some(ETag::Strong(received.etag)),
         }))
     }
 
@@ -190,7 +189,7 @@ impl Api {
             let info = |(number, part): (&i32, &Part)| PartInfo {
                 part_number: Some(*number),
                 size: Some(part.body.len() as i64),
-                e_tag: Some(ETag::Strong(hex(&part.md5))),
+                e_tag: Some(ETag::Strong(part.etag.clone())),
                 last_modified: Some(timestamp(part.modified_ms)),
                 checksum_crc32: part.checksums.crc32.clone(),
                 checksum_crc32c: part.checksums.crc32c.clone(),

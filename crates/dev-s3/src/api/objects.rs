@@ -12,7 +12,7 @@ use s3s::dto::{
 use s3s::{S3Request, S3Result, s3_error};
 
 use super::Api;
-use crate::checksum::{Checksums, hex};
+use crate::checksum::Checksums;
 use crate::storage::{Condition, Headers, Object, now_ms, read};
 
 /// The conditions `If-Match` and `If-None-Match` of a read.
@@ -128,7 +128,7 @@ impl Api {
             )
             .await?;
         let headers = Headers {
-            etag: hex(&received.md5),
+            etag: received.etag,
             size: received.body.len() as u64,
             checksums: received.checksums,
             ..kept_headers!(input)
@@ -162,7 +162,7 @@ impl Api {
             .await?;
         let mut headers = Headers {
             modified_ms: now_ms(),
-            etag: hex(&received.md5),
+            etag: received.etag,
             ..source.headers.clone()
         };
         if input

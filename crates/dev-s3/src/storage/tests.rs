@@ -4,7 +4,7 @@ use super::*;
 
 fn headers(body: &[u8]) -> Headers {
     Headers {
-        etag: crate::checksum::hex(&crate::checksum::md5(body)),
+        etag: crate::checksum::etag(body, None).unwrap(),
         size: body.len() as u64,
         ..Headers::default()
     }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use s3s::{S3Result, s3_error};
 
 use super::Headers;
-use crate::checksum::{Checksums, hex, md5};
+use crate::checksum::{Checksums, etag_of_parts};
 
 /// S3's smallest part, except the last.
 const MIN_PART_BYTES: usize = 5 * 1024 * 1024;
@@ -26,7 +26,7 @@ pub(crate) struct Upload {
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub body: Bytes,
-    pub md5: [u8; 16],
+    pub etag: String,
     pub modified_ms: u64,
     pub checksums: Checksums,
 }
@@ -49,12 +49,12 @@ impl Upload {
                 "The list of parts is empty or not in ascending order."
             ));
         }
-        let (mut body, mut digests) = (BytesMut::new(), Vec::new());
+        let (mut body, mut etags) = (BytesMut::new(), Vec::new());
         for (at, (number, etag)) in chosen.iter().enumerate() {
             let part = self
                 .parts
                 .get(number)
-                .filter(|part| etag.as_ref().is_none_or(|etag| *etag == hex(&part.md5)));
+                .filter(|part| etag.as_ref().is_none_or(|etag| *etag == part.etag));
             let part = part.ok_or_else(|| {
                 s3_error!(
                     InvalidPart,
@@ -69,11 +69,11 @@ impl Upload {
                 ));
             }
             body.extend_from_slice(&part.body);
-            digests.extend_from_slice(&part.md5);
+            etags.push(part.etag.as_str());
         }
         let body = body.freeze();
         let mut headers = self.headers.clone();
-        headers.etag = format!("{}-{}", hex(&md5(&digests)), chosen.len());
+        headers.etag = etag_of_parts(etags.into_iter());
         headers.size = body.len() as u64;
         headers.modified_ms = super::object::now_ms();
         if let Some(algorithm) = &self.full_checksum {

@@ -1,11 +1,12 @@
 //! Named arrays in a slice: the items of all samples or documents, and the offsets where those of each begin.
 
 use batchweave_core::tgb::{Array, Dtype};
+use bytes::Bytes;
 
 use super::ArraySpec;
 
 /// The arrays of one sample or document, in the order of their specs.
-pub(super) type Arrays = [Vec<u8>];
+pub(super) type Arrays = [Bytes];
 
 /// Returns name, type and shape of both stored arrays for each spec.
 pub(super) fn shapes<'a>(
@@ -13,7 +14,10 @@ pub(super) fn shapes<'a>(
     all: impl ExactSizeIterator<Item = &'a Arrays> + Clone,
 ) -> Vec<(String, Dtype, Vec<u64>)> {
     let both = specs.iter().enumerate().flat_map(|(n, spec)| {
-        let bytes: usize = all.clone().map(|one| one.get(n).map_or(0, Vec::len)).sum();
+        let bytes: usize = all
+            .clone()
+            .map(|one| one.get(n).map_or(0, Bytes::len))
+            .sum();
         let items = bytes as u64 / spec.item_bytes().max(1);
         let values = [&[items], &spec.shape[..]].concat();
         let offsets = vec![all.len() as u64 + 1];
@@ -31,7 +35,7 @@ pub(super) fn bytes<'a>(
     all: impl ExactSizeIterator<Item = &'a Arrays> + Clone,
 ) -> u64 {
     let offsets = 8 * specs.len() * (all.len() + 1);
-    let data: usize = all.flatten().map(Vec::len).sum();
+    let data: usize = all.flatten().map(Bytes::len).sum();
     (data + offsets) as u64
 }
 
@@ -51,7 +55,7 @@ pub(super) fn put<'a>(
         data[at..].fill(0);
     } else if let Some(n) = specs.iter().position(|spec| spec.offsets() == array.name) {
         let item = specs[n].item_bytes().max(1);
-        let counts = all.map(|one| one.get(n).map_or(0, Vec::len) as u64 / item);
+        let counts = all.map(|one| one.get(n).map_or(0, Bytes::len) as u64 / item);
         put_offsets(counts, data);
     } else {
         return false;

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 
 use batchweave_core::provenance::{Form, Piece as Source, Sources};
+use bytes::Bytes;
 
 use super::{
     BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point,
@@ -37,7 +38,7 @@ struct Piece {
     placed: bool,
     columns: Option<ColumnValues>,
     /// The document's arrays, and their size in bytes, which stays when they are placed.
-    arrays: Vec<Vec<u8>>,
+    arrays: Vec<Bytes>,
     bytes: u64,
 }
 
@@ -132,7 +133,7 @@ impl BestFit {
         &mut self,
         (at, skip): (Point, usize),
         (tokens, learned): (&[u32], &[bool]),
-        (columns, mut arrays): (Option<&ColumnValues>, Vec<Vec<u8>>),
+        (columns, mut arrays): (Option<&ColumnValues>, Vec<Bytes>),
     ) {
         let (stride, width) = (self.shape.seq_len as usize, self.shape.width());
         let mut from = skip;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
+use bytes::Bytes;
 
 use super::extras::{self, Beside};
 use super::{ArraySpec, BatchContent, PackedBatch, Rows, Segment, Shape, arrays};
@@ -43,7 +44,7 @@ pub struct Slice<'a> {
 enum SliceContent<'a> {
     /// Rows of the batch, its number of own tokens, and the index of the slice.
     Rows((&'a Encoder, &'a RowForm), &'a Rows, u64, usize),
-    Samples(&'a [ArraySpec], &'a [Vec<Vec<u8>>]),
+    Samples(&'a [ArraySpec], &'a [Vec<Bytes>]),
 }
 
 impl Encoder {
@@ -144,7 +145,7 @@ impl Encoder {
         }
     }
 
-    fn sample_layout(&self, samples: &[Vec<Vec<u8>>]) -> Result<Layout, LayoutError> {
+    fn sample_layout(&self, samples: &[Vec<Bytes>]) -> Result<Layout, LayoutError> {
         let Form::Samples(specs) = &self.form else {
             return Err(LayoutError::Empty);
         };

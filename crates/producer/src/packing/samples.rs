@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use batchweave_core::provenance::{Form, Sources};
 use batchweave_core::tgb::Dtype;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -89,7 +90,7 @@ impl ArraySpec {
 pub struct Samples {
     shape: Shape,
     start: Start,
-    waiting: VecDeque<(Point, Vec<Vec<u8>>)>,
+    waiting: VecDeque<(Point, Vec<Bytes>)>,
     ended: Option<Point>,
 }
 

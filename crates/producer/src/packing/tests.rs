@@ -287,7 +287,7 @@ proptest! {
         let shape = Shape { slices, rows_per_slice, seq_len: 8 };
         let tokens: Vec<usize> = lengths.iter().map(|(tokens, _)| *tokens).collect();
         let documents: Vec<Document> = documents(&tokens).into_iter().zip(&lengths).map(|(d, (_, items))| Document {
-            arrays: vec![vec![d.place.unit as u8; *items], vec![1]],
+            arrays: vec![vec![d.place.unit as u8; *items].into(), vec![1].into()],
             ..d
         }).collect();
         let new = |from| best_fit(shape, look_ahead, from);
@@ -316,7 +316,7 @@ proptest! {
             pass: 0,
             place: place(unit as u64),
             within: Within::default(),
-            content: Content::Sample(vec![vec![unit as u8; *n]]),
+            content: Content::Sample(vec![vec![unit as u8; *n].into()]),
             columns: None,
             arrays: Vec::new(),
         }).collect();

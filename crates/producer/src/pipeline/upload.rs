@@ -1,8 +1,6 @@
 //! The fourth stage: makes objects of groups and uploads them, several at a time. Every object has its own name,
-//! so an upload may be repeated. `buffers` keeps memory for the next objects, `part_assembler` puts together the
-//! batches of several objects.
+//! so an upload may be repeated. `part_assembler` puts together the batches of several objects.
 
-mod buffers;
 mod part_assembler;
 
 use std::sync::Arc;
@@ -17,13 +15,13 @@ use batchweave_log::CommitItem;
 use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Store, StoreError};
 use tokio::time::Instant;
 
+use crate::buffers::Buffers;
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{Encoder, PackedBatch};
 use crate::pipeline::batch::{BatchGroup, BatchPart};
 use crate::sample::SampleTaker;
 
-pub(crate) use buffers::Buffers;
 pub(crate) use part_assembler::PartAssembler;
 
 /// Reserved for the index and trailer of an object; a larger one makes the buffer move once more.
@@ -140,9 +138,11 @@ impl Uploader {
     /// Makes the objects of a group; each batch is dropped once it is written.
     fn build(&self, group: BatchGroup) -> Result<Built, RunError> {
         let identity = Identity::new(self.stream, &self.producer, self.epoch);
+        let room = group.bytes.saturating_add(ROOM_BEHIND_BYTES);
+        let large_enough = usize::try_from(room).unwrap_or(usize::MAX)..=usize::MAX;
         let mut builder = ObjectBuilder::new(identity)
-            .within(self.buffers.take())
-            .reserve(group.bytes + ROOM_BEHIND_BYTES);
+            .within(self.buffers.take(&large_enough).unwrap_or_default())
+            .reserve(room);
         let last_seq = match &group.part {
             Some(_) => group.first_seq,
             None => group.first_seq + (group.batches.len() as u64).saturating_sub(1),

@@ -1,12 +1,8 @@
-//! Lines and whole files of a byte stream. Memory is bounded: a unit longer than the limit is skipped without
-//! being kept.
+//! Lines of a byte stream. Memory is bounded: one longer than the limit is skipped without being kept.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use bytes::Bytes;
-
-/// Room beyond the expected size of a file, in which its end is found.
-const END_ROOM: u64 = 64;
 
 /// The result of reading one line.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,19 +114,6 @@ fn next_line(from: &mut impl BufRead, limit: u64, wanted: bool) -> io::Result<Li
     Ok(line(text.into(), (dropped, broken), limit, wanted))
 }
 
-/// Reads all of `from`, of which `expected` bytes are likely; returns `None` when it is longer than `limit`.
-pub(super) fn whole(
-    from: &mut impl Read,
-    limit: u64,
-    expected: u64,
-) -> io::Result<Option<Vec<u8>>> {
-    // With room to find the end without growing.
-    let room = expected.min(limit).saturating_add(END_ROOM);
-    let mut text = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
-    from.take(limit + 1).read_to_end(&mut text)?;
-    Ok((text.len() as u64 <= limit).then_some(text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,8 +173,6 @@ mod tests {
                 line(b"x", 2)
             ]
         );
-        assert_eq!(whole(&mut &b"12345"[..], 5, 5).unwrap().unwrap(), b"12345");
-        assert_eq!(whole(&mut &b"123456"[..], 5, u64::MAX).unwrap(), None);
     }
 
     #[test]

@@ -43,6 +43,7 @@ mod rows;
 mod shapes;
 mod shards;
 mod stored_list;
+mod whole;
 
 use batchweave_core::crc::crc32c;
 pub use batchweave_core::inputs::PinnedFile;

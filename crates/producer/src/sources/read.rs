@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::conversations::ConversationColumns;
 use super::decompress::{Codec, Counted};
 use super::ids::IdRows;
-use super::lines::{Line, Lines, whole};
+use super::lines::{Line, Lines};
 use super::rows::Rows;
 use super::shards::ShardSamples;
+use super::whole::whole;
 use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
 
 /// The buffer of a range of lines, of which many are open at a time.
@@ -329,7 +330,7 @@ impl<'a> FileReader<'a> {
         match whole(&mut stream, limit, self.file.pin.size) {
             Ok(text) => Ok(Some(Unit {
                 place: self.at,
-                raw: text.map(Into::into).ok_or(Reason::TooLong { limit }),
+                raw: text.ok_or(Reason::TooLong { limit }),
                 cells: Vec::new(),
             })),
             Err(why) => self.failed(why),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inputs::share;
 use super::sources::sampler_options;
+use crate::buffers::Buffers;
 use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
 use crate::error::RunError;
 use crate::flow_control;
@@ -22,7 +23,7 @@ use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::InputReader;
 use crate::pipeline::tokenize::ChunkTokenizer;
-use crate::pipeline::upload::{Buffers, Uploader};
+use crate::pipeline::upload::Uploader;
 use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
@@ -121,7 +122,7 @@ pub(crate) fn assemble(
         producer: producer.name().clone(),
         epoch: producer.epoch(),
         nonce: producer.nonce(),
-        buffers: Buffers::new(config.upload.concurrency, 2 * object_bytes + (1 << 20)),
+        buffers: Buffers::new(config.upload.concurrency as u64 * (object_bytes + (1 << 20))),
         encoder,
         provenance: config.packing.provenance,
         give_up_after: config.upload.give_up_after.0,

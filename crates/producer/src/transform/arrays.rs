@@ -2,6 +2,7 @@
 //! `base64`, `npy`, `image` and `members` decode four of the forms; `paths` finds the files that a unit names.
 
 use batchweave_core::tgb::Dtype;
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::text::BOM;
@@ -19,7 +20,7 @@ pub fn sample(
     format: Format,
     specs: &[ArraySpec],
     unit: Unit,
-) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+) -> Result<Option<Vec<Bytes>>, Reason> {
     let raw = unit.raw?;
     match format {
         Format::Parquet => {
@@ -40,7 +41,7 @@ pub fn sample(
         }
         Format::Npy => match specs {
             [spec] if spec.image.is_some() => Err(wrong(&spec.name, NO_IMAGE)),
-            [spec] => npy::array(spec, raw.into()).map(|data| Some(vec![data])),
+            [spec] => npy::array(spec, raw).map(|data| Some(vec![data])),
             _ => Err(wrong(
                 specs.first().map_or("", |spec| &spec.name),
                 "is not alone: a .npy file holds one array per sample",
@@ -54,8 +55,8 @@ pub fn sample(
 /// Decodes the images among the arrays of a sample.
 fn decoded(
     specs: &[ArraySpec],
-    arrays: Result<Vec<Vec<u8>>, Reason>,
-) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+    arrays: Result<Vec<Bytes>, Reason>,
+) -> Result<Option<Vec<Bytes>>, Reason> {
     let mut arrays = arrays?;
     image::decode(specs, &mut arrays)?;
     Ok(Some(arrays))
@@ -77,7 +78,7 @@ pub(super) fn json(
     specs: &[ArraySpec],
     raw: &[u8],
     first: bool,
-) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+) -> Result<Option<Vec<Bytes>>, Reason> {
     json_with(specs, raw, first, Vec::new())
 }
 
@@ -87,7 +88,7 @@ fn json_with(
     raw: &[u8],
     first: bool,
     files: Vec<Cell>,
-) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+) -> Result<Option<Vec<Bytes>>, Reason> {
     let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
     if raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -103,7 +104,7 @@ fn json_with(
             None => Err(wrong(&spec.name, "has no file")),
         },
         None => Err(wrong(&spec.name, "is missing")),
-        Some(value) => from_json(spec, value),
+        Some(value) => from_json(spec, value).map(Bytes::from),
     };
     decoded(specs, specs.iter().map(array).collect())
 }
@@ -177,20 +178,14 @@ fn put_json(
 }
 
 /// Returns the items of an array, or its encoded image.
-pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
+pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Bytes, Reason> {
     let mut data = Vec::new();
     let put = match cell {
-        Cell::Bytes(encoded) if spec.image.is_some() => return Ok(encoded),
-        Cell::File(encoded) if spec.image.is_some() => return Ok(encoded.into()),
+        Cell::Bytes(encoded) if spec.image.is_some() => return Ok(encoded.into()),
+        Cell::File(encoded) if spec.image.is_some() => return Ok(encoded),
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
-        Cell::File(bytes) => {
-            data = bytes.into();
-            Some(())
-        }
-        Cell::Bytes(bytes) => {
-            data = bytes;
-            Some(())
-        }
+        Cell::File(bytes) => return whole_items(spec, bytes),
+        Cell::Bytes(bytes) => return whole_items(spec, bytes.into()),
         Cell::Ints(numbers) => numbers
             .into_iter()
             .try_for_each(|n| put_int(spec.dtype, n.into(), &mut data)),
@@ -202,6 +197,10 @@ pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason>
         let dtype = spec.dtype.name();
         wrong(&spec.name, format!("holds a number that is not {dtype}"))
     })?;
+    whole_items(spec, data.into())
+}
+
+fn whole_items(spec: &ArraySpec, data: Bytes) -> Result<Bytes, Reason> {
     check_whole(spec, &data)?;
     Ok(data)
 }

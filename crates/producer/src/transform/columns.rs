@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use batchweave_core::tgb::Dtype;
+use bytes::Bytes;
 
 use super::arrays::{from_cell, json, sample, wrong};
 use crate::config::ProducerConfig;
@@ -25,7 +26,7 @@ pub(super) struct Values {
     /// For each token of the document whether it is learned.
     pub(super) mask: Option<Vec<bool>>,
     pub(super) numbers: Option<ColumnValues>,
-    pub(super) arrays: Vec<Vec<u8>>,
+    pub(super) arrays: Vec<Bytes>,
 }
 
 impl Columns {
@@ -73,7 +74,7 @@ impl Columns {
         Ok(Values { arrays, ..values })
     }
 
-    fn take_arrays(&self, format: Format, unit: &mut Unit) -> Result<Vec<Vec<u8>>, Reason> {
+    fn take_arrays(&self, format: Format, unit: &mut Unit) -> Result<Vec<Bytes>, Reason> {
         if self.arrays.is_empty() {
             return Ok(Vec::new());
         }
@@ -130,7 +131,7 @@ impl Columns {
         }
     }
 
-    fn values(&self, mut arrays: Vec<Vec<u8>>) -> Result<Values, Reason> {
+    fn values(&self, mut arrays: Vec<Bytes>) -> Result<Values, Reason> {
         let mask = self.has_mask.then(|| arrays.remove(0));
         let specs = self.specs.iter().skip(usize::from(self.has_mask));
         let words = specs.zip(&arrays).map(|(spec, data)| {
@@ -151,7 +152,7 @@ impl Columns {
     }
 }
 
-fn number(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
+fn number(spec: &ArraySpec, cell: Cell) -> Result<Bytes, Reason> {
     match cell {
         Cell::Bytes(_) => Err(wrong(&spec.name, "holds text or bytes, not numbers")),
         cell => from_cell(spec, cell),
@@ -160,8 +161,6 @@ fn number(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::sources::Place;
 

@@ -275,7 +275,7 @@ impl DocumentTransform {
         if tokens > most && !self.beside.arrays.is_empty() {
             return Err(Reason::LongerThanRow { tokens, most });
         }
-        let arrays: usize = values.arrays.iter().map(Vec::len).sum();
+        let arrays: usize = values.arrays.iter().map(Bytes::len).sum();
         Ok(Some(Transformed {
             content,
             columns: values.numbers,
@@ -380,7 +380,7 @@ impl DocumentTransform {
 pub(crate) struct Transformed {
     pub(crate) content: Content,
     pub(crate) columns: Option<ColumnValues>,
-    pub(crate) arrays: Vec<Vec<u8>>,
+    pub(crate) arrays: Vec<Bytes>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
 }

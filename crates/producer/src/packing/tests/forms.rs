@@ -174,7 +174,7 @@ fn arrays_lie_in_the_order_of_the_segments_of_each_row() {
     let documents: Vec<_> = (0..)
         .zip(documents)
         .map(|(unit, (tokens, items))| Document {
-            arrays: vec![vec![unit as u8 + 1; 4 * items]],
+            arrays: vec![vec![unit as u8 + 1; 4 * items].into()],
             ..document(unit, &vec![unit as u32; tokens])
         })
         .collect();
@@ -224,7 +224,8 @@ fn samples_of_any_length_lie_one_after_another() {
         spec("image", Dtype::U8, &[2]),
         spec("action", Dtype::U16, &[]),
     ];
-    let samples = [(4, 0), (0, 2), (2, 4)].map(|(a, b)| vec![vec![a as u8; a], vec![b as u8; b]]);
+    let samples = [(4, 0), (0, 2), (2, 4)]
+        .map(|(a, b)| vec![vec![a as u8; a].into(), vec![b as u8; b].into()]);
     let batch = PackedBatch {
         sources: Sources::default(),
         content: BatchContent::Samples(samples.to_vec()),

@@ -59,7 +59,7 @@ fn samples_are_named_one_by_one() {
         pass: 1,
         place: place(unit),
         within: Within::default(),
-        content: Content::Sample(vec![vec![7]]),
+        content: Content::Sample(vec![vec![7].into()]),
         columns: None,
         arrays: Vec::new(),
     };

@@ -66,7 +66,7 @@ impl Mode {
 
     fn document(self, unit: u64, items: usize) -> Tokenized {
         let content = match self {
-            Self::Samples => Content::Sample(vec![vec![unit as u8; items]]),
+            Self::Samples => Content::Sample(vec![vec![unit as u8; items].into()]),
             _ => Content::Tokens((0..items as u32).map(|n| 100 + n).collect()),
         };
         let place = Place {
@@ -80,7 +80,7 @@ impl Mode {
             content,
             columns: None,
             arrays: match self {
-                Self::Arrays => vec![vec![unit as u8; 7 * items]],
+                Self::Arrays => vec![vec![unit as u8; 7 * items].into()],
                 _ => Vec::new(),
             },
         };

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
@@ -19,7 +20,7 @@ const PIXELS_MAX: u64 = 1 << 26;
 type Size = (u32, u32);
 
 /// Replaces each encoded image in `arrays` by the items of the array in `specs`. An image in several arrays is decoded once.
-pub(super) fn decode(specs: &[ArraySpec], arrays: &mut [Vec<u8>]) -> Result<(), Reason> {
+pub(super) fn decode(specs: &[ArraySpec], arrays: &mut [Bytes]) -> Result<(), Reason> {
     for (data, users) in distinct(specs, arrays) {
         let mut source = Source {
             data: &data,
@@ -28,15 +29,15 @@ pub(super) fn decode(specs: &[ArraySpec], arrays: &mut [Vec<u8>]) -> Result<(), 
         };
         for n in users {
             let made = source.array(&specs[n]);
-            arrays[n] = made.map_err(|detail| wrong(&specs[n].name, detail))?;
+            arrays[n] = made.map_err(|detail| wrong(&specs[n].name, detail))?.into();
         }
     }
     Ok(())
 }
 
 /// Takes the encoded images out of `arrays`, and returns each with the places of the arrays that it is for.
-fn distinct(specs: &[ArraySpec], arrays: &mut [Vec<u8>]) -> Vec<(Vec<u8>, Vec<usize>)> {
-    let mut found: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
+fn distinct(specs: &[ArraySpec], arrays: &mut [Bytes]) -> Vec<(Bytes, Vec<usize>)> {
+    let mut found: Vec<(Bytes, Vec<usize>)> = Vec::new();
     for (n, (spec, array)) in specs.iter().zip(arrays).enumerate() {
         if spec.image.is_none() {
             continue;

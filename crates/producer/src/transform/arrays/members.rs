@@ -1,32 +1,30 @@
 //! One array from a file of a tar's sample, by the extension of the file, as webdataset decodes it.
 
 use batchweave_core::tgb::Dtype;
+use bytes::Bytes;
 
-use super::{check_whole, from_json, npy, put_int, wrong};
+use super::{from_json, npy, put_int, whole_items, wrong};
 use crate::packing::ArraySpec;
 use crate::sources::{Cell, MemberKind, Reason};
 
 /// Returns the items of the array that `file` holds, which must fit `spec`, or its encoded image.
-pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Vec<u8>, Reason> {
+pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Bytes, Reason> {
     let Cell::Bytes(file) = file else {
         return Err(Reason::NotArrays);
     };
     if spec.image.is_some() {
-        return Ok(file);
+        return Ok(file.into());
     }
     let bytes = spec.dtype == Dtype::U8;
     match MemberKind::from_field(spec.source()) {
-        MemberKind::Npy => npy::array(spec, file),
+        MemberKind::Npy => npy::array(spec, file.into()),
         MemberKind::Number => number(spec, &file),
         MemberKind::Json if !bytes => {
             let value = serde_json::from_slice(&file)
                 .map_err(|why| wrong(&spec.name, format!("is not JSON: {why}")))?;
-            from_json(spec, &value)
+            from_json(spec, &value).map(Bytes::from)
         }
-        MemberKind::Json | MemberKind::Bytes if bytes => {
-            check_whole(spec, &file)?;
-            Ok(file)
-        }
+        MemberKind::Json | MemberKind::Bytes if bytes => whole_items(spec, file.into()),
         MemberKind::Json | MemberKind::Bytes => {
             let dtype = spec.dtype.name();
             let detail = format!("is {dtype}, and its files hold bytes, which are U8");
@@ -36,7 +34,7 @@ pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Vec<u8>, Reason> {
 }
 
 /// Returns the whole number in decimal digits, as an array of one item.
-fn number(spec: &ArraySpec, text: &[u8]) -> Result<Vec<u8>, Reason> {
+fn number(spec: &ArraySpec, text: &[u8]) -> Result<Bytes, Reason> {
     let mut data = Vec::new();
     let number = std::str::from_utf8(text).ok();
     let number = number.and_then(|text| text.trim().parse::<i128>().ok());
@@ -51,8 +49,7 @@ fn number(spec: &ArraySpec, text: &[u8]) -> Result<Vec<u8>, Reason> {
                 format!("holds {found:?}, which is not a whole number of {dtype}"),
             )
         })?;
-    check_whole(spec, &data)?;
-    Ok(data)
+    whole_items(spec, data.into())
 }
 
 #[cfg(test)]

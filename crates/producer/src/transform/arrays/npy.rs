@@ -1,6 +1,7 @@
 //! One array as `numpy.save` writes it: a magic number, a small header, the items.
 
 use batchweave_core::tgb::Dtype;
+use bytes::Bytes;
 
 use super::wrong;
 use crate::npy;
@@ -8,11 +9,9 @@ use crate::packing::ArraySpec;
 use crate::sources::Reason;
 
 /// Returns the items of the array in `file`, which must fit `spec`.
-pub(super) fn array(spec: &ArraySpec, mut file: Vec<u8>) -> Result<Vec<u8>, Reason> {
+pub(super) fn array(spec: &ArraySpec, file: Bytes) -> Result<Bytes, Reason> {
     let begin = check(spec, &file)?;
-    // Moved within the buffer rather than copied, because the array may be large.
-    file.drain(..begin);
-    Ok(file)
+    Ok(file.slice(begin..))
 }
 
 /// Checks the header. Returns the offset of the items.

@@ -25,7 +25,16 @@ pub(super) fn unit(raw: &[u8]) -> Unit {
 }
 
 pub(super) fn json_sample(specs: &[ArraySpec], line: &str) -> Result<Option<Vec<Vec<u8>>>, String> {
-    sample(Format::Jsonl, specs, unit(line.as_bytes())).map_err(|why| why.to_string())
+    owned(sample(Format::Jsonl, specs, unit(line.as_bytes())))
+}
+
+/// Returns the bytes of each array, or the text of the reason.
+pub(super) fn owned(
+    made: Result<Option<Vec<Bytes>>, Reason>,
+) -> Result<Option<Vec<Vec<u8>>>, String> {
+    let owned = |arrays: Vec<Bytes>| arrays.iter().map(|array| array.to_vec()).collect();
+    made.map(|arrays| arrays.map(owned))
+        .map_err(|why| why.to_string())
 }
 
 #[test]

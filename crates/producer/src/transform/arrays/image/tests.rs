@@ -26,7 +26,7 @@ fn array(spec: &ArraySpec, picture: Picture, data: &[u8]) -> Result<Vec<u8>, Rea
         image: Some(picture),
         ..spec.clone()
     };
-    let mut arrays = [data.to_vec()];
+    let mut arrays = [Bytes::copy_from_slice(data)];
     decode(&[spec], &mut arrays)?;
     Ok(arrays.concat())
 }
@@ -245,10 +245,11 @@ fn an_image_of_several_arrays_is_decoded_once() {
         ImageBuffer::from_pixel(2, 2, Luma([9_u8])),
         ImageFormat::Png,
     );
-    let given = [&one, &one, &one, &other, &one, &other].map(Clone::clone);
+    let given = [&one, &one, &one, &other, &one, &other].map(|image| Bytes::from(image.clone()));
     let mut arrays = given.clone();
     let places = [vec![0, 2, 4], vec![3, 5]];
-    let expected = [one.clone(), other].into_iter().zip(places);
+    let expected = [one.clone(), other].map(Bytes::from);
+    let expected = expected.into_iter().zip(places);
     assert!(distinct(&specs, &mut arrays).into_iter().eq(expected));
     assert_eq!(arrays[1], one, "only images are taken");
 

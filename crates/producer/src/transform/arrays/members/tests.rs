@@ -1,7 +1,7 @@
 //! Files of samples that become arrays, and those that are refused.
 
 use super::super::sample;
-use super::super::tests::{npy, spec, unit};
+use super::super::tests::{npy, owned, spec, unit};
 use super::*;
 use crate::sources::{Format, Unit};
 
@@ -14,7 +14,7 @@ fn arrays(specs: &[ArraySpec], files: &[&[u8]]) -> Result<Option<Vec<Vec<u8>>>, 
         cells,
         ..unit(b"key")
     };
-    sample(Format::Webdataset, specs, unit).map_err(|why| why.to_string())
+    owned(sample(Format::Webdataset, specs, unit))
 }
 
 fn from(spec: ArraySpec, from: &str) -> ArraySpec {

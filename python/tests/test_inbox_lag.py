@@ -147,6 +147,23 @@ def test_wait_for_lag_puts_nothing(tmp_path: Path, program: Program) -> None:
         assert writer.next_row == 0
 
 
+def test_wait_for_lag_ends_with_its_timeout(tmp_path: Path, program: Program) -> None:
+    program.says(report(0, 1, 0))
+    with open_writer(tmp_path, max_lag_steps=0) as writer:
+        assert not writer.wait_for_lag(timeout=0.01)
+        putting = Putting(writer, 1)
+        program.answers(report(0, 1, 0))
+        assert not writer.wait_for_lag(timeout=0.01), "the turn is the put's"
+        assert writer.next_row == 0
+        program.says(report(0, 1, 1))
+        putting.end()
+        program.says(report(1, 1, 1))
+        assert writer.wait_for_lag(timeout=60)
+        for wrong in (-1, float("nan"), float("inf")):
+            with pytest.raises(InboxArgumentError, match="number of seconds"):
+                writer.wait_for_lag(timeout=wrong)
+
+
 def test_threads_do_not_pass_the_bound_together(tmp_path: Path, program: Program) -> None:
     with open_writer(tmp_path, max_lag_steps=0) as writer:
         all_of_them = [Putting(writer, 1) for _ in range(8)]

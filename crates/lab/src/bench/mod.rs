@@ -65,6 +65,8 @@ enum What {
     Pack(producing::TextArgs),
     /// Throughput of uploads, compared with plain HTTP puts of the same bytes
     Upload(producing::upload::UploadArgs),
+    /// Throughput of finished arrays from files to committed batches, compared with copying the files
+    Ingest(producing::ingest::IngestArgs),
     /// Throughput from documents on disk to committed batches on `dev-s3`, compared with the tokenizer
     /// alone
     Produce(producing::produce::ProduceArgs),
@@ -110,6 +112,11 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         }
         What::Upload(args) => {
             let report = producing::upload::measure(args).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+        What::Ingest(args) => {
+            let report = Box::pin(producing::ingest::measure(args)).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }

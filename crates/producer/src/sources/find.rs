@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use futures::stream::{StreamExt, TryStreamExt};
 
 use super::growing::FileFilter;
 use super::list::FINGERPRINT_BYTES;
+use super::whole::fill;
 use super::{InputFile, InputList, Location, PinnedFile, Settled, Share, SourceError};
 
 /// Number of remote files that are pinned at the same time.
@@ -232,11 +233,11 @@ fn pin_file(path: &Path, name: &str) -> io::Result<PinnedFile> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut end = |from: u64| {
-        let mut bytes = Vec::new();
+        let length = size.saturating_sub(from).min(FINGERPRINT_BYTES);
+        let mut bytes = vec![0; length as usize];
         file.seek(SeekFrom::Start(from))?;
-        file.by_ref()
-            .take(FINGERPRINT_BYTES)
-            .read_to_end(&mut bytes)?;
+        let read = fill(&mut file, &mut bytes)?;
+        bytes.truncate(read);
         io::Result::Ok(bytes)
     };
     let head = end(0)?;

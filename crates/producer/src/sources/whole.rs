@@ -46,7 +46,7 @@ fn buffer(free: &Buffers, room: usize) -> Vec<u8> {
 }
 
 /// Reads until `buffer` is full or `from` ends. Returns the number of bytes.
-fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match from.read(&mut buffer[filled..]) {

@@ -126,13 +126,33 @@ class Lag:
             self._wait(next_row(), self.most, check)
             yield
 
+    def is_due(
+        self, next_row: Callable[[], int], check: Callable[[], None], timeout: float | None
+    ) -> bool:
+        """Waits as `due` does, for `timeout` seconds at most; returns whether the row is due."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
+            lag = self._wait(next_row(), self.most, check, ends)
+        finally:
+            self._turn.release()
+        return self.most is None or lag <= self.most
+
     def stop(self) -> None:
         """Ends the thread after the poll under way, and every wait."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
 
-    def _wait(self, next_row: int, most: int | None, check: Callable[[], None]) -> int:
+    def _wait(
+        self,
+        next_row: int,
+        most: int | None,
+        check: Callable[[], None],
+        ends: float | None = None,
+    ) -> int:
+        """Waits for a lag of at most `most`. Returns it, or at `ends` the one that is too large."""
         began = unknown = time.monotonic()
         logs = True
         while True:
@@ -142,7 +162,8 @@ class Lag:
                     raise WriterClosedError(f"the writer {self._writer} was closed")
                 self._want()
                 now, lag = time.monotonic(), self._fresh(next_row)
-                if lag is not None and (most is None or lag <= most):
+                is_over = ends is not None and now >= ends
+                if lag is not None and (is_over or most is None or lag <= most):
                     return lag
                 if lag is not None:
                     unknown = now
@@ -152,7 +173,10 @@ class Lag:
                 if logs and lag is not None and now - began >= TIMES.log_after:
                     logs = False
                     self._log_wait(lag)
-                self._changed.wait(min(TIMES.every, max(0.01, unknown + self._deadline - now)))
+                soon = unknown + self._deadline
+                if ends is not None and not is_over:
+                    soon = min(soon, ends)
+                self._changed.wait(min(TIMES.every, max(0.01, soon - now)))
 
     def _fresh(self, next_row: int) -> int | None:
         if self._answer is None or time.monotonic() - self._answered > TIMES.fresh:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -140,17 +141,21 @@ class Writer:
             raise InboxArgumentError("the lag needs the stream: open the writer with stream=")
         return self._lag.read(self.next_row)
 
-    def wait_for_lag(self) -> None:
-        """Waits until `lag` is at most `max_lag_steps`, as `put` does.
+    def wait_for_lag(self, timeout: float | None = None) -> bool:
+        """Waits until `lag` is at most `max_lag_steps`, as `put` does. Returns whether it is.
 
         Call it before a sample is made, with the policy that is loaded behind it: then the steps
-        that are trained while `put` waits do not make the sample older.
+        that are trained while `put` waits do not make the sample older. With `timeout` (seconds) it
+        returns False when the lag is too large until then, as after the end of training. Without an
+        answer about the lag it waits for the writer's deadline whatever `timeout` is, and raises a
+        `LagUnknownError`.
         """
         self._check_open("wait for the lag")
         if self._lag is None or self._lag.most is None:
             raise InboxArgumentError("wait_for_lag() needs a bound: open with max_lag_steps=")
-        with self._due():
-            pass
+        if timeout is not None and not 0 <= timeout <= threading.TIMEOUT_MAX:
+            raise InboxArgumentError(f"timeout={timeout!r}: give a number of seconds, or None")
+        return self._lag.is_due(lambda: self.next_row, self._uploader.check, timeout)
 
     def flush(self) -> None:
         """Waits until every row that was put is durable.

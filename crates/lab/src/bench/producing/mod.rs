@@ -1,5 +1,7 @@
 //! Shared by the producer's measurements: text, configuration, the tokenizer alone.
 
+mod blobs;
+pub(super) mod ingest;
 pub(super) mod pack;
 pub(super) mod produce;
 mod server;

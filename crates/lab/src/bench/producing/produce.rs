@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use batchweave_producer::config::ProducerConfig;
 use batchweave_producer::{Outcome, run_watched};
+use batchweave_store::Store;
 use clap::Args;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -67,13 +68,17 @@ struct Round {
     ours: Ours,
 }
 
+/// A run of a producer in this process, in seconds.
 #[derive(Clone, Copy)]
-struct Ours {
-    wall: f64,
-    cpu: f64,
-    server: f64,
-    start: f64,
-    batches: u64,
+pub(super) struct Ours {
+    /// From the first document to the last commit.
+    pub(super) wall: f64,
+    pub(super) cpu: f64,
+    /// CPU time of the server; 0 without one.
+    pub(super) server: f64,
+    /// Before that.
+    pub(super) start: f64,
+    pub(super) batches: u64,
 }
 
 impl Round {
@@ -125,14 +130,27 @@ pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliErro
 
 async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
     let server = Server::start(text.folder()).await?;
-    let (store, process) = (server.store("stream").await?, server.process()?);
+    let store = server.store("stream").await?;
+    let ours = until_finished(store, config, Some(server.process()?)).await?;
+    server.stop().await?;
+    Ok(ours)
+}
+
+/// Runs a producer on `store` until all its input is committed; `server` is the process of the store, if it has one.
+pub(super) async fn until_finished(
+    store: Arc<dyn Store>,
+    config: &ProducerConfig,
+    server: Option<String>,
+) -> Result<Ours, CliError> {
+    let used = move || {
+        let served = server.as_deref().map_or(Ok(0.0), process_seconds);
+        Ok::<_, CliError>((process_seconds("self")?, served?))
+    };
     let first = Arc::new(OnceLock::new());
     let began = {
-        let first = Arc::clone(&first);
-        let server = process.clone();
+        let (first, used) = (Arc::clone(&first), used.clone());
         move || {
-            let cpu = (process_seconds("self"), process_seconds(&server));
-            let _ = first.set((Instant::now(), cpu));
+            let _ = first.set((Instant::now(), used()));
         }
     };
     let opening = Instant::now();
@@ -146,22 +164,20 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
     let Outcome::Finished { batches } = outcome.map_err(bench_error)? else {
         return Err(bench_error("the producer stopped unexpectedly"));
     };
-    let (own, served) = (process_seconds("self")?, process_seconds(&process)?);
+    let (own, served) = used()?;
     let (at, cpu) = first
         .get()
         .ok_or_else(|| bench_error("the producer did not start"))?;
-    let (Ok(own_before), Ok(served_before)) = cpu else {
+    let Ok((own_before, served_before)) = cpu else {
         return Err(bench_error("the kernel reports no CPU time of processes"));
     };
-    let ours = Ours {
+    Ok(Ours {
         wall: at.elapsed().as_secs_f64(),
         cpu: own - own_before,
         server: served - served_before,
         start: at.duration_since(opening).as_secs_f64(),
         batches,
-    };
-    server.stop().await?;
-    Ok(ours)
+    })
 }
 
 impl ProduceReport {

@@ -50,6 +50,7 @@ impl Programs {
                     "fetch/mod",
                     "producing/mod",
                     "producing/upload",
+                    "producing/ingest",
                     "producing/produce",
                 ] {
                     let file = format!("crates/lab/src/bench/{more}.rs");

@@ -1,7 +1,7 @@
 //! The members of a tar, one after another. The `tar` crate reads the headers of each as those of an archive of its own:
 //! so the data between them can be read or passed over here, and the reading can begin at any member.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use tar::Archive;
 
@@ -110,12 +110,10 @@ impl Members {
     /// Returns the data of `member`, which [`Self::next`] returned last.
     pub(super) fn read(&mut self, member: &Member) -> Result<Vec<u8>, ReadFailure> {
         let mut data = Vec::with_capacity(usize::try_from(member.size).unwrap_or_default());
-        let read = self
+        let all = self
             .stream
-            .by_ref()
-            .take(member.size)
-            .read_to_end(&mut data);
-        if read.is_err() || (data.len() as u64) < member.size {
+            .pass(member.size, |part| data.extend_from_slice(part));
+        if !all {
             return Err(self.stream.explain(|| cut_in(&member.name())));
         }
         self.skip(padded(member.size) - member.size, || member.name())?;
@@ -128,10 +126,10 @@ impl Members {
     }
 
     fn skip(&mut self, bytes: u64, name: impl Fn() -> String) -> Result<(), ReadFailure> {
-        let skipped = io::copy(&mut self.stream.by_ref().take(bytes), &mut io::sink());
-        match skipped {
-            Ok(skipped) if skipped == bytes => Ok(()),
-            _ => Err(self.stream.explain(|| cut_in(&name()))),
+        if self.stream.pass(bytes, |_| ()) {
+            Ok(())
+        } else {
+            Err(self.stream.explain(|| cut_in(&name())))
         }
     }
 
@@ -235,6 +233,33 @@ struct Stream {
 }
 
 impl Stream {
+    /// Gives the next `bytes` to `take`, part by part, without a copy. Returns false when the stream fails or ends before.
+    fn pass(&mut self, bytes: u64, mut take: impl FnMut(&[u8])) -> bool {
+        let mut left = bytes;
+        while left > 0 {
+            let buffer = match self.inner.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                Err(why) => {
+                    self.failure = Some(why);
+                    return false;
+                }
+            };
+            if buffer.is_empty() {
+                self.ended = true;
+                return false;
+            }
+            let part = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(buffer.len());
+            take(&buffer[..part]);
+            self.inner.consume(part);
+            self.at += part as u64;
+            left -= part as u64;
+        }
+        true
+    }
+
     /// Returns the failure of the last read; or, if none failed, that the archive is broken.
     fn explain(&mut self, detail: impl FnOnce() -> String) -> ReadFailure {
         match self.failure.take() {

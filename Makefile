@@ -11,7 +11,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo wheel install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
+.PHONY: help demo wheel install test test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
 	image image-check docs generated-docs
 .NOTPARALLEL:
@@ -31,6 +31,7 @@ help:
 	@echo 'make whole-jobs RUNS=20  whole jobs with kills of every process, each proved at the end'
 	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
+	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -179,6 +180,11 @@ test-frameworks: build
 	@command -v java >/dev/null || { echo 'no java: the tests with Spark need Java 17 or newer (apt-get install default-jre-headless)'; exit 1; }
 	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python \
 		-c python/pyproject.toml python/tests/test_torch*.py python/tests/test_ray*.py python/tests/test_spark*.py
+
+# BENCH_ARGS="--only ingest" runs one of them, BENCH_ARGS=--record commits the figures.
+bench: build
+	$(call step,benchmarks)
+	TMPDIR=$${TMPDIR:-/dev/shm} tools/bench $(BUILT)/batchweave $(BENCH_ARGS)
 
 units:
 	$(call step,systemd units)

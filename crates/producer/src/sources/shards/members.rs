@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use tar::Archive;
+use tar::{Archive, Header};
 
 use super::super::Reason;
 use super::super::columns::ReadFailure;
@@ -84,6 +84,9 @@ impl Members {
 
     /// Reads the headers of the next entry; `None` at the end of the archive.
     fn entry(&mut self) -> Result<Option<Entry>, ReadFailure> {
+        if let Some(entry) = self.stream.plain_entry() {
+            return Ok(Some(entry));
+        }
         let begin = self.stream.at;
         self.stream.left = HEADERS_BYTES_MAX;
         let entry = entry(&mut self.stream);
@@ -153,6 +156,7 @@ impl Members {
 }
 
 /// An entry of a tar, by its headers.
+#[derive(Debug, PartialEq, Eq)]
 struct Entry {
     /// The path of a regular file.
     name: Option<Vec<u8>>,
@@ -191,6 +195,24 @@ fn entry(stream: &mut Stream) -> io::Result<Option<Entry>> {
         size,
         sparse,
     }))
+}
+
+/// Returns the entry of a valid header that is that of a regular file by itself.
+fn plain(header: &Header) -> Option<Entry> {
+    let bytes = header.as_bytes();
+    // The checksum counts as blanks in itself.
+    let (before, rest) = bytes.split_at(148);
+    let others = before.iter().chain(&rest[8..]);
+    let sum = others.map(|byte| u32::from(*byte)).sum::<u32>() + 8 * u32::from(b' ');
+    let valid = header.entry_type().is_file() && header.cksum().is_ok_and(|stored| stored == sum);
+    if !valid {
+        return None;
+    }
+    Some(Entry {
+        name: Some(header.path_bytes().into_owned()),
+        size: header.entry_size().ok()?,
+        sparse: false,
+    })
 }
 
 /// Returns key and field of a file, as webdataset divides its path; `None` for files that belong to no sample: without a
@@ -233,6 +255,16 @@ struct Stream {
 }
 
 impl Stream {
+    /// Reads the header of a file without extended headers, if that is next and in the buffer: most headers are, and the
+    /// crate would make an archive for each.
+    fn plain_entry(&mut self) -> Option<Entry> {
+        let block = self.inner.buffer().get(..BLOCK_BYTES as usize)?;
+        let entry = plain(Header::from_byte_slice(block))?;
+        self.inner.consume(BLOCK_BYTES as usize);
+        self.at += BLOCK_BYTES;
+        Some(entry)
+    }
+
     /// Gives the next `bytes` to `take`, part by part, without a copy. Returns false when the stream fails or ends before.
     fn pass(&mut self, bytes: u64, mut take: impl FnMut(&[u8])) -> bool {
         let mut left = bytes;

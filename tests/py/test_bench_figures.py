@@ -1,0 +1,81 @@
+"""`make bench` compares each figure with the committed one, and says which is worse by a tenth."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "tools" / "bench"
+
+
+def program(folder: Path, reports: dict[str, Any]) -> Path:
+    """A program that prints the report of each verb."""
+    path = folder / "batchweave"
+    path.write_text(
+        f"#!{sys.executable}\nimport json, sys\nprint(json.dumps({reports!r}[sys.argv[2]]))\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def run(program: Path, figures: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, str(SCRIPT), str(program), "--figures", str(figures), *args]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_a_figure_that_is_a_tenth_worse_is_said(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    only = ("--only", "upload", "--only", "commit-growth")
+
+    def reports(upload: float, requests: float) -> Path:
+        growth = {"requests_ratio": requests, "bytes_ratio": 1.0}
+        return program(
+            tmp_path, {"upload": {"ratio_to_plain_put": upload}, "commit-growth": growth}
+        )
+
+    assert run(reports(1.0, 1.0), figures, *only, "--record").returncode == 0
+    stored = json.loads(figures.read_text())
+    assert stored["cores"] == os.cpu_count()
+    assert stored["figures"] == {
+        "upload ratio_to_plain_put": 1.0,
+        "commit-growth requests_ratio": 1.0,
+        "commit-growth bytes_ratio": 1.0,
+    }
+    same = run(reports(0.91, 1.1), figures, *only)
+    assert (same.returncode, "worse by more than" in same.stdout) == (0, False), same.stdout
+    slower = run(reports(0.89, 1.0), figures, *only)
+    assert slower.returncode == 1
+    assert slower.stdout.endswith("worse by more than a tenth: upload ratio_to_plain_put\n")
+    dearer = run(reports(1.0, 1.2), figures, *only)
+    assert dearer.stdout.endswith("worse by more than a tenth: commit-growth requests_ratio\n")
+    assert dearer.returncode == 1
+    faster = run(reports(3.0, 0.5), figures, *only)
+    assert faster.returncode == 0
+
+
+def test_a_benchmark_that_fails_ends_the_run(tmp_path: Path) -> None:
+    broken = program(tmp_path, {})
+    ended = run(broken, tmp_path / "figures.json", "--only", "upload")
+    assert ended.returncode == 1
+    assert "batchweave bench upload failed with exit code 1" in ended.stderr
+    unknown = run(broken, tmp_path / "figures.json", "--only", "nothing")
+    assert unknown.returncode == 2
+    assert "--only nothing: one of tokenize, pack" in unknown.stderr
+
+
+def test_each_figure_is_committed() -> None:
+    loader = SourceFileLoader("bench", str(SCRIPT))
+    bench = types.ModuleType("bench")
+    sys.modules["bench"] = bench
+    loader.exec_module(bench)
+    names = {f"{each.words[0]} {figure.name}" for each in bench.BENCHES for figure in each.figures}
+    committed = json.loads(bench.FIGURES.read_text())["figures"]
+    assert set(committed) == names
+    assert all(value > 0 for value in committed.values())

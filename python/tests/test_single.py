@@ -105,3 +105,91 @@ def test_a_step_of_one_slice_does_not_end_another_that_has_begun(
         assert outcome(ours, daemon, part).startswith(text)
     late = (*GOOD[:4], 1, 2, *GOOD[6:])
     assert "after 0 slices of step -1" in outcome(ours, daemon, late)
+
+
+def taken(session: Session, daemon: socket.socket, frames: list[int]) -> list[Batch]:
+    """Returns a batch of each of these frames."""
+    found = []
+    for frame in frames:
+        daemon.send(SHAPE.pack(*GOOD[:12], frame, *GOOD[13:]))
+        batch = session.receive()
+        assert isinstance(batch, Batch)
+        found.append(batch)
+    return found
+
+
+def released(daemon: socket.socket) -> list[bytes]:
+    """Returns the messages that the daemon has been sent."""
+    daemon.setblocking(False)
+    found = []
+    try:
+        while True:
+            found.append(daemon.recv(1 << 16))
+    except BlockingIOError:
+        return found
+
+
+def test_the_message_of_one_release_is_that_of_several(
+    session: tuple[Session, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, daemon = session
+    ours.next_step = (1 << 53) - 1
+    frames = [0, 7, (1 << 64) - 1]
+    batches = taken(ours, daemon, frames)
+    while batches:
+        batches.pop(0)
+    short = released(daemon)
+    monkeypatch.setattr(Session, "_release_one", lambda _: False)
+    batches = taken(ours, daemon, frames)
+    while batches:
+        batches.pop(0)
+    assert short == released(daemon) == [_wire.release(ours.next_step, [one]) for one in frames]
+    assert not ours.held
+
+
+def test_a_release_waits_while_the_socket_is_full(session: tuple[Session, socket.socket]) -> None:
+    ours, daemon = session
+    batches = taken(ours, daemon, [1, 2, 3])
+    progress = _wire.progress(0, 0, False)
+    while ours._send(progress):
+        pass
+    batches.pop(0)
+    assert list(ours.held) == [1, 2, 3]
+    assert set(released(daemon)) == {progress}
+    batches.pop(0)
+    assert released(daemon) == [_wire.release(0, [1, 2])]
+    assert list(ours.held) == [3]
+    assert ours.quiet()
+
+
+def test_nothing_is_sent_before_older_messages(session: tuple[Session, socket.socket]) -> None:
+    ours, daemon = session
+    batches = taken(ours, daemon, [1])
+    ours._outbox.append(b"older")
+    batches.pop(0)
+    assert released(daemon) == [b"older", _wire.release(0, [1])]
+
+
+def test_a_release_to_a_lost_daemon_is_dropped(session: tuple[Session, socket.socket]) -> None:
+    ours, daemon = session
+    batches = taken(ours, daemon, [1, 2])
+    daemon.close()
+    batches.clear()
+    assert ours.lost
+    assert not ours.held
+    assert not ours.torn
+
+
+def test_an_interrupt_during_a_release_tears_the_session(
+    session: tuple[Session, socket.socket],
+) -> None:
+    ours, daemon = session
+    batches = taken(ours, daemon, [1])
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    ours._send_now = interrupted
+    batches.clear()
+    assert ours.torn
+    assert ours.interrupted

@@ -28,9 +28,8 @@ import socket
 import termios
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from batchweave import _arena, _layout, _wire
 from batchweave._events import Event, Lost, event_of
 from batchweave._holds import Hold, Sender, Taker
 from batchweave._layout import Array, Arrays, Layout
+from batchweave._sending import Sending
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
 from batchweave.state import State
@@ -46,7 +46,6 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(16 * array.array("i").itemsize)
 # As plain numbers: an operation on the enum takes microseconds.
 _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC | socket.MSG_TRUNC)
 _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
-_SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 # Time of active polling before sleeping: to sleep and be woken takes 10 us on bare metal and up to
 # 80 us on a virtual machine.
 _AWAKE_SECONDS = 250e-6
@@ -58,28 +57,22 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 _parked: set[Session] = set()
 
 
-class Session:
+class Session(Sending):
     """A connected socket. Only `receive` and `wait` belong to one thread."""
 
     def __init__(self, connected: socket.socket, next_step: int) -> None:
-        self.next_step = next_step
+        super().__init__(connected, next_step)
         self.credits = 0
         self.origin = State("", 0)
         """The fields that all states of this session share."""
         self.taker = Taker()
-        self.held: dict[int, Hold] = {}
         self.event: Event | None = None
-        self.lost = self.torn = self.forked = self.interrupted = False
         self.mappings: list[weakref.ref[mmap.mmap]] = []
-        self._socket = connected
-        self.parked = False
         self._segments: dict[int, mmap.mmap] = {}
         self._layouts: dict[int, Layout] = {}
         self._partial: list[Slice] = []
         self._partial_step = -1
         self._deaths: Iterator[int] = itertools.count(1)
-        self._gone: deque[weakref.ref[Array]] = deque()
-        self._outbox: deque[bytes] = deque()
         self._buffer = bytearray(_wire.MESSAGE_BYTES_MAX)
         self._buffers, self._whole = [self._buffer], memoryview(self._buffer)
         # Bound once: these are used for every frame.
@@ -87,78 +80,6 @@ class Session:
         self._readable = select.poll()
         self._readable.register(connected, select.POLLIN)
         _sessions.add(self)
-
-    # Sending: any thread.
-
-    def post(self, message: bytes) -> None:
-        """Sends a message in order with others posted; `flush` sends the rest of a full socket."""
-        self._outbox.append(message)
-        self.flush()
-
-    def offer(self, message: bytes) -> None:
-        """Sends a message that may be dropped when the socket is full."""
-        if not self._outbox:
-            self._send(message)
-
-    def flush(self) -> bool:
-        """Sends queued messages, as far as the socket has space; returns whether all were sent."""
-        try:
-            return self._flush_outbox() and self._flush_releases()
-        except BaseException:
-            self.torn = True
-            raise
-
-    def _flush_outbox(self) -> bool:
-        while self._outbox:
-            with contextlib.suppress(IndexError):
-                message = self._outbox.popleft()
-                if not self._send(message):
-                    self._outbox.appendleft(message)
-                    return False
-        return True
-
-    def _flush_releases(self) -> bool:
-        while self._gone:
-            holds: list[Hold] = []
-            with contextlib.suppress(IndexError):
-                while len(holds) < _wire.FRAMES_MAX:
-                    holds.append(cast(Hold, self._gone.popleft()))
-            # An interrupt during its creation leaves one without a frame: the session is torn then.
-            frames = [hold.frame for hold in holds if hasattr(hold, "frame")]
-            if frames and not self._send(_wire.release(self.next_step, frames)):
-                self._gone.extendleft(reversed(holds))
-                return False
-            for frame in frames:
-                self.held.pop(frame, None)
-        return True
-
-    def _send(self, message: bytes) -> bool:
-        if self.lost or self.forked:
-            return True
-        try:
-            self._socket.send(message, _SEND_FLAGS)
-        except BlockingIOError:
-            return False
-        except OSError:
-            self.lost = True
-        return True
-
-    def _dropped(self, root: weakref.ref[Array]) -> None:
-        try:
-            sender = cast(Sender, root)
-            if next(sender.deaths) == sender.of or self.parked:
-                self._last_dropped(root)
-        except KeyboardInterrupt:
-            self.interrupted = True
-
-    def _last_dropped(self, _: weakref.ref[Array]) -> None:
-        try:
-            self.flush()
-            if self.parked:
-                self.close_if_free()
-        except KeyboardInterrupt:
-            # Python only prints an exception raised here, so the next `next()` raises it.
-            self.interrupted = True
 
     # Receiving: the reader's thread.
 

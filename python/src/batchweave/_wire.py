@@ -62,6 +62,10 @@ SINGLE_HEADER = BATCH_BEGINS + struct.pack("<II", SINGLE_BYTES, 0)
 SINGLE_COUNTS = struct.pack("<IIII", 0, 1, 1, 0)
 # Header, step, counts, then a SliceRef; a C function, since it is called for every step.
 single = _SINGLE.unpack_from
+_RELEASE_ONE = struct.Struct("<16sQQQ")
+# Header of a `release` message of one frame; then the next step, the count and the frame.
+ONE = _HEADER.pack(MAGIC, PROTOCOL, RELEASE, _RELEASE_ONE.size, 0)
+release_one = _RELEASE_ONE.pack
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ impl Programs {
                 for more in [
                     "reclaim/mod",
                     "handover",
+                    "read",
+                    "freshness",
                     "images/mod",
                     "inbox",
                     "order",

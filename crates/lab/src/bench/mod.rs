@@ -2,6 +2,7 @@
 
 mod cpu;
 mod fetch;
+mod freshness;
 mod growth;
 mod handover;
 mod images;
@@ -9,6 +10,7 @@ mod inbox;
 mod order;
 mod producing;
 mod python;
+mod read;
 mod reclaim;
 mod single_commits;
 mod stream;
@@ -40,6 +42,11 @@ enum What {
     /// A process hands over frames of shared memory as the consumer daemon does. The same run measures a
     /// multiprocessing.Queue, a copy over a Unix socket and a PyTorch DataLoader worker.
     Handover(handover::HandoverArgs),
+    /// Time that a rank spends per batch between pieces of a trainer's work, which leave its memory cold
+    ///
+    /// The work takes 30 us, 1 ms or 20 ms. The same run measures a tight loop, a multiprocessing.Queue and a bare
+    /// recvmsg, in turns.
+    Read(read::ReadArgs),
     /// Images per second from tar shards of JPEGs to committed batches and to a trainer
     ///
     /// Real producer, consumer daemon and trainer, compared with decoding and resizing alone and with a PyTorch
@@ -49,6 +56,10 @@ enum What {
     ///
     /// A real writer, producer, consumer daemon and trainer, with rows at a steady rate.
     Inbox(inbox::InboxArgs),
+    /// Time from the commit of a batch to the return of a waiting rank's `next()`
+    ///
+    /// A real producer, consumer daemon and trainer, with a batch at a time.
+    Freshness(freshness::FreshnessArgs),
     /// Stored bytes of a run, step by step, and the cost of reclaiming the rest
     ///
     /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; stored bytes are
@@ -82,6 +93,16 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         What::CommitGrowth(args) => args.clone(),
         What::Handover(args) => {
             let text = handover::measure(args, context.out.json).await?;
+            Output::line(text.trim_end())?;
+            return Ok(Exit::Ok);
+        }
+        What::Read(args) => {
+            let text = read::measure(args, context.out.json).await?;
+            Output::line(text.trim_end())?;
+            return Ok(Exit::Ok);
+        }
+        What::Freshness(args) => {
+            let text = freshness::measure(args, context.out.json).await?;
             Output::line(text.trim_end())?;
             return Ok(Exit::Ok);
         }

@@ -1,6 +1,7 @@
 """Other ways to bring an array from one process to another, for the benchmark's comparison.
 
-Each gives the microseconds of every receipt, of batches that were ready before they were asked for.
+Each returns the microseconds of every receipt, of batches that were ready before they were asked
+for. `pause` is the work between receipts; without it, a busy loop, or a sleep for large arrays.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import mmap
 import multiprocessing
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,18 @@ _BUSY_SECONDS = 30e-6
 _READY_SECONDS = 0.002
 
 
+Pause = Callable[[], None] | None
+"""The work between two receipts, in place of the default one."""
+
+
 def _made(nbytes: int) -> Any:
     return np.ones(nbytes, np.uint8)
 
 
-def _pause(nbytes: int) -> None:
+def _pause(nbytes: int, pause: Pause = None) -> None:
+    if pause is not None:
+        pause()
+        return
     if nbytes > 1 << 20:
         time.sleep(_READY_SECONDS)
         return
@@ -38,14 +47,14 @@ def _send_all(end: socket.socket, nbytes: int, calls: int) -> None:
         end.sendall(data)
 
 
-def bare(calls: int) -> list[float]:
+def bare(calls: int, pause: Pause = None) -> list[float]:
     """A lower bound for all clients: one `recvmsg` and one view of memory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     buffer, room = [bytearray(1 << 16)], socket.CMSG_SPACE(64)
     memory, found = mmap.mmap(-1, 1 << 16), []
     for _ in range(calls):
         theirs.send(bytes(80))
-        _pause(0)
+        _pause(0, pause)
         began = time.perf_counter()
         ours.recvmsg_into(buffer, room)
         np.frombuffer(memory, np.uint8)
@@ -84,7 +93,7 @@ def _put_all(queue: Any, nbytes: int, calls: int) -> None:
         queue.put(data)
 
 
-def multiprocessing_queue(nbytes: int, calls: int) -> list[float]:
+def multiprocessing_queue(nbytes: int, calls: int, pause: Pause = None) -> list[float]:
     """A bounded multiprocessing.Queue of numpy arrays: pickled through a pipe."""
     context = multiprocessing.get_context("fork")
     queue: Any = context.Queue(4)
@@ -92,7 +101,7 @@ def multiprocessing_queue(nbytes: int, calls: int) -> list[float]:
     sender.start()
     found = []
     for _ in range(calls):
-        _pause(nbytes)
+        _pause(nbytes, pause)
         began = time.perf_counter()
         queue.get()
         found.append((time.perf_counter() - began) * 1e6)

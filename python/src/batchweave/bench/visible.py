@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,8 +100,17 @@ class Instants:
         return {name: [seconds * 1e3 for seconds in values] for name, values in ways.items()}
 
 
-def measure(location: str, samples: int, setting: Setting) -> dict[str, Any]:
-    """Returns p50 and p99 of every part of the way, in milliseconds."""
+Watch = Callable[[str, Instants, threading.Event], None]
+"""Notes the instants of the commits of a stream until the event is set."""
+
+
+def measure(
+    location: str, samples: int, setting: Setting, watch: Watch | None = None
+) -> dict[str, Any]:
+    """Returns p50 and p99 of every part of the way, in milliseconds.
+
+    Without `watch`, the log is polled for commits.
+    """
     root = f"{location.rstrip('/')}-visible/{secrets.token_hex(4)}"
     place, stream = f"{root}/inbox", f"{root}/stream"
     seen, stop = Instants(), threading.Event()
@@ -113,7 +122,7 @@ def measure(location: str, samples: int, setting: Setting) -> dict[str, Any]:
         threads = [
             threading.Thread(target=_write, args=(writer, setting, seen, stop)),
             threading.Thread(target=_watch_writer, args=(writer, seen, stop)),
-            threading.Thread(target=_watch_log, args=(stream, seen, stop)),
+            threading.Thread(target=watch or watch_log, args=(stream, seen, stop)),
         ]
         try:
             for thread in threads:
@@ -183,7 +192,8 @@ def _watch_writer(writer: inbox.Writer, seen: Instants, stop: threading.Event) -
         seen.durable += [now] * (durable - len(seen.durable))
 
 
-def _watch_log(stream: str, seen: Instants, stop: threading.Event) -> None:
+def watch_log(stream: str, seen: Instants, stop: threading.Event) -> None:
+    """Polls the log of a stream, and notes when each step is in it."""
     none = dict.fromkeys(("endpoint", "region", "access_key", "secret_key", "session_token"))
     log = folder_of(stream, "log", None, _RECORD_BYTES_MAX, **none)
     version = step = 0

@@ -1,0 +1,133 @@
+"""The sending half of a session: its messages, and the releases of frames whose arrays are gone.
+
+Any thread may use it. The rules are those of `_session`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import weakref
+from collections import deque
+from typing import cast
+
+from batchweave import _wire
+from batchweave._holds import Hold, Sender
+from batchweave._layout import Array
+
+# As a plain number: an operation on the enum takes microseconds.
+_SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+class Sending:
+    """A connected socket to send on, and the frames that this rank holds."""
+
+    def __init__(self, connected: socket.socket, next_step: int) -> None:
+        self.next_step = next_step
+        self.held: dict[int, Hold] = {}
+        self.lost = self.torn = self.forked = self.interrupted = self.parked = False
+        self._socket = connected
+        self._gone: deque[weakref.ref[Array]] = deque()
+        self._outbox: deque[bytes] = deque()
+        # Bound once: it is used for every step.
+        self._send_now = connected.send
+
+    def close_if_free(self) -> None:
+        """Closes the socket of a parked session once no array needs its frames."""
+        raise NotImplementedError
+
+    def post(self, message: bytes) -> None:
+        """Sends a message in order with others posted; `flush` sends the rest of a full socket."""
+        self._outbox.append(message)
+        self.flush()
+
+    def offer(self, message: bytes) -> None:
+        """Sends a message that may be dropped when the socket is full."""
+        if not self._outbox:
+            self._send(message)
+
+    def flush(self) -> bool:
+        """Sends queued messages, as far as the socket has space; returns whether all were sent."""
+        try:
+            return self._flush_outbox() and self._flush_releases()
+        except BaseException:
+            self.torn = True
+            raise
+
+    def _flush_outbox(self) -> bool:
+        while self._outbox:
+            with contextlib.suppress(IndexError):
+                message = self._outbox.popleft()
+                if not self._send(message):
+                    self._outbox.appendleft(message)
+                    return False
+        return True
+
+    def _flush_releases(self) -> bool:
+        while self._gone:
+            holds: list[Hold] = []
+            with contextlib.suppress(IndexError):
+                while len(holds) < _wire.FRAMES_MAX:
+                    holds.append(cast(Hold, self._gone.popleft()))
+            # An interrupt during its creation leaves one without a frame: the session is torn then.
+            frames = [hold.frame for hold in holds if hasattr(hold, "frame")]
+            if frames and not self._send(_wire.release(self.next_step, frames)):
+                self._gone.extendleft(reversed(holds))
+                return False
+            for frame in frames:
+                self.held.pop(frame, None)
+        return True
+
+    def _release_one(self) -> bool:
+        """Releases the only frame that waits for it, the most frequent case, in few instructions.
+
+        Returns False in all other cases, which `flush` handles.
+        """
+        if len(self._gone) != 1 or self._outbox or self.lost or self.forked:
+            return False
+        try:
+            hold = cast(Hold, self._gone.popleft())
+            frame = hold.frame
+            try:
+                self._send_now(_wire.release_one(_wire.ONE, self.next_step, 1, frame), _SEND_FLAGS)
+            except OSError:
+                # A full socket, or a lost one.
+                self._gone.appendleft(hold)
+                return False
+            del self.held[frame]
+        except (IndexError, AttributeError, KeyError):
+            # Another thread was first, or an interrupt came during the hold's creation.
+            return False
+        except BaseException:
+            self.torn = True
+            raise
+        return True
+
+    def _send(self, message: bytes) -> bool:
+        if self.lost or self.forked:
+            return True
+        try:
+            self._socket.send(message, _SEND_FLAGS)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.lost = True
+        return True
+
+    def _dropped(self, root: weakref.ref[Array]) -> None:
+        try:
+            sender = cast(Sender, root)
+            if next(sender.deaths) == sender.of or self.parked:
+                self._last_dropped(root)
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _last_dropped(self, _: weakref.ref[Array]) -> None:
+        try:
+            if not self._release_one():
+                self.flush()
+            if self.parked:
+                self.close_if_free()
+        except KeyboardInterrupt:
+            # Python only prints an exception raised here, so the next `next()` raises it.
+            self.interrupted = True

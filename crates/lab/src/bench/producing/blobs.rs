@@ -21,7 +21,7 @@ const POOL_BYTES: usize = 64 << 20;
 /// The samples of a measurement.
 pub(super) struct Input {
     pub(super) files: Vec<PathBuf>,
-    /// `npy` or `tar`.
+    /// The suffix of the files: `npy` or `tar`.
     pub(super) form: &'static str,
     /// Bytes of all samples.
     pub(super) bytes: u64,

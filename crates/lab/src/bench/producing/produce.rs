@@ -76,7 +76,7 @@ pub(super) struct Ours {
     pub(super) cpu: f64,
     /// CPU time of the server; 0 without one.
     pub(super) server: f64,
-    /// Before that.
+    /// Before that: opening the stream, finding and pinning files.
     pub(super) start: f64,
     pub(super) batches: u64,
 }

@@ -130,20 +130,20 @@ async fn find_filtered(
 ) -> Result<InputList, SourceError> {
     let mut files = Vec::new();
     let mut seen = BTreeSet::new();
-    for path in paths {
-        let found = if path.contains("://") && !path.starts_with("file://") {
-            remote(path, open, filter).await?
-        } else {
-            let pattern = path.strip_prefix("file://").unwrap_or(path).to_owned();
-            let filter = filter.clone();
-            let local = tokio::task::spawn_blocking(move || local(&pattern, &filter));
+    let is_local = |path: &String| !path.contains("://") || path.starts_with("file://");
+    for neighbours in paths.chunk_by(|a, b| is_local(a) && is_local(b)) {
+        let first = &neighbours[0];
+        let found = if is_local(first) {
+            let (patterns, filter) = (neighbours.to_vec(), filter.clone());
+            let local = tokio::task::spawn_blocking(move || local(&patterns, &filter));
             local
                 .await
-                .map_err(|e| unreadable(path, io::Error::other(e)))??
+                .map_err(|e| unreadable(first, io::Error::other(e)))??
+        } else {
+            let found = remote(first, open, filter).await?;
+            filter.check_some(first, found.is_empty())?;
+            found
         };
-        if found.is_empty() && filter.settled.is_none() {
-            return Err(SourceError::NoMatch { path: path.clone() });
-        }
         files.extend(
             found
                 .into_iter()
@@ -160,7 +160,19 @@ fn unreadable(file: &str, why: io::Error) -> SourceError {
     }
 }
 
-fn local(pattern: &str, filter: &FileFilter) -> Result<Vec<InputFile>, SourceError> {
+/// Finds the files of all `paths`, which are local, and pins them together.
+fn local(paths: &[String], filter: &FileFilter) -> Result<Vec<InputFile>, SourceError> {
+    let mut all = Vec::new();
+    for path in paths {
+        let before = all.len();
+        let found = matches(path.strip_prefix("file://").unwrap_or(path))?;
+        all.extend(found.into_iter().filter(|path| filter.accepts_file(path)));
+        filter.check_some(path, all.len() == before)?;
+    }
+    pin_all(&all)
+}
+
+fn matches(pattern: &str) -> Result<BTreeSet<PathBuf>, SourceError> {
     let mut found = BTreeSet::new();
     if Path::new(pattern).exists() {
         walk(Path::new(pattern), &mut found)?;
@@ -174,8 +186,7 @@ fn local(pattern: &str, filter: &FileFilter) -> Result<Vec<InputFile>, SourceErr
             walk(&path, &mut found)?;
         }
     }
-    let accepted = found.into_iter().filter(|path| filter.accepts_file(path));
-    pin_all(&accepted.collect::<Vec<_>>())
+    Ok(found)
 }
 
 /// Pins files side by side, since each costs two reads and a digest of 128 KiB. Returns them in order, or the first failure.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::InputList;
+use super::{InputList, SourceError};
 
 /// The current list of input files, shared by the stages. It grows at its end only, so places stay valid.
 #[derive(Debug)]
@@ -71,6 +71,15 @@ impl FileFilter {
             None => !key.ends_with(&s.marker) && all.contains(&format!("{key}{}", s.marker)),
         });
         marked && !self.known.contains(name)
+    }
+
+    /// Fails when the files of `path` are `none`, unless they may come later.
+    pub(super) fn check_some(&self, path: &str, none: bool) -> Result<(), SourceError> {
+        if none && self.settled.is_none() {
+            let path = path.to_owned();
+            return Err(SourceError::NoMatch { path });
+        }
+        Ok(())
     }
 }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
-import types
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,10 +71,7 @@ def test_a_benchmark_that_fails_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_each_figure_is_committed() -> None:
-    loader = SourceFileLoader("bench", str(SCRIPT))
-    bench = types.ModuleType("bench")
-    sys.modules["bench"] = bench
-    loader.exec_module(bench)
+    bench = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
     names = {f"{each.words[0]} {figure.name}" for each in bench.BENCHES for figure in each.figures}
     committed = json.loads(bench.FIGURES.read_text())["figures"]
     assert set(committed) == names

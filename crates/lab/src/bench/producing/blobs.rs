@@ -15,7 +15,8 @@ const SEED: u64 = 20_261_126;
 /// Mean size from which each sample is a file of its own.
 const FILE_BYTES: u64 = 64 << 10;
 const SHARDS: u64 = 8;
-/// Bytes that samples are cut from: random ones take longer to make than to ingest.
+/// Bytes that samples are cut from, at least as many as the largest one has: random ones take longer to make than to
+/// ingest.
 const POOL_BYTES: usize = 64 << 20;
 
 /// The samples of a measurement.
@@ -51,7 +52,7 @@ pub(super) fn make(
     let mean = (batch_bytes / samples).max(1);
     let count = bytes.div_ceil(batch_bytes) * samples;
     let mut random = StdRng::seed_from_u64(SEED);
-    let mut pool = vec![0; POOL_BYTES.min(usize::try_from(bytes).unwrap_or(POOL_BYTES))];
+    let mut pool = vec![0; POOL_BYTES];
     random.fill_bytes(&mut pool);
     // Pairs of one small and one large sample: the mean is exact.
     let mut sizes = Vec::new();

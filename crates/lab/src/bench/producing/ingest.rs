@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -23,6 +24,8 @@ use batchweave_console::CliError;
 /// The form of a batch: as many ranks as a small job has, and samples as in a micro-batch.
 const SLICES: u32 = 16;
 const ROWS_PER_SLICE: u32 = 4;
+/// The sizes of batches that can be measured: of smaller ones a GiB is millions of samples.
+const BATCH_BYTES: RangeInclusive<u64> = 16 << 10..=2 << 30;
 /// Bytes of a read and a write of the copy.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -94,6 +97,11 @@ pub(crate) async fn measure(args: &IngestArgs) -> Result<IngestReport, CliError>
         rounds: args.rounds,
         cases: Vec::new(),
     };
+    let wrong = |size: &&ByteSize| !BATCH_BYTES.contains(&size.0);
+    if let Some(size) = args.batch_bytes.iter().find(wrong) {
+        let text = format!("--batch-bytes {size}: give sizes from 16KiB to 2GiB");
+        return Err(CliError::Usage(text));
+    }
     for size in &args.batch_bytes {
         let folder = tempfile::tempdir()?;
         let samples = u64::from(SLICES * ROWS_PER_SLICE);
@@ -281,5 +289,14 @@ mod tests {
             assert!(case.ratio_to_copy > 0.0, "{case:?}");
         }
         assert_eq!(report.text().lines().count(), 4);
+        for size in [1, 3 << 30] {
+            let batch_bytes = vec![ByteSize(size)];
+            let args = IngestArgs {
+                batch_bytes,
+                ..args.clone()
+            };
+            let why = measure(&args).await.unwrap_err().to_string();
+            assert!(why.contains("give sizes from 16KiB to 2GiB"), "{why}");
+        }
     }
 }

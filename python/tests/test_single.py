@@ -139,7 +139,7 @@ def test_the_message_of_one_release_is_that_of_several(
     while batches:
         batches.pop(0)
     short = released(daemon)
-    monkeypatch.setattr(Session, "_release_one", lambda _: False)
+    monkeypatch.setattr(Session, "release_one", lambda _: False)
     batches = taken(ours, daemon, frames)
     while batches:
         batches.pop(0)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import cast
 
 from batchweave import _wire
-from batchweave._holds import Hold, Sender
+from batchweave._holds import Hold
 from batchweave._layout import Array
 
 # As a plain number: an operation on the enum takes microseconds.
@@ -31,10 +31,6 @@ class Sending:
         self._outbox: deque[bytes] = deque()
         # Bound once: it is used for every step.
         self._send_now = connected.send
-
-    def close_if_free(self) -> None:
-        """Closes the socket of a parked session once no array needs its frames."""
-        raise NotImplementedError
 
     def post(self, message: bytes) -> None:
         """Sends a message in order with others posted; `flush` sends the rest of a full socket."""
@@ -78,7 +74,7 @@ class Sending:
                 self.held.pop(frame, None)
         return True
 
-    def _release_one(self) -> bool:
+    def release_one(self) -> bool:
         """Releases the only frame that waits for it, the most frequent case, in few instructions.
 
         Returns False in all other cases, which `flush` handles.
@@ -113,21 +109,3 @@ class Sending:
         except OSError:
             self.lost = True
         return True
-
-    def _dropped(self, root: weakref.ref[Array]) -> None:
-        try:
-            sender = cast(Sender, root)
-            if next(sender.deaths) == sender.of or self.parked:
-                self._last_dropped(root)
-        except KeyboardInterrupt:
-            self.interrupted = True
-
-    def _last_dropped(self, _: weakref.ref[Array]) -> None:
-        try:
-            if not self._release_one():
-                self.flush()
-            if self.parked:
-                self.close_if_free()
-        except KeyboardInterrupt:
-            # Python only prints an exception raised here, so the next `next()` raises it.
-            self.interrupted = True

@@ -29,7 +29,7 @@ import termios
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -80,6 +80,24 @@ class Session(Sending):
         self._readable = select.poll()
         self._readable.register(connected, select.POLLIN)
         _sessions.add(self)
+
+    def _dropped(self, root: weakref.ref[Array]) -> None:
+        try:
+            sender = cast(Sender, root)
+            if next(sender.deaths) == sender.of or self.parked:
+                self._last_dropped(root)
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _last_dropped(self, _: weakref.ref[Array]) -> None:
+        try:
+            if not self.release_one():
+                self.flush()
+            if self.parked:
+                self.close_if_free()
+        except KeyboardInterrupt:
+            # Python only prints an exception raised here, so the next `next()` raises it.
+            self.interrupted = True
 
     # Receiving: the reader's thread.
 

@@ -6,12 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::python;
-use crate::demo::s3_server::S3Server;
-use crate::error::bench_error;
 use batchweave_console::CliError;
 
 const MODULE: &str = "batchweave.bench.freshness";
-const BUCKET: &str = "bench";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FreshnessArgs {
@@ -35,19 +32,16 @@ pub(crate) async fn measure(args: &FreshnessArgs, json: bool) -> Result<String, 
     if let Some(location) = &args.location {
         words.push(location.clone());
     } else {
-        let this = std::env::current_exe()?;
         let at = |name: &str| folder.path().join(name).display().to_string();
         // Python watches the files of the server, in which a commit appears once it is durable.
         let objects = at("s3");
-        let slow = ["--latency", "s3-standard", "--dir", &objects];
-        let log = folder.path().join("dev-s3.log");
-        let started = S3Server::start(this, BUCKET, &slow, log).await;
-        let started = started.map_err(bench_error)?;
+        let more = ["--dir", &objects];
+        let (started, bucket) = python::slow_server(folder.path(), &more).await?;
         env.clone_from(&started.env);
         server = Some(started);
-        let bucket = format!("s3://{BUCKET}/freshness");
-        let objects = format!("{objects}/{BUCKET}");
-        words.extend([at("freshness"), bucket, "--objects".to_owned(), objects]);
+        let remote = format!("s3://{bucket}/freshness");
+        let objects = format!("{objects}/{bucket}");
+        words.extend([at("freshness"), remote, "--objects".to_owned(), objects]);
     }
     words.extend(["--samples".to_owned(), args.samples.to_string()]);
     if json {

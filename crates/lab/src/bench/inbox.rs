@@ -6,12 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::python;
-use crate::demo::s3_server::S3Server;
-use crate::error::bench_error;
 use batchweave_console::CliError;
 
 const MODULE: &str = "batchweave.bench.inbox";
-const BUCKET: &str = "bench";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct InboxArgs {
@@ -36,14 +33,10 @@ pub(crate) async fn measure(args: &InboxArgs, json: bool) -> Result<String, CliE
     let location = if let Some(location) = &args.location {
         location.clone()
     } else {
-        let this = std::env::current_exe()?;
-        let log = folder.path().join("dev-s3.log");
-        let slow = ["--latency", "s3-standard"];
-        let started = S3Server::start(this, BUCKET, &slow, log).await;
-        let started = started.map_err(bench_error)?;
+        let (started, bucket) = python::slow_server(folder.path(), &[]).await?;
         env.clone_from(&started.env);
         server = Some(started);
-        format!("s3://{BUCKET}/inbox")
+        format!("s3://{bucket}/inbox")
     };
     let (rows, samples) = (args.rows.to_string(), args.samples.to_string());
     let mut words = vec![

@@ -6,8 +6,36 @@ use std::process::Stdio;
 use serde_json::Value;
 use tokio::process::Command;
 
+use crate::demo::s3_server::S3Server;
 use crate::error::bench_error;
 use batchweave_console::CliError;
+
+/// Runs a `module` that measures `calls` in each of the `rounds`, and returns its output: JSON with `json`, else a table.
+pub(super) async fn of_calls(
+    python: &Path,
+    module: &str,
+    (rounds, calls): (u32, u32),
+    json: bool,
+) -> Result<String, CliError> {
+    let (rounds, calls) = (rounds.to_string(), calls.to_string());
+    let mut words = vec!["--rounds".to_owned(), rounds, "--calls".to_owned(), calls];
+    if !json {
+        words.push("--text".to_owned());
+    }
+    report(python, module, &words, (&[], json)).await
+}
+
+/// Starts a `dev-s3` with the latencies of S3 Standard, and returns it with its bucket. Its log is in `folder`.
+pub(super) async fn slow_server(
+    folder: &Path,
+    more: &[&str],
+) -> Result<(S3Server, &'static str), CliError> {
+    const BUCKET: &str = "bench";
+    let this = std::env::current_exe()?;
+    let args = [&["--latency", "s3-standard"], more].concat();
+    let started = S3Server::start(this, BUCKET, &args, folder.join("dev-s3.log")).await;
+    Ok((started.map_err(bench_error)?, BUCKET))
+}
 
 /// Runs `module` with `args` and `env`, and returns its output, which is JSON if it is expected to be.
 pub(super) async fn report(

@@ -25,12 +25,7 @@ pub(crate) struct ReadArgs {
 
 /// Runs the measurement and returns its output: one JSON object with `json`, else a table.
 pub(crate) async fn measure(args: &ReadArgs, json: bool) -> Result<String, CliError> {
-    let (rounds, calls) = (args.rounds.to_string(), args.calls.to_string());
-    let mut words = vec!["--rounds".to_owned(), rounds, "--calls".to_owned(), calls];
-    if !json {
-        words.push("--text".to_owned());
-    }
-    python::report(&args.python, MODULE, &words, (&[], json)).await
+    python::of_calls(&args.python, MODULE, (args.rounds, args.calls), json).await
 }
 
 #[cfg(test)]

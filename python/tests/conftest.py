@@ -39,11 +39,12 @@ _MISSING = [name for name in _FRAMEWORKS if not importlib.util.find_spec(name)]
 collect_ignore = [test for name in _MISSING for test in _FRAMEWORKS[name]]
 
 
-def pytest_report_header() -> list[str]:
-    return [
-        f"without {name}: {', '.join(_FRAMEWORKS[name])} not run (make test-frameworks runs them)"
-        for name in _MISSING
-    ]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says at the end what was not run: `-q` shows no header."""
+    for name in _MISSING:
+        tests = ", ".join(_FRAMEWORKS[name])
+        text = f"without {name}: {tests} not run (make test-frameworks runs them)"
+        terminalreporter.write_line(text)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod bundles;
 pub mod checker;
 pub mod config;
 pub mod entries;

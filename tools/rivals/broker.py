@@ -48,11 +48,17 @@ log.segment.delete.delay.ms=0
 """
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 # Those of kafka-server-start.sh and kafka-run-class.sh.
-_JVM = (
-    "-server -Xms1G -Xmx1G -XX:+UseG1GC -XX:MaxGCPauseMillis=20 "
-    "-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true "
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-).split()
+_JVM = [
+    "-server",
+    "-Xms1G",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+]
 _FETCH_SECONDS, _START_SECONDS = 900.0, 120.0
 
 
@@ -63,13 +69,13 @@ def jars(given: Path | None, folder: Path, version: str) -> Path:
             if any(place.glob("kafka_*.jar")):
                 return place.absolute()
         raise FailedError(
-            f"--kafka {given}: neither it nor {given / 'libs'} has a kafka_*.jar: name the folder of "
-            "a Kafka distribution or of its jars, or leave the option out to fetch them by Maven"
+            f"--kafka {given}: neither it nor {given / 'libs'} has a kafka_*.jar: name the folder "
+            "of a Kafka distribution or of its jars, or leave the option out to fetch them by Maven"
         )
     if shutil.which("mvn") is None:
         raise FailedError(
-            "there is no Maven (mvn) to fetch Kafka with: install it, or name a folder with Kafka's "
-            "jars: --kafka DIR"
+            "there is no Maven (mvn) to fetch Kafka with: install it, or name a folder with "
+            "Kafka's jars: --kafka DIR"
         )
     note(f"fetching Kafka {version} by Maven; --kafka DIR takes jars that are there already")
     target = folder / "jars"
@@ -105,6 +111,9 @@ class Broker(Program):
         except BaseException:
             self.stop()
             raise
+
+    def __enter__(self) -> Broker:
+        return self
 
     def _until_it_answers(self, port: int) -> None:
         deadline = time.monotonic() + _START_SECONDS

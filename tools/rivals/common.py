@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "python" / "src"
 """The folder of the Python client."""
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_STOP_SECONDS = 10.0
+STOP_SECONDS = 10.0
+"""The longest wait for the end of a program that has nothing more to do."""
 _POLL_SECONDS = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOG_LINES = 5
@@ -92,7 +93,7 @@ def program(path: Path) -> Path:
     """Returns the absolute path of the program `batchweave`."""
     if not os.access(path, os.X_OK):
         raise FailedError(
-            f"there is no program {path}: build it (`make build`), or name one: --batchweave PROGRAM"
+            f"there is no program {path}: build it (`make build`), or name it: --batchweave PROGRAM"
         )
     return path.absolute()
 
@@ -177,7 +178,7 @@ class Program:
         """Ends it and its group, first with SIGTERM."""
         if self.process.returncode is None:
             self._signal(signal.SIGTERM)
-            deadline = time.monotonic() + _STOP_SECONDS
+            deadline = time.monotonic() + STOP_SECONDS
             while not self.ended() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
         self._signal(signal.SIGKILL)

@@ -153,7 +153,7 @@ class Comparison:
         ]
 
     def _warm(self, text: str, batches: Sequence[Path]) -> None:
-        """Runs the broker over batches of a size without measuring, so that its code is compiled."""
+        """Runs the broker over batches of a size, unmeasured, so that its code is compiled."""
         common.note(f"ingest {text}, warming up the broker")
         limits = (self._args.message_bytes, self._args.partitions)
         some = batches[: max(1, _WARM_BYTES // common.size(text))]
@@ -187,9 +187,7 @@ class Comparison:
 
         def theirs(name: str, transactional: bool) -> Side:
             def measure() -> figures.Found:
-                found = kafka_freshness.measure(
-                    self._broker, samples, transactional=transactional
-                )
+                found = kafka_freshness.measure(self._broker, samples, transactional=transactional)
                 return {Row("freshness", "", name): found}
 
             return Side(f"freshness, {name}", measure)

@@ -6,9 +6,9 @@
 
 Says `ready` when all is imported, begins at a line on standard input, and prints one JSON object:
 `seconds` from that line to the last batch, `first_seconds` to the first one, `bytes`, those after
-the first batch (`bytes_after_first`), the CPU time
-of this process (`cpu_seconds`) and of its workers (`workers_cpu_seconds`), and `sum`, the sum of
-all words of 64 bits, which is the same for each way.
+the first batch (`bytes_after_first`), the CPU time of this process (`cpu_seconds`) and of its
+workers (`workers_cpu_seconds`), and `sum`, the sum of all words of 64 bits, which is the same for
+each way.
 """
 
 from __future__ import annotations

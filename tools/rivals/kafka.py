@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,20 +113,25 @@ class Comparison:
         self._program = common.program(args.batchweave)
         self._env = common.environment(self._program, folder)
 
-    def sides(self, part: str) -> list[list[Side]]:
-        """Returns groups of sides that are measured in turns."""
-        if part == "ingest":
-            return [self._ingest(text) for text in self._args.batch_bytes]
-        one = {"read": self._read, "freshness": self._freshness}[part]
-        return [one()]
+    def sides(self, part: str) -> Iterator[list[Side]]:
+        """Yields groups of sides that are measured in turns."""
+        if part == "read":
+            yield self._read()
+        elif part == "freshness":
+            yield self._freshness()
+        else:
+            for text in self._args.batch_bytes:
+                input_folder = self._folder / f"batches-{text}"
+                yield self._ingest(text, input_folder)
+                shutil.rmtree(input_folder)
 
     def _bench(self, *words: str) -> dict[str, Any]:
         command = [str(self._program), "bench", *words, "--json"]
         return common.report(command, self._env, self._folder)
 
-    def _ingest(self, text: str) -> list[Side]:
-        args, size = self._args, common.size(text)
-        batches = kafka_ingest.files(self._folder / f"batches-{text}", size, args.bytes)
+    def _ingest(self, text: str, input_folder: Path) -> list[Side]:
+        args = self._args
+        batches = kafka_ingest.files(input_folder, common.size(text), args.bytes)
 
         def theirs(name: str, strict: bool) -> Side:
             def measure() -> figures.Found:

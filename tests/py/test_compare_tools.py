@@ -67,6 +67,12 @@ def test_arguments_parse() -> None:
         (BLOBS, ["--slices", "5"], 2, '"5" is not one of 4, 16'),
         (BLOBS, ["--files", "64"], 2, "--files 64: at least 128, for two steps"),
         (BLOBS, ["--rounds", "0"], 2, 'invalid number "0": expected at least 1'),
+        (
+            BLOBS,
+            ["--batchweave", "/bin/true", "--dir", "/none"],
+            1,
+            "--dir /none: there is no such folder",
+        ),
         (BLOBS, ["--batchweave", "/none"], 1, "there is no program /none: build it"),
     ],
 )

@@ -171,7 +171,10 @@ class Trainer:
         try:
             if started.process.stdout.readline() != "ready\n":
                 started.process.wait()
-                raise started.failed("has not started")
+                raise FailedError(
+                    f"{started.failed('has not started')}; give a Python with numpy, and torch for "
+                    "the loaders: --python PROGRAM"
+                )
         except BaseException:
             started.stop()
             raise

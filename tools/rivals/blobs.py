@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -187,8 +186,7 @@ def compare(args: argparse.Namespace) -> None:
     """Measures and prints."""
     batchweave = common.program(args.batchweave)
     found = Figures()
-    with tempfile.TemporaryDirectory(prefix="compare-blobs-", dir=args.dir) as made:
-        folder = Path(made)
+    with common.temporary("compare-blobs", args.dir) as folder:
         env = common.environment(batchweave, folder)
         comparison = Comparison(args, Programs(batchweave, folder, env))
         _measure(comparison, args, found)

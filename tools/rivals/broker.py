@@ -93,6 +93,11 @@ class Broker(Program):
 
     def __init__(self, java: str, folder: Path, jars: Path, *, fsync: bool) -> None:
         """Formats a data folder and starts. `fsync`: each append is synced before the answer."""
+        if shutil.which(java) is None:
+            raise FailedError(
+                f"there is no Java ({java}) for the broker: install Java 17 or newer, or name it: "
+                "--java PROGRAM"
+            )
         self.data = folder / "kafka-data"
         port, controller = _free_ports()
         self.address = f"127.0.0.1:{port}"
@@ -131,6 +136,8 @@ class Broker(Program):
         """Waits until the files of a deleted topic are gone."""
         deadline = time.monotonic() + _START_SECONDS
         while any(self.data.glob(f"{topic}-*")) or any(self.data.glob(f"{topic}.*")):
+            if self.ended():
+                raise self.failed("has ended")
             if time.monotonic() > deadline:
                 raise self.failed(f"has not removed the topic {topic} in {_START_SECONDS:g} s")
             time.sleep(0.05)

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -87,6 +88,15 @@ def parser_of(about: str, rounds: int) -> argparse.ArgumentParser:
     add("--rounds", type=count, default=rounds, help=f"of each side, in turns (default {rounds})")
     add("--json", action="store_true", help="one JSON object instead of a table")
     return parser
+
+
+@contextlib.contextmanager
+def temporary(name: str, parent: Path | None) -> Iterator[Path]:
+    """Makes a folder for all files of a tool, and removes it."""
+    if parent is not None and not parent.is_dir():
+        raise FailedError(f"--dir {parent}: there is no such folder: make it, or name another one")
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=parent) as made:
+        yield Path(made).absolute()
 
 
 def program(path: Path) -> Path:
@@ -235,6 +245,9 @@ def run(body: Callable[[], None]) -> int:
             body()
     except FailedError as failure:
         print(f"error: {failure}", file=sys.stderr)
+        return 1
+    except OSError as failure:
+        print(f"error: {failure}; is there space and a right to write?", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: all programs are stopped", file=sys.stderr)

@@ -143,12 +143,12 @@ $(VENV)/maturin $(VENV)/numpy: $(VENV)/%: python/requirements-dev.txt
 ruff: $(VENV)/ready
 	$(call step,ruff)
 	$(PYTHON) -m ruff check --quiet python
-	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu
+	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/rivals
 
 mypy: $(VENV)/ready
 	$(call step,mypy)
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
-	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu
+	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/rivals
 
 # Under CI a skipped test is a failure: see tests/py/no_skips.py.
 py-tests: $(VENV)/ready

@@ -41,7 +41,7 @@ from batchweave.bench.handover import KIB, MIB, percentile
 SIZES = (128 * KIB, MIB)
 _GOALS = {"128KiB": {"p50_us": 10, "p99_us": 28}, "1MiB": {"p50_us": 36, "p99_us": 77}}
 _CREDITS = 8
-_BLOCK_BYTES, _PART_BYTES = 128 * MIB, 64 * KIB
+BLOCK_BYTES, _PART_BYTES = 128 * MIB, 64 * KIB
 _FIRST_SHARE = 10
 """The share of the first calls that is left out: they map the segments."""
 
@@ -112,7 +112,7 @@ def loop(path: Path, calls: int, work: Callable[[], None]) -> list[Parts]:
 def of_size(slice_bytes: int, rounds: int, calls: int, lengths: Sequence[Length]) -> dict[str, Any]:
     """Measures all figures for one size of slices."""
     figures: dict[tuple[str, ...], list[float]] = {}
-    block = np.zeros(_BLOCK_BYTES, np.uint8)
+    block = np.zeros(BLOCK_BYTES, np.uint8)
     works = {length.name: Work(block, length) for length in lengths}
 
     def note(values: Sequence[float], *names: str) -> None:

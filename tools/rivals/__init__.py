@@ -1,0 +1,1 @@
+"""Comparisons with other systems on one machine: tools/compare-kafka and tools/compare-blobs."""

@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     pub(crate) bytes_fetched: IntCounter,
     pub(crate) hedged_reads: IntCounter,
     pub(crate) throttled_reads: IntCounter,
+    pub(crate) quick_polls: IntCounter,
     pub(crate) reads_allowed: IntGauge,
     pub(crate) checksum_failures: IntCounter,
     pub(crate) refused_frames: IntCounter,
@@ -92,6 +93,10 @@ impl Metrics {
             )?,
             hedged_reads: m.counter("hedged_reads_total", "Reads sent a second time because the answer was late.")?,
             throttled_reads: m.counter("throttled_reads_total", "Reads that the store throttled.")?,
+            quick_polls: m.counter(
+                "quick_polls_total",
+                "Polls of the log that were more frequent than follow.starved; follow.quick_polls bounds them.",
+            )?,
             reads_allowed: m.gauge("reads_allowed", "Reads that may be in flight: as many as still increase the throughput.")?,
             checksum_failures: m.counter("checksum_failures_total", "Frames that were wrong when fetched.")?,
             refused_frames: m.counter("refused_frames_total", "Frames refused to ranks: wrong twice, or missing.")?,

@@ -14,8 +14,8 @@ pub use jobs::{
 use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use crate::inputs::LinkId;
 use crate::limits::{
-    INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX, NUMBER_MAX,
-    OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
+    BUNDLE_BYTES_MAX, INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX,
+    NUMBER_MAX, OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
     REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX, STREAM_BYTES_MAX,
     TOKENIZER_BYTES_MAX,
 };
@@ -35,6 +35,8 @@ pub const DATA: &str = "data/";
 pub const INTENTS: &str = "intents/";
 /// Prefix of all index segments.
 pub const INDEX: &str = "index/";
+/// Prefix of all bundles.
+pub const BUNDLES: &str = "index/bundles/";
 /// Prefix of all input lists.
 pub const INPUTS: &str = "inputs/";
 /// Prefix of the stored tokenizer file.
@@ -69,6 +71,7 @@ pub fn bytes_max(key: &str) -> u64 {
         "repairs" => REPAIR_BYTES_MAX,
         "intents" => INTENT_BYTES_MAX,
         "snapshots" => SNAPSHOT_BYTES_MAX,
+        "index" if key.starts_with(BUNDLES) => BUNDLE_BYTES_MAX,
         "index" => SEGMENT_BYTES_MAX,
         "inputs" => INPUTS_LINK_BYTES_MAX,
         "tokenizers" => TOKENIZER_BYTES_MAX,
@@ -129,6 +132,16 @@ pub fn segment_number(key: &str) -> Option<u64> {
     let digits = key.strip_prefix(INDEX)?.strip_suffix(".json")?;
     let number: u64 = digits.parse().ok()?;
     (number < NUMBER_MAX / SEGMENT_STEPS && segment(number) == key).then_some(number)
+}
+
+/// Returns the key of the bundle whose newest record has version `last`.
+pub fn bundle(last: Version) -> String {
+    format!("{BUNDLES}{last:020}.json")
+}
+
+/// Returns the version in a bundle's key.
+pub fn bundle_version(key: &str) -> Option<Version> {
+    version(key.strip_prefix(BUNDLES)?)
 }
 
 /// The entry that an intent announces, as named by its key.
@@ -259,6 +272,7 @@ mod tests {
             (intent(&p, 2, 5, 9), INTENT_BYTES_MAX),
             (snapshot(255), SNAPSHOT_BYTES_MAX),
             (segment(3), SEGMENT_BYTES_MAX),
+            (bundle(7), BUNDLE_BYTES_MAX),
             ("inputs/p/1-2/3-4.json".to_owned(), INPUTS_LINK_BYTES_MAX),
             (
                 provenance(&p, 2, Nonce([1; 8]), (5, 9), 3),

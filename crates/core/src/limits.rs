@@ -46,6 +46,16 @@ pub const SEGMENT_STEPS: u64 = 1024;
 /// Size of an index segment in bytes: each step's TGB was in an entry, and takes at most four times its
 /// bytes here.
 pub const SEGMENT_BYTES_MAX: usize = 256 << 20;
+/// Data coordinates of the newest attempts from which on writers make bundles.
+pub const BUNDLE_COORDINATES: u32 = 512;
+/// Records in a bundle.
+pub const BUNDLE_RECORDS: u64 = 32;
+/// Bytes of records in a bundle; one record in any case.
+pub const BUNDLE_BYTES: usize = 1 << 20;
+/// Size of a bundle in bytes: each byte of its records may be escaped.
+pub const BUNDLE_BYTES_MAX: usize = 4 << 20;
+/// Bundles that writers keep.
+pub const BUNDLES_KEPT: u64 = 64;
 /// Size of a snapshot in bytes: the steps of a segment, producers, jobs, and TGBs that wait for their turn.
 pub const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
 /// Size of a progress object in bytes: eleven short fields.
@@ -133,6 +143,10 @@ const _: () = {
     assert!(
         SNAPSHOT_BYTES_MAX >= 2 * SEGMENT_BYTES_MAX,
         "a snapshot holds the steps of an open segment and more"
+    );
+    assert!(
+        BUNDLE_BYTES >= RECORD_BYTES_MAX && BUNDLE_BYTES_MAX > 2 * BUNDLE_BYTES,
+        "the largest record fits, escaped"
     );
     assert!(RECORD_READ_MAX > RECORD_BYTES_MAX && REPAIR_BYTES_MAX > 8 * REASON_BYTES_MAX);
 };

@@ -2,7 +2,13 @@
 //! long while enough is read ahead, and bounded so that all followers together do not exhaust the request
 //! rate of one key. Pure: the caller passes the jitter.
 
+mod crowd;
+mod quick;
+
 use std::time::Duration;
+
+pub use crowd::{CROWD, CrowdReads, Gave, NextRead};
+pub use quick::QuickPolls;
 
 use crate::manifest::Manifest;
 
@@ -34,13 +40,15 @@ pub struct PollState {
     pub hurry: bool,
     /// The number of followers of the same log, as far as the log shows.
     pub followers: u32,
+    /// The interval in place of `starved`, if the follower may poll more often.
+    pub quick: Option<Duration>,
 }
 
 impl PollSchedule {
     /// Returns the interval to the next poll; `draw` is any number from 0 to 1.
     pub fn pause(&self, now: PollState, draw: f64) -> Duration {
         let crowd = Duration::from_secs(1) * now.followers / POLLS_PER_SECOND;
-        let least = self.starved.max(crowd);
+        let least = now.quick.unwrap_or(self.starved).max(crowd);
         let share = now.lead.map_or(1.0, |lead| {
             (lead as f64 / self.steps_ahead.max(1) as f64).min(1.0)
         });
@@ -57,12 +65,7 @@ impl PollSchedule {
 /// Estimates the number of followers, for one with ranks at `own` of the data coordinates: every node of an
 /// attempt is assumed to have the same number.
 pub fn followers(manifest: &Manifest, own: u32) -> u32 {
-    let newest = manifest
-        .jobs()
-        .values()
-        .filter_map(|job| job.attempts.last());
-    let coordinates: u32 = newest.fold(0, |sum: u32, a| sum.saturating_add(a.dp_size));
-    (coordinates / own.max(1)).max(1)
+    (manifest.coordinates() / own.max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -80,6 +83,7 @@ mod tests {
             lead,
             hurry,
             followers,
+            quick: None,
         };
         LOOKS.pause(now, 0.5)
     }
@@ -92,6 +96,23 @@ mod tests {
         assert_eq!(pause(Some(1000), false, 1), ms(2000));
         assert_eq!(pause(None, false, 1), ms(2000));
         assert_eq!(pause(None, true, 1), ms(100));
+    }
+
+    #[test]
+    fn quick_polls_replace_the_shortest_interval_only() {
+        let ms = Duration::from_millis;
+        let quick = |lead, followers| {
+            let now = PollState {
+                lead: Some(lead),
+                followers,
+                quick: Some(ms(12)),
+                ..PollState::default()
+            };
+            LOOKS.pause(now, 0.5)
+        };
+        assert_eq!(quick(0, 1), ms(12));
+        assert_eq!(quick(16, 1), ms(500));
+        assert_eq!(quick(0, 100), ms(50), "a crowd keeps to its rate");
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! - after an unknown outcome only the same bytes are put at the same version;
 //! - bytes that do not end in their own digest are read again before they are used;
 //! - nothing is published or deleted by a fold that a second fold does not confirm;
-//! - nothing under `log/` is ever listed or deleted.
+//! - nothing under `log/` is ever listed or deleted;
+//! - a bundle of records that does not continue the log changes nothing.
 //!
 //! Modules: `read` opens and follows the log, `copies` writes snapshots and index segments beside it,
 //! `commit` appends a producer's entries, `flow_control` bounds how far a producer runs ahead, `admin`
@@ -40,6 +41,7 @@ pub use flow_control::positions::PositionReader;
 pub use log::{Log, LogOptions};
 pub use read::as_of::AsOf;
 pub use read::checksums::{Checksums, StepCrcs, slice_crcs};
+pub use read::follow::Follower;
 pub use read::frames::{Crc, Frame, FramesError};
 pub use read::inputs::read_inputs;
 pub use read::locate::Located;

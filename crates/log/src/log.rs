@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::clock::{Clock, TokioClock};
+use crate::copies::bundles::Bundles;
 use crate::copies::state::Snapshots;
 use crate::read::shared_fold::SharedFold;
 
@@ -66,6 +67,7 @@ pub struct Log {
     pub(crate) manifest: Manifest,
     pub(crate) rng: StdRng,
     pub(crate) snapshots: Snapshots,
+    pub(crate) bundles: Bundles,
     pub(crate) window: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shared_fold: Option<Arc<dyn SharedFold>>,
@@ -93,6 +95,7 @@ impl Log {
             manifest,
             rng: StdRng::from_seed(options.seed),
             snapshots: Snapshots::new(options.write_snapshots),
+            bundles: Bundles::default(),
             window: 1,
             clock: Arc::clone(&options.clock),
             shared_fold: options.shared_fold.clone(),

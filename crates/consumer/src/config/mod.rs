@@ -102,6 +102,8 @@ pub struct FollowTable {
     pub starved: Period,
     /// Interval of polls while enough steps are read ahead.
     pub idle: Period,
+    /// Polls per hour that may be more frequent than `starved`.
+    pub quick_polls: u32,
 }
 
 /// `[shutdown]`: stopping after SIGTERM.
@@ -149,6 +151,7 @@ impl Default for FollowTable {
     fn default() -> Self {
         Self {
             starved: Period::millis(50),
+            quick_polls: 36_000,
             idle: Period::millis(2_000),
         }
     }

@@ -13,6 +13,11 @@ pub(super) struct Hints {
 }
 
 impl Hints {
+    /// Whether the store reports new records by itself.
+    pub(super) fn are_given(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// Waits until there may be a new record; for ever where the store gives no hints.
     pub(super) async fn changed(&mut self, store: &dyn Store) {
         if self.off {

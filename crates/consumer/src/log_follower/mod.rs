@@ -2,24 +2,24 @@
 //! and rarely otherwise.
 //!
 //! `lookups` finds the locations of slices, `replaced` handles a log that was replaced by another, `hints` makes the
-//! next poll earlier.
+//! next poll earlier, `polls` decides when it is due.
 
 mod hints;
 mod lookups;
+mod polls;
 mod replaced;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Step;
-use batchweave_core::manifest::Manifest;
-use batchweave_core::polling::{PollSchedule, PollState, followers};
 use batchweave_log::{Located, Log, LogError};
 use batchweave_wire::{ErrorName, Fault};
 use tokio::sync::{mpsc, watch};
 
 use self::hints::Hints;
 use self::lookups::Lookups;
+use self::polls::Polls;
 use self::replaced::FollowedLog;
 use crate::config::FollowTable;
 use crate::fetch::Lookup;
@@ -43,7 +43,7 @@ pub(crate) async fn follow(
 ) {
     let mut needs = node.needs.subscribe();
     let mut lookups = Lookups::new(node.clone());
-    let mut polled = node.resources.context.now();
+    let mut polls = Polls::new(&table, steps_ahead, node.resources.context.now());
     let mut followed = FollowedLog::new(&log);
     let mut hints = Hints::default();
     loop {
@@ -59,21 +59,27 @@ pub(crate) async fn follow(
             report_failure(&node, &why).await;
             continue;
         }
-        let pause = pause(&node, &now, &table, (steps_ahead, log.manifest()));
+        let due = polls.due(&log, &node, &now, hints.are_given());
+        let mut whole = false;
         tokio::select! {
             biased;
             () = node.resources.stop.cancelled() => return,
-            () = node.polls.requested.notified() => {}
+            () = node.polls.requested.notified() => whole = true,
             Some(request) = requests.recv() => {
                 carry_out(&mut log, &node, request, (&mut followed, &mut lookups)).await;
                 continue;
             }
             () = changed(&mut needs, &now) => continue,
             () = lookups.one_ended() => continue,
-            () = node.resources.context.sleep_until(polled + pause) => {}
-            () = hints.changed(node.resources.store.as_ref()), if wants_hints(&now, steps_ahead) => {}
+            () = node.resources.context.sleep_until(due.at) => {}
+            () = hints.changed(node.resources.store.as_ref()), if polls.wants_hints(&now) => {}
         }
-        let outcome = match log.catch_up().await {
+        let polled = if whole {
+            polls.poll_head(&mut log, &node).await
+        } else {
+            polls.poll(&mut log, &node, &now, due).await
+        };
+        let outcome = match polled {
             Ok(()) => {
                 followed
                     .handle_replacement(&mut log, &node, &mut lookups)
@@ -81,11 +87,12 @@ pub(crate) async fn follow(
             }
             Err(why) => Err(why),
         };
-        polled = node.resources.context.now();
         match outcome {
             Ok(()) => {
                 note_head(&node, &log);
-                node.polls.note();
+                if whole {
+                    node.polls.note();
+                }
             }
             Err(why) => report_failure(&node, &why).await,
         }
@@ -191,30 +198,6 @@ async fn find(
         }
     }
     Ok(())
-}
-
-fn pause(
-    node: &Node,
-    needs: &Needs,
-    table: &FollowTable,
-    (steps_ahead, manifest): (u64, &Manifest),
-) -> Duration {
-    let schedule = PollSchedule {
-        starved: table.starved.0,
-        idle: table.idle.0,
-        steps_ahead,
-    };
-    let now = PollState {
-        lead: needs.lead,
-        hurry: needs.hurry,
-        followers: followers(manifest, needs.coordinates),
-    };
-    schedule.pause(now, node.resources.context.random(0.0..1.0))
-}
-
-/// Whether a rank is so near to the head that a new record is wanted at once.
-fn wants_hints(needs: &Needs, steps_ahead: u64) -> bool {
-    needs.hurry || needs.lead.is_some_and(|lead| lead < steps_ahead)
 }
 
 /// Reports why the log can't be followed, then waits before the next attempt.

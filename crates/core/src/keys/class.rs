@@ -1,9 +1,9 @@
 //! The keys that BatchWeave writes, told apart from all others below a root.
 
 use super::{
-    DATA, DELETING, STREAM, data_seqs, log_version, parse_alive, parse_inputs, parse_intent,
-    parse_ledger, parse_mark, parse_progress, provenance_seqs, repair_version, segment_number,
-    snapshot_version,
+    DATA, DELETING, STREAM, bundle_version, data_seqs, log_version, parse_alive, parse_inputs,
+    parse_intent, parse_ledger, parse_mark, parse_progress, provenance_seqs, repair_version,
+    segment_number, snapshot_version,
 };
 use crate::ids::ProducerName;
 
@@ -21,7 +21,10 @@ pub fn class_of(key: &str) -> Option<&'static str> {
         "repairs" => ("repairs", repair_version(key).is_some()),
         "intents" => ("intents", parse_intent(key).is_some()),
         "snapshots" => ("snapshots", snapshot_version(key).is_some()),
-        "index" => ("index", segment_number(key).is_some()),
+        "index" => (
+            "index",
+            segment_number(key).or(bundle_version(key)).is_some(),
+        ),
         "inputs" => ("inputs", parse_inputs(key).is_some()),
         "data" => ("data", is_data(key)),
         "jobs" => ("jobs", jobs(key)),
@@ -77,8 +80,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::{
-        CLASSES, alive, data, inputs, intent, intent_finished, intent_opened, ledger, log, mark,
-        progress, provenance, repair, segment, snapshot, tokenizer,
+        CLASSES, alive, bundle, data, inputs, intent, intent_finished, intent_opened, ledger, log,
+        mark, progress, provenance, repair, segment, snapshot, tokenizer,
     };
     use super::*;
     use crate::ids::{Hash, JobName, Nonce};
@@ -107,6 +110,7 @@ mod tests {
             (intent_finished(&p, 2, 9), "intents"),
             (snapshot(255), "snapshots"),
             (segment(3), "index"),
+            (bundle(7), "index"),
             (inputs(&p, &link), "inputs"),
             (data(&p, 2, nonce, (5, 9), 3, 1), "data"),
             (provenance(&p, 2, nonce, (5, 9), 3), "data"),
@@ -139,6 +143,7 @@ mod tests {
             "jobs/run@1/model.pt",
             "tokenizers/gpt2.json",
             "index/3.json",
+            "index/bundles/7.json",
             "",
         ] {
             assert_eq!(class_of(key), None, "{key}");

@@ -6,8 +6,10 @@
 //! - `fold`: the state after a record; `folded`: its effects; `fold_error`: why the fold stops;
 //! - `invariants`: checks after every fold;
 //! - `order`, `lanes`: the steps of TGBs; `trial`: the steps that a commit would place;
+//! - `bundle`: copies of records in one object;
 //! - `view`: a hash over all decisions of a fold.
 
+pub mod bundle;
 pub mod entry;
 pub mod fold;
 mod fold_error;
@@ -31,6 +33,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use bundle::Bundle;
 pub use entry::Entry;
 pub use fold_error::FoldError;
 pub use folded::Folded;

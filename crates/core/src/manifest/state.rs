@@ -197,6 +197,12 @@ impl Manifest {
         self.producers.get(name).map(AsRef::as_ref)
     }
 
+    /// Returns the data coordinates of the newest attempts of all open jobs together.
+    pub fn coordinates(&self) -> u32 {
+        let newest = self.jobs().values().filter_map(|job| job.attempts.last());
+        newest.fold(0, |sum: u32, a| sum.saturating_add(a.dp_size))
+    }
+
     /// Returns the open jobs.
     pub fn jobs(&self) -> &BTreeMap<JobName, JobState> {
         &self.jobs

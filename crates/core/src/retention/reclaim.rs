@@ -18,7 +18,7 @@ use crate::ids::{Epoch, IdError, Nonce, ProducerName, Seq, Step, Version};
 use crate::inputs::{self, LinkId};
 use crate::intent;
 use crate::keys::{self, AliveKey, MarkKey, Owner, ProgressKey};
-use crate::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
+use crate::limits::{BUNDLES_KEPT, SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use crate::manifest::state::JobState;
 use crate::manifest::{Manifest, StepEntry};
 use crate::tgb::TgbRecord;
@@ -202,8 +202,13 @@ impl<'m> Reclaim<'m> {
         }
     }
 
-    /// Returns the fate of an index segment: dead when all of its steps are below the watermark.
+    /// Returns the fate of an index segment or a bundle: dead when all steps of the segment are below the watermark,
+    /// or enough newer bundles can follow.
     pub fn segment(&self, key: &str) -> Fate {
+        if let Some(version) = keys::bundle_version(key) {
+            let old = version + BUNDLES_KEPT < self.m.next_version();
+            return if old { Fate::Dead } else { Fate::Needed };
+        }
         match keys::segment_number(key) {
             None => Fate::Foreign,
             Some(number) if (number + 1) * SEGMENT_STEPS <= self.watermark => Fate::Dead,

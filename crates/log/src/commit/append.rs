@@ -67,6 +67,7 @@ impl Log {
             Resolved::Ours => {
                 let folded = self.fold_put(&bytes).await?.unwrap_or_default();
                 self.snapshot_if_due(true).await;
+                self.write_bundle().await;
                 Ok(Append::Won { version, folded })
             }
             Resolved::Theirs(theirs) => {

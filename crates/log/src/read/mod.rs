@@ -3,6 +3,7 @@
 //! - `open`: opens the log, or jumps ahead to the newest snapshot;
 //! - `snapshot_search`: finds a snapshot that belongs to the log;
 //! - `tail`: follows the log and folds its records;
+//! - `bundle`: reads the newest records from one object; `follow`: chooses between it and the records;
 //! - `window`: reads many records in one round of parallel requests;
 //! - `locate`: finds the entry of a step;
 //! - `checksums`: reads slice checksums from the indexes of data objects;
@@ -16,7 +17,9 @@
 //! - `shared_fold`: a seam for simulations.
 
 pub(crate) mod as_of;
+mod bundle;
 pub(crate) mod checksums;
+pub(crate) mod follow;
 pub(crate) mod frames;
 pub(crate) mod inputs;
 pub(crate) mod locate;

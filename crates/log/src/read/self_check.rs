@@ -105,6 +105,7 @@ impl Log {
         self.base = again.base;
         self.stopped = None;
         self.snapshots.reopened();
+        self.bundles.forget();
         self.reopened += 1;
     }
 

@@ -46,10 +46,7 @@ impl Log {
         if at_head {
             return Ok(());
         }
-        // A follower has mostly read the newest record now: thousands of them would read three missing ones.
-        if folded.len() == 1 {
-            self.window = 1;
-        }
+        self.narrow(folded.len());
         let (mut enough, mut windows) = (None, 0);
         while enough.is_none_or(|version| self.manifest.next_version() < version) {
             let long = self.window == CATCH_UP_WINDOW || windows == WINDOWS;
@@ -80,6 +77,26 @@ impl Log {
             let found = window::read(self.store.as_ref(), first, window).await?;
             self.fold_window(found).await
         })
+    }
+
+    /// Folds the records of one window, and returns whether more may follow: a follower uses these before it reads on.
+    pub(crate) async fn catch_up_near(&mut self) -> Result<bool, LogError> {
+        let (folded, at_head) = self.catch_up_window().await?;
+        self.narrow(folded.len());
+        Ok(!at_head)
+    }
+
+    /// A follower that got one record has mostly read the newest now: thousands would read three missing ones.
+    fn narrow(&mut self, folded: usize) {
+        if folded == 1 {
+            self.window = 1;
+        }
+    }
+
+    /// Folds the record of the next version, if it exists.
+    pub(crate) async fn catch_up_record(&mut self) -> Result<(), LogError> {
+        self.window = 1;
+        self.catch_up_window().await.map(|_| ())
     }
 
     /// Folds one window for a reader that may be far behind. When it is, the log continues from the newest
@@ -172,6 +189,7 @@ impl Log {
         }
         self.manifest = manifest;
         self.note_folded(version, bytes.len() as u64, &folded);
+        self.note_for_bundle(bytes, &folded);
         Ok(Some(folded))
     }
 

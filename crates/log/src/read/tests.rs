@@ -1,5 +1,6 @@
-//! Opening and following a log: snapshots of no use, fast writers, wrong reads, damaged roots.
+//! Opening and following a log: bundles, snapshots of no use, fast writers, wrong reads, damaged roots.
 
+mod bundles;
 mod damaged_roots;
 mod fast_writers;
 mod opening;

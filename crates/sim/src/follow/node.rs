@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::polling::{PollSchedule, PollState, followers};
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_log::{Follower, Log, LogError, LogOptions};
 
 use super::shared::Shared;
 use crate::actor::{Actor, Nature};
@@ -43,6 +43,7 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
         clock: actor.clock(),
         shared_fold: Some(shared.memo()),
     };
+    let mut follower = Follower::default();
     let mut log = Log::open(shared.store.handle(actor), &options).await?;
     shared.opened();
     let begin = shared.begin().await;
@@ -52,8 +53,18 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
     loop {
         let looked = actor.now();
         let before = log.manifest().next_version();
-        match log.catch_up().await {
-            Ok(()) => shared.known(before..log.manifest().next_version()),
+        let among = if shared.plan.aware {
+            followers(log.manifest(), 1)
+        } else {
+            1
+        };
+        match follower.poll(&mut log, among, || actor.now()).await {
+            Ok(more) => {
+                shared.known(before..log.manifest().next_version());
+                if more {
+                    continue;
+                }
+            }
             Err(LogError::Store(_)) => {
                 actor.sleep(broken(actor)).await;
                 continue;
@@ -62,14 +73,14 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
         }
         let now = PollState {
             lead: Some(shared.plan.lead),
-            hurry: false,
-            followers: if shared.plan.aware {
-                followers(log.manifest(), 1)
-            } else {
-                1
-            },
+            followers: among,
+            ..PollState::default()
         };
-        let pause = LOOKS.pause(now, actor.draw(Draw::unit));
+        let draw = actor.draw(Draw::unit);
+        let pause = match follower.pause(&log, now.lead, among) {
+            Some(pause) => pause.mul_f64(0.9 + 0.2 * draw),
+            None => LOOKS.pause(now, draw),
+        };
         let passed = actor.now().saturating_sub(looked);
         actor.sleep(pause.saturating_sub(passed)).await;
     }

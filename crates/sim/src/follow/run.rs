@@ -19,7 +19,7 @@ use crate::time::{Timeline, run as run_time};
 use crate::world::shared::stream;
 
 /// The settling time before the measured time.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(30);
 
 /// Runs the plan and measures it.
 pub fn run(plan: &FollowPlan) -> std::io::Result<Followed> {
@@ -74,8 +74,11 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
     Ok(measure(&shared, counted, counts))
 }
 
+/// Reads of records and of bundles of them.
 fn log_reads(store: &SimStore) -> u64 {
-    store.counts().get(&("get", "log")).map_or(0, |c| c.http)
+    let counts = store.counts();
+    let reads = |class| counts.get(&("get", class)).map_or(0, |c| c.http);
+    reads("log") + reads("index")
 }
 
 fn measure(shared: &Shared, counted: [Duration; 2], [reads, throttled]: [u64; 2]) -> Followed {

@@ -36,11 +36,7 @@ impl SharedFold for Memo {
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError> {
         let mut folds = self.folds.lock().unwrap_or_else(PoisonError::into_inner);
         let before = manifest.prev();
-        // The store returns the same buffer for the same object, so that its address identifies it
-        // while the cache holds it.
-        let same = |f: &&Fold| {
-            f.bytes.as_ptr() == bytes.as_ptr() && f.bytes.len() == bytes.len() && f.before == before
-        };
+        let same = |f: &&Fold| f.before == before && f.bytes == bytes;
         if let Some(known) = folds.iter().rev().find(same) {
             *manifest = known.after.clone();
             return Ok(known.folded.clone());

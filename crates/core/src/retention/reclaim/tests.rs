@@ -121,6 +121,23 @@ fn tgbs_that_wait_for_their_turn_are_needed() {
 }
 
 #[test]
+fn bundles_that_no_follower_reads_any_more_are_dead() {
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
+    b.one(b.opened("p0")).unwrap();
+    for _ in 0..80 {
+        b.commit("p0", 1);
+    }
+    let (rule, next) = (Reclaim::by(&b.m), b.m.next_version());
+    for (version, fate) in [
+        (next - BUNDLES_KEPT - 1, Fate::Dead),
+        (next - BUNDLES_KEPT, Fate::Needed),
+        (next, Fate::Needed),
+    ] {
+        assert_eq!(rule.segment(&keys::bundle(version)), fate, "{version}");
+    }
+}
+
+#[test]
 fn steps_of_retained_segments_and_provenance_are_named() {
     let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();

@@ -51,3 +51,18 @@ fn a_crowd_of_followers_does_not_wear_out_a_key() {
         "what the rule is there for: {unaware:?}"
     );
 }
+
+#[test]
+fn a_crowd_reads_many_records_at_once() {
+    let fed = followed(600, 64, true);
+    assert_eq!(
+        (fed.throttled, fed.deliveries),
+        (0, fed.steps * 600),
+        "{fed:?}"
+    );
+    assert!(
+        fed.log_reads_per_second < 0.3 * 600.0,
+        "two records a second, of which a bundle has many: {fed:?}"
+    );
+    assert!(fed.delivery_max_ms < 32_000.0, "within the lead: {fed:?}");
+}

@@ -57,7 +57,7 @@ const AREAS: [Area; 8] = [
         "index/",
         ALL,
         "readers of the log write it, so that old steps are found; reclamation deletes the \
-         part of reclaimed steps",
+         part of reclaimed steps, and producers old bundles of records",
     ),
     area(
         "jobs/",

@@ -20,7 +20,7 @@ const READS_PER_SECOND: u32 = 4000;
 const PART_OF_LEAD: f64 = 0.25;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The part of the pause after which a follower reads again when a bundle is missing: the same one, if it expected
-/// more than a few records, otherwise less.
+/// more than a few records, then one of fewer.
 const AGAIN_PART: f64 = 0.25;
 const FEW: u64 = 3;
 /// Records that are expected beyond the rate after a bundle that was there, and how many more each next time.
@@ -30,11 +30,13 @@ const GAIN_GROWTH: f64 = 1.5;
 const GAIN_PART: f64 = 0.04;
 /// Records expected beyond the rate after a missing bundle.
 const BEYOND_MISSING: f64 = -0.5;
-/// The gain until a bundle has been missing.
+/// The least gain until the rate is trusted.
 const GAIN_AT_FIRST: f64 = 4.0;
 /// Records of which half are forgotten in the rate, about; and from which on it is trusted.
 const MEMORY: f64 = 64.0;
 const TRUSTED: f64 = 16.0;
+/// Missing bundles in a row after which the log itself is read.
+const MISSING_MAX: u32 = 3;
 /// Expected records from which on an unchanged log is a pause of its writers, which does not count in the rate.
 const PAUSED: f64 = 4.0;
 
@@ -43,6 +45,8 @@ const PAUSED: f64 = 4.0;
 pub enum NextRead {
     /// The record after the last folded one.
     Record,
+    /// All records up to the head: bundles are missing.
+    Head,
     /// The bundle whose newest record has this version.
     Bundle(Version),
 }
@@ -60,16 +64,13 @@ pub struct CrowdReads {
     /// When a read last gave records, and the version after them.
     last: Duration,
     next: Version,
-    /// The head in records and steps when it was last known, and when: at the first read after a missing one.
+    /// The head in records and steps when it was last known, and when: at the first read, and at those after a missing one.
     head: Option<(Version, u64, Duration)>,
-    heads: u32,
     /// Sums that forget: records, steps and seconds from one known head to the next.
     seen: [f64; 3],
     /// Records expected beyond the rate, and how many more after the next bundle that is there.
     beyond: f64,
     gain: f64,
-    /// Whether a bundle has ever been missing: the head was near then.
-    settled: bool,
     /// Reads in a row that gave nothing, and the most records to expect after them.
     missing: u32,
     most: Option<Version>,
@@ -78,6 +79,9 @@ pub struct CrowdReads {
 impl CrowdReads {
     /// Returns what to read for a log folded up to `next`, exclusively.
     pub fn next(&self, next: Version, now: Duration) -> NextRead {
+        if self.missing >= MISSING_MAX {
+            return NextRead::Head;
+        }
         let expected = self.expected(now).max(0.0) as Version;
         let most = self.most.unwrap_or(Version::MAX);
         match expected.min(most).min(BUNDLE_RECORDS) {
@@ -120,7 +124,7 @@ impl CrowdReads {
         self.gain = GAIN.0;
         self.missing += 1;
         match read {
-            NextRead::Record => {
+            NextRead::Record | NextRead::Head => {
                 self.beyond = 0.0;
                 if self.head.is_none() || self.seen[2] == 0.0 || self.expected(now) >= PAUSED {
                     (self.head, self.last) = (Some((next, steps, now)), now);
@@ -129,13 +133,11 @@ impl CrowdReads {
             }
             NextRead::Bundle(last) => {
                 let asked = (last + 1).saturating_sub(next);
-                self.settled = true;
                 // At first it is only a little late, if the rate is known.
                 let known = self.is_trusted();
                 let most = match self.missing {
                     1 if known && asked > FEW => asked,
-                    1 | 2 => asked / 2,
-                    _ => 1,
+                    _ => asked / 2,
                 };
                 self.most = Some(most);
                 self.beyond = if known { BEYOND_MISSING } else { most as f64 };
@@ -144,10 +146,10 @@ impl CrowdReads {
     }
 
     fn note_records(&mut self, (next, steps): (Version, u64), now: Duration) {
-        if self.missing > 0 {
+        if self.missing > 0 || self.head.is_none() {
             self.measure((next, steps), now);
         }
-        let least = if self.settled {
+        let least = if self.is_trusted() {
             GAIN.0.max(self.expected(now) * GAIN_PART)
         } else {
             GAIN_AT_FIRST
@@ -162,8 +164,7 @@ impl CrowdReads {
 
     /// Measures the rate up to a head that is known now.
     fn measure(&mut self, (next, steps): (Version, u64), now: Duration) {
-        self.heads += 1;
-        if let Some((version, before, at)) = self.head.filter(|_| self.heads > 1) {
+        if let Some((version, before, at)) = self.head {
             let passed = [
                 next.saturating_sub(version) as f64,
                 steps.saturating_sub(before) as f64,
@@ -191,7 +192,7 @@ impl CrowdReads {
             Some(_) => Duration::ZERO,
         };
         let pause = ahead.min(PAUSE_MAX).max(least);
-        if self.missing == 1 && self.most.is_some() && self.heads > 0 {
+        if self.missing < MISSING_MAX && self.most.is_some() {
             pause.mul_f64(AGAIN_PART)
         } else {
             pause
@@ -255,6 +256,11 @@ mod tests {
             let before = next;
             match read {
                 NextRead::Record if there(next) => next += 1,
+                NextRead::Head => {
+                    while there(next) {
+                        next += 1;
+                    }
+                }
                 NextRead::Bundle(last) if there(last) && bundles(last) => next = last + 1,
                 _ => {}
             }
@@ -312,8 +318,9 @@ mod tests {
 
     #[test]
     fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
-        let records = appear(0.2, 300.0);
-        let run = follow(&records, (0, 1_000), (400.0, 0), |_| false);
+        let records = appear(2.0, 300.0);
+        let run = follow(&records, (0, 10_000), (320.0, 0), |_| false);
+        assert!(run.delays.iter().all(|delay| *delay < 15.0), "it keeps up");
         assert_eq!(
             run.delays.len(),
             records.iter().filter(|at| **at > SETTLED).count()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use batchweave_core::ids::Version;
+use batchweave_core::limits::BUNDLE_RECORDS;
 use batchweave_core::manifest::bundle::has_crowd;
 use batchweave_core::polling::{CROWD, CrowdReads, Gave, NextRead};
 
@@ -14,13 +15,17 @@ use crate::read::bundle::Bundled;
 #[derive(Debug, Default)]
 pub struct Follower {
     crowd: CrowdReads,
-    /// Bundles do not help before this version: one did not fit.
+    /// Bundles do not help before this version: one did not fit, or there are none.
     not_before: Version,
+    /// Times in a row that records were read because their bundles were missing.
+    without: u32,
 }
 
-/// Versions after a bundle that did not fit in which none is read: as many as one holds, so that the next one has
-/// other records.
-const WITHOUT: Version = batchweave_core::limits::BUNDLE_RECORDS;
+/// Versions in which no bundle is read after one that did not fit, or while there are none: the next one has other
+/// records.
+const WITHOUT: Version = BUNDLE_RECORDS;
+/// Times that missing bundles are waited for before that.
+const WITHOUT_MAX: u32 = 3;
 
 impl Follower {
     /// Whether a poll reads bundles.
@@ -43,8 +48,10 @@ impl Follower {
         let read = self.crowd.next(next, now());
         match read {
             NextRead::Record => log.catch_up_record().await?,
+            NextRead::Head => self.read_head(log).await?,
             NextRead::Bundle(last) => match log.catch_up_by_bundle(last).await? {
-                Bundled::Folded | Bundled::Absent => {}
+                Bundled::Folded => self.without = 0,
+                Bundled::Absent => {}
                 Bundled::Beyond => return log.catch_up_near().await,
                 Bundled::Unusable => {
                     self.not_before = next + WITHOUT;
@@ -61,6 +68,18 @@ impl Follower {
         self.crowd
             .note(read, gave, (at, log.manifest().next_step()), now());
         Ok(false)
+    }
+
+    /// Reads all records because bundles are missing. When that helps again and again, nobody writes bundles.
+    async fn read_head(&mut self, log: &mut Log) -> Result<(), LogError> {
+        let next = log.manifest().next_version();
+        log.catch_up().await?;
+        let at = log.manifest().next_version();
+        self.without += u32::from(at > next);
+        if self.without >= WITHOUT_MAX {
+            (self.without, self.not_before) = (0, at + WITHOUT);
+        }
+        Ok(())
     }
 
     /// Returns the pause after a poll that reads bundles, with `lead` steps ahead; `None` when it reads records.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
-use batchweave_core::manifest::{Folded, Manifest};
+use batchweave_core::manifest::{Bundle, Folded, Manifest};
 
 use super::oracle::Log;
 use crate::evidence::{Evidence, Violation};
@@ -19,6 +19,8 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
     for landed in evidence.landed.iter().filter(good) {
         if let Some(version) = keys::snapshot_version(&landed.key) {
             snapshots.entry(version).or_default().push(landed);
+        } else if let Some(last) = keys::bundle_version(&landed.key) {
+            bundle(evidence, log, last, landed, found);
         } else if landed.key.starts_with("index/") {
             segments.entry(&landed.key).or_default().push(landed);
         }
@@ -61,6 +63,29 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
             log.steps.len()
         );
         found.push(Violation::new("order", None, text));
+    }
+}
+
+/// A bundle holds the records of the log byte for byte.
+fn bundle(
+    evidence: &Evidence,
+    log: &Log,
+    last: Version,
+    landed: &Landed,
+    found: &mut Vec<Violation>,
+) {
+    let read = Bundle::from_json(&landed.body, evidence.stream.stream_id, last);
+    let same = read.is_ok_and(|bundle| {
+        (bundle.first..)
+            .zip(&bundle.records)
+            .all(|(version, record)| {
+                let stored = log.records.get(version as usize);
+                stored.is_some_and(|stored| stored == record.as_bytes())
+            })
+    });
+    if !same {
+        let text = format!("{} differs from the log", landed.key);
+        found.push(Violation::new("bundle", Some(last), text).by(landed.actor, landed.at));
     }
 }
 

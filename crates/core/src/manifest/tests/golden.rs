@@ -8,6 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::ids::{AttemptId, JobName};
 use crate::intent;
+use crate::manifest::bundle::{Bundle, RecentRecords};
 use crate::manifest::repair::Repair;
 use crate::proof::{Ledger, LedgerEntry, LedgerPlace, ReaderCoverage};
 use crate::retention::{Mark, Progress};
@@ -181,6 +182,20 @@ fn a_segment_is_as_version_1_wrote_it() {
         Hash::sha256(record),
         "it names the record that filled it"
     );
+}
+
+#[test]
+fn a_bundle_is_as_version_1_wrote_it() {
+    let b = history();
+    let mut recent = RecentRecords::default();
+    for (version, record) in (0..).zip(&b.records).take(3) {
+        recent.push(version, record.clone().into());
+    }
+    let bundle = recent.bundle(b.m.stream_id(), 3).unwrap();
+    golden("bundle-v1.json", &bundle.to_json());
+    let read = Bundle::from_json(&bundle.to_json(), b.m.stream_id(), 2).unwrap();
+    let records: Vec<_> = read.records_from(0).unwrap().collect();
+    assert_eq!(records, b.records[..3]);
 }
 
 /// The content of the store under each key, line by line.

@@ -8,7 +8,6 @@ use batchweave_core::json::sign_again;
 use batchweave_core::limits::{BUNDLE_COORDINATES, BUNDLES_KEPT};
 use batchweave_core::manifest::Bundle;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
-use batchweave_core::polling::CROWD;
 use batchweave_store::testing::faults::{FaultStore, Rates};
 use batchweave_store::{Create, Effect, ErrorKind, Op, StoreError, layer};
 use bytes::Bytes;
@@ -152,7 +151,7 @@ async fn a_follower_reads_many_records_by_one_request() {
     assert!(records > 570, "{records} records");
     assert!(gets * 8 < records, "{gets} reads of {records} records");
     log.catch_up().await.unwrap();
-    assert_eq!(log.manifest(), producer.log().manifest());
+    assert!(log.manifest() == producer.log().manifest());
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +174,7 @@ async fn faults_of_the_store_change_nothing_that_is_folded() {
         again.catch_up().await.unwrap();
         assert!(log.manifest().next_version() > 60, "seed {seed}");
         log.catch_up().await.unwrap();
-        assert_eq!(log.manifest(), again.manifest(), "seed {seed}");
+        assert!(log.manifest() == again.manifest(), "seed {seed}");
     }
 }
 
@@ -224,7 +223,7 @@ async fn a_bundle_that_does_not_continue_the_log_is_ignored() {
         assert_eq!(log.manifest().next_version(), at, "{case}");
         let end = Instant::now() + Duration::from_mins(1);
         follow(&mut log, 8, end).await;
-        assert_eq!(log.manifest(), producer.log().manifest(), "{case}");
+        assert!(log.manifest() == producer.log().manifest(), "{case}");
     }
 }
 
@@ -254,7 +253,6 @@ async fn without_the_permission_writers_try_once_and_followers_read_the_log() {
     let refusing = Arc::new(Refusing(Arc::clone(&memory), Mutex::new(0)));
     let store: Arc<dyn Store> = Arc::clone(&refusing) as _;
     let mut producer = followed(&store, 10_000).await;
-    let tried = *refusing.1.lock().unwrap();
     let mut log = reader(&memory).await;
     let end = Instant::now() + Duration::from_mins(1);
     let produce = async {
@@ -263,9 +261,8 @@ async fn without_the_permission_writers_try_once_and_followers_read_the_log() {
         }
     };
     futures::join!(produce, follow(&mut log, 0, end));
-    assert!(*refusing.1.lock().unwrap() <= tried + 1);
+    // Both logs that commit try until they learn of the refusal, at their next commit.
+    assert!((1..=4).contains(&*refusing.1.lock().unwrap()));
     assert!(bundles(&memory).await.is_empty());
-    // Each read gives one record at least.
-    assert_eq!(log.manifest(), producer.log().manifest());
-    assert!(CROWD <= 10_000);
+    assert!(log.manifest() == producer.log().manifest());
 }

@@ -25,10 +25,11 @@ impl Buffers {
         }
     }
 
-    /// Returns the smallest free buffer with a capacity in `sizes`, with the content that it had.
+    /// Returns the smallest free buffer with a capacity in `sizes`, with the content that it had; of several, the one that
+    /// was used last, which may still be in the CPU caches.
     pub(crate) fn take(&self, sizes: &RangeInclusive<usize>) -> Option<Vec<u8>> {
         let mut free = self.free();
-        let fitting = free.iter().enumerate();
+        let fitting = free.iter().enumerate().rev();
         let fitting = fitting.filter(|(_, buffer)| sizes.contains(&buffer.capacity()));
         let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.capacity())?;
         free.remove(at)
@@ -105,5 +106,7 @@ mod tests {
         assert_eq!(buffers.take(&(21..=29)), None);
         assert_eq!(buffers.take(&(21..=90)), Some(vec![30; 30]));
         assert_eq!(sizes(&buffers), [40, 20]);
+        drop(buffers.share(vec![7; 20]));
+        assert_eq!(buffers.take(&(1..=90)), Some(vec![7; 20]));
     }
 }

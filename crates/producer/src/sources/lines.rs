@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use bytes::Bytes;
 
+use super::line_blocks::LineBlocks;
+
 /// The result of reading one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
@@ -16,60 +18,39 @@ pub(super) enum Line {
 }
 
 /// The lines of a stream.
-pub(super) struct Lines {
-    from: BufReader<Box<dyn Read + Send>>,
-    /// With `Some`, lines share the memory of what was read at once, which is here as far as it is not given out.
-    shared: Option<Bytes>,
+pub(super) enum Lines {
+    /// Each line has memory of its own.
+    Copied(BufReader<Box<dyn Read + Send>>),
+    Shared(LineBlocks),
 }
 
 impl Lines {
     /// Returns the lines of `from`, of which `buffer` bytes are read at a time. A shared line holds the memory of all
     /// these bytes, so lines are shared only where most of them are wanted.
     pub(super) fn new(from: Box<dyn Read + Send>, buffer: usize, shared: bool) -> Self {
-        Self {
-            from: BufReader::with_capacity(buffer, from),
-            shared: shared.then(Bytes::new),
+        if shared {
+            Self::Shared(LineBlocks::new(from, buffer))
+        } else {
+            Self::Copied(BufReader::with_capacity(buffer, from))
         }
     }
 
     /// Reads the next line of at most `limit` bytes; keeps it only when `wanted`.
     pub(super) fn next(&mut self, limit: u64, wanted: bool) -> io::Result<Line> {
-        let Some(rest) = &mut self.shared else {
-            return next_line(&mut self.from, limit, wanted);
-        };
-        if let Some(end) = memchr::memchr(b'\n', rest) {
-            let text = rest.split_to(end + 1).slice(..end);
-            return Ok(line(text, (0, true), limit, wanted));
-        }
-        // The line goes on in what is read next.
-        let (mut begun, mut dropped) = (rest.to_vec(), 0_u64);
-        rest.clear();
-        loop {
-            if !wanted || dropped + begun.len() as u64 > limit {
-                dropped += begun.len() as u64;
-                begun.clear();
-            }
-            let buffer = self.from.fill_buf()?;
-            let (used, end) = (buffer.len(), memchr::memchr(b'\n', buffer));
-            let end = end.map(|end| begun.len() + end);
-            begun.extend_from_slice(buffer);
-            self.from.consume(used);
-            if let Some(end) = end {
-                *rest = begun.into();
-                let text = rest.split_to(end + 1).slice(..end);
-                return Ok(line(text, (dropped, true), limit, wanted));
-            }
-            if used == 0 {
-                let is_end = begun.is_empty() && dropped == 0;
-                let last = || line(begun.into(), (dropped, false), limit, wanted);
-                return Ok(if is_end { Line::End } else { last() });
-            }
+        match self {
+            Self::Copied(from) => next_line(from, limit, wanted),
+            Self::Shared(blocks) => blocks.next(limit, wanted),
         }
     }
 }
 
 /// Returns the line that ends in `text`, behind `dropped` bytes, perhaps with a line break.
-fn line(mut text: Bytes, (dropped, broken): (u64, bool), limit: u64, wanted: bool) -> Line {
+pub(super) fn line(
+    mut text: Bytes,
+    (dropped, broken): (u64, bool),
+    limit: u64,
+    wanted: bool,
+) -> Line {
     let length = dropped + text.len() as u64;
     let bytes = length + u64::from(broken);
     let too_long = length > limit;
@@ -87,7 +68,10 @@ fn next_line(from: &mut impl BufRead, limit: u64, wanted: bool) -> io::Result<Li
     let mut text = Vec::new();
     let (mut bytes, mut length) = (0u64, 0u64);
     loop {
-        let buffer = from.fill_buf()?;
+        let buffer = match from.fill_buf() {
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if buffer.is_empty() {
             break;
         }
@@ -121,6 +105,26 @@ mod tests {
     fn lines(input: &[u8], shared: bool) -> Lines {
         // A tiny buffer makes every line cross its edge.
         Lines::new(Box::new(io::Cursor::new(input.to_vec())), 3, shared)
+    }
+
+    /// Gives few bytes at a time, as a decoder may.
+    struct Slow {
+        from: io::Cursor<Vec<u8>>,
+        at_a_time: usize,
+        /// Every other read is interrupted.
+        interrupts: bool,
+    }
+
+    impl Read for Slow {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let most = out.len().min(self.at_a_time);
+            if self.interrupts {
+                self.interrupts = false;
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.interrupts = true;
+            self.from.read(&mut out[..most])
+        }
     }
 
     fn all(input: &[u8], limit: u64) -> Vec<Line> {
@@ -186,5 +190,62 @@ mod tests {
             assert_eq!(from.next(100, false).unwrap(), passed);
             assert_eq!(from.next(100, true).unwrap(), line(b"d", 1));
         }
+    }
+
+    /// Returns the lines by their definition.
+    fn defined(input: &[u8], limit: u64, wanted: impl Fn(usize) -> bool) -> Vec<Line> {
+        let pieces = input.split_inclusive(|byte| *byte == b'\n').enumerate();
+        let lines = pieces.map(|(n, piece)| {
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+            let too_long = text.len() as u64 > limit;
+            let bytes = piece.len() as u64;
+            if too_long || !wanted(n) {
+                return Line::Skipped { bytes, too_long };
+            }
+            line(text.strip_suffix(b"\r").unwrap_or(text), bytes)
+        });
+        lines.collect()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn all_streams_and_blocks_give_the_same_lines(
+            input in proptest::collection::vec("[a\n\r]|[ab]{0,40}\r?\n", 0..20),
+            limit in 0..50u64,
+            block in 1..20usize,
+            at_a_time in 1..30usize,
+            every in 1..4usize,
+            shared in proptest::bool::ANY,
+        ) {
+            let input = input.concat().into_bytes();
+            let stream = Slow {
+                from: io::Cursor::new(input.clone()),
+                at_a_time,
+                interrupts: true,
+            };
+            let mut from = Lines::new(Box::new(stream), block, shared);
+            let mut read = Vec::new();
+            loop {
+                match from.next(limit, read.len() % every == 0).unwrap() {
+                    Line::End => break,
+                    line => read.push(line),
+                }
+            }
+            assert_eq!(read, defined(&input, limit, |n| n % every == 0));
+        }
+    }
+
+    #[test]
+    fn long_lines_are_read_into_blocks_of_their_size() {
+        let long = |n: usize| vec![b'a' + (n % 26) as u8; 700_000 + 1000 * n];
+        let input: Vec<u8> = (0..40)
+            .flat_map(|n| [long(n), b"\n".to_vec()].concat())
+            .collect();
+        let mut from = Lines::new(Box::new(io::Cursor::new(input)), 1 << 16, true);
+        for n in 0..40 {
+            let read = from.next(u64::MAX, true).unwrap();
+            assert!(read == line(&long(n), long(n).len() as u64 + 1), "{n}");
+        }
+        assert_eq!(from.next(u64::MAX, true).unwrap(), Line::End);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - `find` finds the files of the configured paths; `list` is their list, which may grow (`growing`) and is
 //!   stored beside the log (`stored_list`);
-//! - `read` reads the units of a file of any `format`: `lines` of text, `rows` of Parquet (`columns`, `cells`,
+//! - `read` reads the units of a file of any `format`: `lines` of text (`line_blocks`), `rows` of Parquet (`columns`, `cells`,
 //!   `conversations`), samples of tar `shards`, or whole files;
 //! - `ids` reads token ids of .npy arrays and of Megatron's files;
 //! - `inbox` finds the files that writers append to inboxes;
@@ -28,6 +28,7 @@ mod format;
 mod growing;
 mod ids;
 pub(crate) mod inbox;
+mod line_blocks;
 mod lines;
 mod list;
 mod named_files;

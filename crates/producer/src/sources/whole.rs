@@ -14,7 +14,8 @@ const LARGE_BYTES: u64 = 128 << 10;
 /// Free memory that this process keeps for files.
 const KEPT_BYTES: u64 = 64 << 20;
 
-static FREE: LazyLock<Buffers> = LazyLock::new(|| Buffers::new(KEPT_BYTES));
+/// The free memory of whole files and of blocks of lines.
+pub(super) static FREE: LazyLock<Buffers> = LazyLock::new(|| Buffers::new(KEPT_BYTES));
 
 /// Reads all of `from`, of which `expected` bytes are likely; returns `None` when it is longer than `limit`.
 pub(super) fn whole(from: &mut impl Read, limit: u64, expected: u64) -> io::Result<Option<Bytes>> {
@@ -37,7 +38,7 @@ pub(super) fn whole(from: &mut impl Read, limit: u64, expected: u64) -> io::Resu
 }
 
 /// Returns a buffer of `room` bytes and at most a quarter more, which holds earlier bytes.
-fn buffer(free: &Buffers, room: usize) -> Vec<u8> {
+pub(super) fn buffer(free: &Buffers, room: usize) -> Vec<u8> {
     let most = room.saturating_add(room / 4);
     // Sizes of few digits fit more files.
     let step = (room / 4).next_power_of_two() / 2;

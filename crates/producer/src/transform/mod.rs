@@ -322,11 +322,13 @@ impl DocumentTransform {
             }
             Kind::Text { tokenizer, .. } => {
                 let first = unit.place.unit == 0;
-                let Some(text) = decode(format, field, first, &unit.raw?)? else {
+                let encode = |text: &str| (tokenizer.encode(text), text.len() as u64);
+                let made = decode(format, field, first, &unit.raw?, encode)?;
+                let Some((tokens, bytes)) = made else {
                     return Ok(None);
                 };
-                let tokens = tokenizer.encode(&text).map_err(Reason::tokenizer)?;
-                Ok(Some((Content::Tokens(tokens), text.len() as u64)))
+                let tokens = tokens.map_err(Reason::tokenizer)?;
+                Ok(Some((Content::Tokens(tokens), bytes)))
             }
         }
     }

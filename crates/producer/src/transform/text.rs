@@ -1,5 +1,6 @@
 //! From the bytes of a unit to the text of a document. Pure; runs on the tokenizing threads.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -14,13 +15,23 @@ pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Most fields of an object that a message names.
 const FIELDS_NAMED: usize = 6;
 
-/// Returns the text of the document in `raw`; `None` for a blank line. `field` is the JSON field that holds it.
-pub fn decode(
+/// Most bytes that a thread keeps for the texts of lines.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// The text of a line; memory that was used just before is in the caches.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Returns what `then` makes of the text of the document in `raw`; `None` for a blank line. `field` is the JSON field that
+/// holds it.
+pub fn decode<T>(
     format: Format,
     field: &str,
     first: bool,
     raw: &[u8],
-) -> Result<Option<String>, Reason> {
+    then: impl FnOnce(&str) -> T,
+) -> Result<Option<T>, Reason> {
     if matches!(format, Format::Npy | Format::Megatron | Format::Webdataset) {
         return Err(Reason::NotText);
     }
@@ -32,32 +43,35 @@ pub fn decode(
     if by_line && raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let Ok(text) = simdutf8::basic::from_utf8(raw) else {
+    let some = |text: &str| match text {
+        "" => Err(Reason::Empty),
+        text => Ok(Some(then(text))),
+    };
+    if format != Format::Jsonl {
+        return some(utf8(raw)?);
+    }
+    let mut scratch = SCRATCH.take();
+    let made = match quick::field(raw, field, &mut scratch) {
+        Some(text) => some(text),
+        None => some(&parsed_field(utf8(raw)?, field)?),
+    };
+    if scratch.len() <= SCRATCH_BYTES {
+        SCRATCH.set(scratch);
+    }
+    made
+}
+
+/// Returns the text in `raw`.
+fn utf8(raw: &[u8]) -> Result<&str, Reason> {
+    simdutf8::basic::from_utf8(raw).map_err(|_| {
         // Only the slower check finds the place.
         let at = std::str::from_utf8(raw).map_or_else(|e| e.valid_up_to(), str::len);
-        return Err(Reason::InvalidUtf8 { at });
-    };
-    let text = if format == Format::Jsonl {
-        json_field(text, field)?
-    } else {
-        text.to_owned()
-    };
-    if text.is_empty() {
-        Err(Reason::Empty)
-    } else {
-        Ok(Some(text))
-    }
+        Reason::InvalidUtf8 { at }
+    })
 }
 
-/// Returns the string under `field` of the JSON object in `line`; of a repeated field the last one, as most
-/// JSON readers do. The whole line is checked, also after the field.
-fn json_field(line: &str, field: &str) -> Result<String, Reason> {
-    match quick::field(line, field) {
-        Some(text) => Ok(text),
-        None => parsed_field(line, field),
-    }
-}
-
+/// Returns the string under `field` of the JSON object in `line`; of a repeated field the last one, as most JSON readers
+/// do. The whole line is checked, also after the field.
 fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
     let mut parser = serde_json::Deserializer::from_str(line);
     let found = FieldSeed(Some(field))

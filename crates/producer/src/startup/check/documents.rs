@@ -328,7 +328,7 @@ fn document(
     let first = unit.place.unit == 0;
     let raw = unit.raw?;
     let some = if is_text {
-        decode(format, field, first, &raw)?.is_some()
+        decode(format, field, first, &raw, |_| ())?.is_some()
     } else {
         true
     };

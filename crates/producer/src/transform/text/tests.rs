@@ -2,8 +2,18 @@
 
 use super::*;
 
+fn text(format: Format, first: bool, raw: &[u8]) -> Result<Option<String>, Reason> {
+    decode(format, "text", first, raw, str::to_owned)
+}
+
+/// Returns what the fast path makes of `line`.
+fn fast(line: &[u8]) -> Option<String> {
+    let mut out = vec![b'x'; 5];
+    quick::field(line, "text", &mut out).map(str::to_owned)
+}
+
 fn json(line: &str) -> Result<Option<String>, Reason> {
-    decode(Format::Jsonl, "text", true, line.as_bytes())
+    text(Format::Jsonl, true, line.as_bytes())
 }
 
 fn good(line: &str) -> String {
@@ -59,25 +69,19 @@ fn bad_lines_name_the_reason_and_the_remedy() {
 #[test]
 fn invalid_utf8_gives_its_offset() {
     let raw = b"{\"text\":\"ab\xff\"}";
-    let why = decode(Format::Jsonl, "text", false, raw).unwrap_err();
+    let why = text(Format::Jsonl, false, raw).unwrap_err();
     assert_eq!(why, Reason::InvalidUtf8 { at: 11 });
-    let why = decode(Format::Text, "text", false, &[0xc3]).unwrap_err();
+    let why = text(Format::Text, false, &[0xc3]).unwrap_err();
     assert_eq!(why, Reason::InvalidUtf8 { at: 0 });
 }
 
 #[test]
 fn text_keeps_its_whitespace_and_lines_pass_over_blank_ones() {
-    let text = decode(Format::Text, "", true, b" \n").unwrap();
-    assert_eq!(text.as_deref(), Some(" \n"));
-    assert_eq!(decode(Format::Lines, "", true, b" ").unwrap(), None);
-    assert_eq!(
-        decode(Format::Text, "", true, b"").unwrap_err(),
-        Reason::Empty
-    );
-    assert_eq!(
-        decode(Format::Parquet, "", true, b"").unwrap_err(),
-        Reason::Empty
-    );
+    let kept = text(Format::Text, true, b" \n").unwrap();
+    assert_eq!(kept.as_deref(), Some(" \n"));
+    assert_eq!(text(Format::Lines, true, b" ").unwrap(), None);
+    assert_eq!(text(Format::Text, true, b"").unwrap_err(), Reason::Empty);
+    assert_eq!(text(Format::Parquet, true, b"").unwrap_err(), Reason::Empty);
 }
 
 proptest::proptest! {
@@ -109,16 +113,114 @@ proptest::proptest! {
         end in "[ ]?|,|x",
     ) {
         let line = format!("{{{}}}{end}", fields.join(","));
-        if let Some(text) = quick::field(&line, "text") {
+        if let Some(text) = fast(line.as_bytes()) {
             assert_eq!(parsed_field(&line, "text"), Ok(text), "{line}");
         }
+    }
+}
+
+/// Returns what the parser alone makes of `line`, a line of JSONL.
+fn by_parser(line: &[u8]) -> Result<Option<String>, Reason> {
+    let line = line.strip_prefix(BOM).unwrap_or(line);
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    match parsed_field(utf8(line)?, "text")? {
+        text if text.is_empty() => Err(Reason::Empty),
+        text => Ok(Some(text)),
+    }
+}
+
+/// Pieces of lines, whole and broken, that are joined in any order.
+const PIECES: [&[u8]; 44] = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b":",
+    b",",
+    b"\"",
+    b"\\",
+    b"\\\\",
+    b"\\\"",
+    b" ",
+    b"\t",
+    b"\r",
+    b"\n",
+    b"\x0b",
+    b"\0",
+    b"\x1f",
+    b"\x7f",
+    b"text",
+    b"\"text\":\"",
+    b"{\"text\":\"",
+    b"\"}",
+    b"\",\"id\":7",
+    b"\"a\":{\"text\":[1,\"x\"]},",
+    b"\\n",
+    b"\\u00e9",
+    b"\\ud83d\\ude00",
+    b"\\ud800",
+    b"\\udc00",
+    b"\\u12",
+    b"\\x",
+    b"\\/",
+    b"null",
+    b"-0.5e3",
+    b"tru",
+    b"\xc3",
+    b"\xa9",
+    b"\xc3\xa9",
+    b"\xf0\x9f\x98\x80",
+    b"\xed\xa0\x80",
+    b"\xff",
+    BOM,
+    b"abcdefghijklmnopqrstuvwxyz",
+    b"sixteen bytes it",
+];
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(4096))]
+
+    /// Any bytes behind a usual beginning, which most of them break somewhere.
+    #[test]
+    fn hostile_lines_give_what_the_parser_gives(
+        usual in proptest::bool::ANY,
+        pieces in proptest::collection::vec(0..PIECES.len(), 0..24),
+        end in 0..4usize,
+    ) {
+        let mut line = if usual { b"{\"text\":\"".to_vec() } else { Vec::new() };
+        pieces.iter().for_each(|piece| line.extend_from_slice(PIECES[*piece]));
+        line.extend_from_slice([&b"\"}"[..], b"\",\"id\":1}", b"", b"\"} \r"][end]);
+        assert_eq!(text(Format::Jsonl, true, &line), by_parser(&line), "{}", line.escape_ascii());
+    }
+
+    /// Each offset in a block, and each length, of a byte that ends a stretch.
+    #[test]
+    fn a_special_byte_is_found_wherever_it_is(
+        plain in "[a-zé中]{0,40}",
+        special in 0..=u8::MAX,
+        behind in "[a-z\"]{0,20}",
+    ) {
+        let line = [b"{\"text\":\"".as_slice(), plain.as_bytes(), &[special], behind.as_bytes(), b"\"}"].concat();
+        assert_eq!(text(Format::Jsonl, true, &line), by_parser(&line), "{}", line.escape_ascii());
+    }
+}
+
+#[test]
+fn a_huge_line_and_the_short_ones_around_it_are_read() {
+    let huge = "long \"text\" 中\n".repeat(200_000);
+    for text in ["a\\b", &huge, "c"] {
+        let line = serde_json::json!({ "id": 1, "text": text }).to_string();
+        assert_eq!(fast(line.as_bytes()).as_deref(), Some(text));
+        assert!(good(&line) == text);
     }
 }
 
 #[test]
 fn half_a_surrogate_pair_in_another_field_is_ignored() {
     let line = r#"{"a":"\ud8ab","text":"b"}"#;
-    assert_eq!(quick::field(line, "text").as_deref(), Some("b"));
+    assert_eq!(fast(line.as_bytes()).as_deref(), Some("b"));
     assert_eq!(parsed_field(line, "text").as_deref(), Ok("b"));
 }
 
@@ -126,8 +228,8 @@ fn half_a_surrogate_pair_in_another_field_is_ignored() {
 #[test]
 fn a_repeated_field_is_left_to_the_parser() {
     let line = r#"{"text":"old","text":"new"}"#;
-    assert_eq!(quick::field(line, "text"), None);
-    assert_eq!(json_field(line, "text").as_deref(), Ok("new"));
+    assert_eq!(fast(line.as_bytes()), None);
+    assert_eq!(parsed_field(line, "text").as_deref(), Ok("new"));
 }
 
 #[test]
@@ -140,6 +242,6 @@ fn usual_lines_take_the_fast_path() {
         ),
         (r#"{"text":""}"#, ""),
     ] {
-        assert_eq!(quick::field(line, "text").as_deref(), Some(text), "{line}");
+        assert_eq!(fast(line.as_bytes()).as_deref(), Some(text), "{line}");
     }
 }

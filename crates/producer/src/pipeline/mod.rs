@@ -41,7 +41,7 @@ use self::mix::{MixedFeed, MixedItem, start_sources};
 pub(crate) use self::mixtures::MixedSources;
 use self::mixtures::MixtureWatch;
 use self::named_files::NamedFiles;
-use self::read::{InputReader, ReadEnd};
+use self::read::{InputReader, ReadEnd, read_ahead};
 use self::read_stage::{Ordered, PendingChunk, ReadStage};
 use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
@@ -51,8 +51,6 @@ use crate::packing::Point;
 use crate::progress::{InputProgress, Reached};
 use crate::worker::Worker;
 
-/// Most bytes of input that are read ahead, as tokens or not yet.
-const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// Of several sources, progress is reported once per this number of documents.
 const PROGRESS_DOCUMENTS: u64 = 256;
 
@@ -95,7 +93,7 @@ impl Pipeline {
         let _end = end.clone().drop_guard();
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
-        let bounds = (self.threads, READ_AHEAD_BYTES.min(self.memory / 4));
+        let bounds = (self.threads, read_ahead(self.memory));
         let (input, last, _reading) = match self.reading {
             Reading::Ordered(reading) => {
                 let last = reading.end();

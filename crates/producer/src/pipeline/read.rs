@@ -13,9 +13,27 @@ use crate::pipeline::new_files::{NewFilePoller, Waited};
 use crate::progress::Reached;
 use crate::sources::{FileReader, Inputs, Place, ReadOptions, SourceError, Unit};
 
-/// A chunk is full at this many bytes or at this many units.
-pub(super) const CHUNK_BYTES: usize = 256 << 10;
+/// Most bytes of input that are read ahead, as tokens or not yet.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// A chunk is full at this many bytes, or `[source]`'s at [`chunk_bytes`], or at this many units.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 pub(super) const CHUNK_UNITS: usize = 256;
+/// The largest size at which a chunk is full.
+const LARGE_CHUNK_BYTES: usize = 1 << 20;
+/// Chunks that are read ahead for each tokenizing thread, so that none waits for input.
+const CHUNKS_PER_THREAD: usize = 8;
+
+/// Returns the most bytes of input that are read ahead with this `upload.memory`.
+pub(super) fn read_ahead(memory: u64) -> u64 {
+    READ_AHEAD_BYTES.min(memory / 4)
+}
+
+/// Returns the size in bytes at which a chunk of `[source]` is full. Each chunk wakes four threads, which costs the time of
+/// waking and the content of CPU caches, so few threads get large chunks.
+pub fn chunk_bytes(threads: usize, memory: u64) -> usize {
+    let ahead = usize::try_from(read_ahead(memory)).unwrap_or(usize::MAX);
+    (ahead / CHUNKS_PER_THREAD / threads.max(1)).clamp(CHUNK_BYTES, LARGE_CHUNK_BYTES)
+}
 
 /// Neighbouring units of one source in one pass; of `[source]` they are from one file.
 #[derive(Debug)]
@@ -78,6 +96,8 @@ pub struct InputReader {
     pub new_files: Option<Arc<NewFilePoller>>,
     /// The documents that are taken; all without it.
     pub selection: Option<Selection>,
+    /// The size in bytes at which a chunk is full.
+    pub chunk_bytes: usize,
 }
 
 /// The way in which reading ended.
@@ -133,7 +153,8 @@ impl InputReader {
                     Some(selection) => selection.takes(&list, place),
                     None => true,
                 };
-                while let Some(chunk) = next_chunk(&mut reader, pass, &mut takes)? {
+                while let Some(chunk) = next_chunk(&mut reader, pass, self.chunk_bytes, &mut takes)?
+                {
                     if stop.is_cancelled() || !sink(ReadItem::Chunk(chunk)) {
                         return Ok(ReadEnd::Stopped);
                     }
@@ -161,11 +182,12 @@ impl InputReader {
 fn next_chunk(
     reader: &mut FileReader<'_>,
     pass: u64,
+    full: usize,
     takes: &mut impl FnMut(Place) -> bool,
 ) -> Result<Option<Chunk>, SourceError> {
     let mut units = Vec::new();
     let mut bytes = 0;
-    while bytes < CHUNK_BYTES && units.len() < CHUNK_UNITS {
+    while bytes < full && units.len() < CHUNK_UNITS {
         let Some(unit) = reader.next_unit()? else {
             break;
         };
@@ -182,4 +204,18 @@ fn next_chunk(
         read,
         ..Chunk::new(0)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_large_where_that_leaves_all_threads_enough() {
+        assert_eq!(chunk_bytes(0, u64::MAX), LARGE_CHUNK_BYTES);
+        assert_eq!(chunk_bytes(2, 256 << 20), LARGE_CHUNK_BYTES);
+        assert_eq!(chunk_bytes(4, 256 << 20), 512 << 10);
+        assert_eq!(chunk_bytes(64, 256 << 20), CHUNK_BYTES);
+        assert_eq!(chunk_bytes(2, 4 << 20), CHUNK_BYTES);
+    }
 }

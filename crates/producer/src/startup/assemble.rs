@@ -21,7 +21,7 @@ use crate::packing::Restart;
 use crate::pipeline::batch::BatchBuilderOptions;
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
-use crate::pipeline::read::InputReader;
+use crate::pipeline::read::{CHUNK_BYTES, InputReader, chunk_bytes};
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
 use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
@@ -138,6 +138,7 @@ pub(crate) fn assemble(
             passes: config.source.epochs,
             new_files,
             selection: config.split.selection(),
+            chunk_bytes: full_chunk(config),
         }),
     };
     let function = !config.transform.function.is_empty();
@@ -161,6 +162,16 @@ pub(crate) fn assemble(
         progress,
         stop_waiting,
     })
+}
+
+/// Returns the size in bytes at which a chunk of `[source]` is full.
+fn full_chunk(config: &ProducerConfig) -> usize {
+    if config.transform.function.is_empty() {
+        chunk_bytes(config.document_threads(), config.upload.memory.bytes())
+    } else {
+        // All documents of a chunk go to one process at once, and the other processes shall have work meanwhile.
+        CHUNK_BYTES
+    }
 }
 
 /// Returns the reading of several sources, and the changes of the mixture that the log has for them; `None` for the one

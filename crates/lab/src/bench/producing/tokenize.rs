@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use batchweave_producer::packing::Point;
-use batchweave_producer::pipeline::read::{InputReader, ReadItem};
+use batchweave_producer::pipeline::read::{InputReader, ReadItem, chunk_bytes};
 use batchweave_producer::pipeline::tokenize::{
     ChunkResults, ChunkTokenizer, Tokenized, TokenizerPool,
 };
@@ -90,6 +90,7 @@ fn remote() -> batchweave_store::StoreError {
 }
 
 fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliError> {
+    let threads = cores();
     let reading = InputReader {
         inputs,
         options: ReadOptions {
@@ -108,8 +109,8 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
         passes: 1,
         new_files: None,
         selection: None,
+        chunk_bytes: chunk_bytes(threads, u64::MAX),
     };
-    let threads = cores();
     let watch = Watch::start()?;
     let pool = TokenizerPool::start(threads, work).map_err(bench_error)?;
     let (send, receive) = std::sync::mpsc::sync_channel(2 * threads + 2);

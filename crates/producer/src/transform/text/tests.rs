@@ -190,7 +190,9 @@ proptest::proptest! {
         end in 0..4usize,
     ) {
         let mut line = if usual { b"{\"text\":\"".to_vec() } else { Vec::new() };
-        pieces.iter().for_each(|piece| line.extend_from_slice(PIECES[*piece]));
+        for piece in pieces {
+            line.extend_from_slice(PIECES[piece]);
+        }
         line.extend_from_slice([&b"\"}"[..], b"\",\"id\":1}", b"", b"\"} \r"][end]);
         assert_eq!(text(Format::Jsonl, true, &line), by_parser(&line), "{}", line.escape_ascii());
     }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use batchweave_core::ids::Version;
+use batchweave_core::keys;
 use batchweave_core::limits::BUNDLE_RECORDS;
 use batchweave_core::manifest::bundle::has_crowd;
 use batchweave_core::polling::{CROWD, CrowdReads, Gave, NextRead};
+use batchweave_store::found;
 
 use crate::error::LogError;
 use crate::log::Log;
@@ -17,7 +19,7 @@ pub struct Follower {
     crowd: CrowdReads,
     /// Bundles do not help before this version: one did not fit, or there are none.
     not_before: Version,
-    /// Times in a row that records were read because their bundles were missing.
+    /// Times in a row that the bundle of an older record was missing, too.
     without: u32,
 }
 
@@ -70,12 +72,17 @@ impl Follower {
         Ok(false)
     }
 
-    /// Reads all records because bundles are missing. When that helps again and again, nobody writes bundles.
+    /// Reads all records because bundles are missing. One of a record that is not the newest should exist; when it is
+    /// missing again and again, nobody writes bundles.
     async fn read_head(&mut self, log: &mut Log) -> Result<(), LogError> {
         let next = log.manifest().next_version();
         log.catch_up().await?;
         let at = log.manifest().next_version();
-        self.without += u32::from(at > next);
+        if at < next + 2 {
+            return Ok(());
+        }
+        let there = found(log.store.head(&keys::bundle(at - 2)).await)?.is_some();
+        self.without = if there { 0 } else { self.without + 1 };
         if self.without >= WITHOUT_MAX {
             (self.without, self.not_before) = (0, at + WITHOUT);
         }

@@ -19,6 +19,8 @@ pub struct Follower {
     crowd: CrowdReads,
     /// Bundles do not help before this version: one did not fit, or there are none.
     not_before: Version,
+    /// More records may follow those of the last poll.
+    more: bool,
     /// Times in a row that the bundle of an older record was missing, too.
     without: u32,
 }
@@ -43,8 +45,9 @@ impl Follower {
         followers: u32,
         now: impl Fn() -> Duration + Send,
     ) -> Result<bool, LogError> {
-        if !self.reads_bundles(log, followers) {
-            return log.catch_up_near().await;
+        let first = !std::mem::take(&mut self.more);
+        if !first || !self.reads_bundles(log, followers) {
+            return self.read_window(log, first).await;
         }
         let next = log.manifest().next_version();
         let read = self.crowd.next(next, now());
@@ -54,10 +57,10 @@ impl Follower {
             NextRead::Bundle(last) => match log.catch_up_by_bundle(last).await? {
                 Bundled::Folded => self.without = 0,
                 Bundled::Absent => {}
-                Bundled::Beyond => return log.catch_up_near().await,
+                Bundled::Beyond => return self.read_window(log, true).await,
                 Bundled::Unusable => {
                     self.not_before = next + WITHOUT;
-                    return log.catch_up_near().await;
+                    return self.read_window(log, true).await;
                 }
             },
         }
@@ -72,11 +75,19 @@ impl Follower {
         Ok(false)
     }
 
+    async fn read_window(&mut self, log: &mut Log, first: bool) -> Result<bool, LogError> {
+        self.more = log.catch_up_near(first).await?;
+        Ok(self.more)
+    }
+
     /// Reads all records because bundles are missing. One of a record that is not the newest should exist; when it is
     /// missing again and again, nobody writes bundles.
     async fn read_head(&mut self, log: &mut Log) -> Result<(), LogError> {
         let next = log.manifest().next_version();
-        log.catch_up().await?;
+        let mut more = log.catch_up_near(true).await?;
+        while more {
+            more = log.catch_up_near(false).await?;
+        }
         let at = log.manifest().next_version();
         if at < next + 2 {
             return Ok(());

@@ -80,9 +80,15 @@ impl Log {
     }
 
     /// Folds the records of one window, and returns whether more may follow: a follower uses these before it reads on.
-    pub(crate) async fn catch_up_near(&mut self) -> Result<bool, LogError> {
+    /// `first`: it was at the head before.
+    pub(crate) async fn catch_up_near(&mut self, first: bool) -> Result<bool, LogError> {
+        if first {
+            self.window = 1;
+        }
         let (folded, at_head) = self.catch_up_window().await?;
-        self.narrow(folded.len());
+        if first {
+            self.narrow(folded.len());
+        }
         Ok(!at_head)
     }
 
@@ -95,8 +101,7 @@ impl Log {
 
     /// Folds the record of the next version, if it exists.
     pub(crate) async fn catch_up_record(&mut self) -> Result<(), LogError> {
-        self.window = 1;
-        self.catch_up_window().await.map(|_| ())
+        self.catch_up_near(true).await.map(|_| ())
     }
 
     /// Folds one window for a reader that may be far behind. When it is, the log continues from the newest

@@ -93,7 +93,7 @@ pub struct Moment {
     refused: bool,
 }
 
-/// A possible event.
+/// An event that may change the state, if it is possible.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     /// A writer puts a record: created, or the outcome is unknown and the record landed or did not.

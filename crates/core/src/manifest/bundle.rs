@@ -54,7 +54,7 @@ impl Bundle {
     }
 }
 
-/// Whether the followers of a log are so many that its writers make bundles: by the data coordinates of the newest
+/// Whether thousands may follow a log, so that its writers make bundles: by the data coordinates of the newest
 /// attempts, so that all processes decide alike.
 pub fn has_crowd(manifest: &Manifest) -> bool {
     manifest.coordinates() >= BUNDLE_COORDINATES
@@ -87,7 +87,7 @@ impl RecentRecords {
         }
     }
 
-    /// Forgets all records.
+    /// Forgets what was pushed, after which the next bundle begins anew.
     pub fn clear(&mut self) {
         (self.bytes, self.next) = (0, 0);
         self.records.clear();

@@ -21,7 +21,7 @@ pub struct QuickPolls {
 }
 
 impl QuickPolls {
-    /// Returns a full budget of so many polls.
+    /// Returns a full budget of this many polls.
     pub fn new(per_hour: u32, now: Duration) -> Self {
         Self {
             per_hour,
@@ -59,7 +59,7 @@ mod tests {
 
     const STARVED: Duration = Duration::from_millis(50);
 
-    /// Polls for so long, each read taking `read`; returns the numbers of quick and other polls.
+    /// Polls from one time to another, each read taking `read`; returns the numbers of quick and other polls.
     fn poll(quick: &mut QuickPolls, (from, to): (f64, f64), read: Duration) -> (u32, u32) {
         let (mut now, mut counts) = (Duration::from_secs_f64(from), (0, 0));
         while now.as_secs_f64() < to {

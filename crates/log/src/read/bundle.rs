@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::error::LogError;
 use crate::log::Log;
 
-/// What a bundle gave.
+/// The outcome of a read of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bundled {
     /// Records up to its last one.

@@ -13,7 +13,7 @@ use crate::error::LogError;
 use crate::log::Log;
 use crate::read::bundle::Bundled;
 
-/// A follower's polls.
+/// The polls of one follower.
 #[derive(Debug, Default)]
 pub struct Follower {
     crowd: CrowdReads,
@@ -35,7 +35,8 @@ impl Follower {
     /// Whether a poll reads bundles.
     fn reads_bundles(&self, log: &Log, followers: u32) -> bool {
         let known = log.manifest().next_version() >= self.not_before;
-        followers >= CROWD && known && has_crowd(log.manifest())
+        let many = followers >= CROWD && has_crowd(log.manifest());
+        many && known && !self.crowd.is_rare(followers)
     }
 
     /// Polls once, as one of `followers`; returns whether more records may follow at once. `now` gives the time.
@@ -47,7 +48,10 @@ impl Follower {
     ) -> Result<bool, LogError> {
         let first = !std::mem::take(&mut self.more);
         if !first || !self.reads_bundles(log, followers) {
-            return self.read_window(log, first).await;
+            let next = log.manifest().next_version();
+            let more = self.read_window(log, first).await?;
+            self.note(NextRead::Head, next, log, now());
+            return Ok(more);
         }
         let next = log.manifest().next_version();
         let read = self.crowd.next(next, now());
@@ -64,6 +68,12 @@ impl Follower {
                 }
             },
         }
+        self.note(read, next, log, now());
+        Ok(false)
+    }
+
+    /// Notes what a read of a log that was folded up to `next` gave.
+    fn note(&mut self, read: NextRead, next: Version, log: &Log, now: Duration) {
         let at = log.manifest().next_version();
         let gave = if at > next {
             Gave::Records
@@ -71,8 +81,7 @@ impl Follower {
             Gave::Nothing
         };
         self.crowd
-            .note(read, gave, (at, log.manifest().next_step()), now());
-        Ok(false)
+            .note(read, gave, (at, log.manifest().next_step()), now);
     }
 
     async fn read_window(&mut self, log: &mut Log, first: bool) -> Result<bool, LogError> {
@@ -84,10 +93,8 @@ impl Follower {
     /// missing again and again, nobody writes bundles.
     async fn read_head(&mut self, log: &mut Log) -> Result<(), LogError> {
         let next = log.manifest().next_version();
-        let mut more = log.catch_up_near(true).await?;
-        while more {
-            more = log.catch_up_near(false).await?;
-        }
+        // One after another: a window would read missing records, thousands of times.
+        while log.catch_up_near(true).await? && log.manifest().next_version() < next + WITHOUT {}
         let at = log.manifest().next_version();
         if at < next + 2 {
             return Ok(());

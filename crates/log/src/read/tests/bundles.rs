@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::testing::prelude::*;
 
-/// A stream whose newest attempt has so many data coordinates.
+/// A stream whose newest attempt has this many data coordinates.
 async fn followed(store: &Arc<dyn Store>, coordinates: u32) -> Committer {
     let config = batchweave_core::stream::StreamConfig {
         slices: coordinates,
@@ -119,7 +119,7 @@ async fn a_crowd_has_bundles_of_the_newest_records_and_others_have_none() {
     }
 }
 
-/// Follows for so long as one of many; returns the log.
+/// Follows the log until then, as one of many.
 async fn follow(log: &mut Log, lead: u64, until: Instant) {
     let (mut follower, start) = (Follower::default(), Instant::now());
     while Instant::now() < until {

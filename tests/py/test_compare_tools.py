@@ -73,7 +73,7 @@ def test_arguments_parse() -> None:
             1,
             "--dir /none: there is no such folder",
         ),
-        (BLOBS, ["--batchweave", "/none"], 1, "there is no program /none: build it"),
+        (BLOBS, ["--batchweave", "/none"], 1, "cannot find the program /none: build it"),
     ],
 )
 def test_wrong_arguments_are_named(tool: Path, words: list[str], code: int, said: str) -> None:

@@ -95,7 +95,7 @@ class Broker(Program):
         """Formats a data folder and starts. `fsync`: each append is synced before the answer."""
         if shutil.which(java) is None:
             raise FailedError(
-                f"there is no Java ({java}) for the broker: install Java 17 or newer, or name it: "
+                f"cannot find Java ({java}) for the broker: install Java 17 or newer, or name it: "
                 "--java PROGRAM"
             )
         self.data = folder / "kafka-data"

@@ -104,7 +104,7 @@ pub enum Step {
     Store(usize),
     /// A process reads its next record.
     Read(usize),
-    /// A process reads the bundle of so many records.
+    /// A process reads the bundle of this many records.
     ReadBundle(usize, usize),
     /// A bundle is damaged in the store.
     Damage(usize),

@@ -7,10 +7,14 @@ use batchweave_sim::follow::{FollowPlan, Followed, run};
 use batchweave_sim::store::profile::Profile;
 
 fn followed(nodes: u32, lead: u64, aware: bool) -> Followed {
+    followed_at(1.0, nodes, lead, aware)
+}
+
+fn followed_at(rate: f64, nodes: u32, lead: u64, aware: bool) -> Followed {
     let plan = FollowPlan {
         nodes,
         lead,
-        rate: 1.0,
+        rate,
         profile: Profile::STANDARD,
         seconds: 10,
         aware,
@@ -54,15 +58,15 @@ fn a_crowd_of_followers_does_not_wear_out_a_key() {
 
 #[test]
 fn a_crowd_reads_many_records_at_once() {
-    let fed = followed(600, 64, true);
+    let fed = followed_at(4.0, 600, 64, true);
     assert_eq!(
         (fed.throttled, fed.deliveries),
         (0, fed.steps * 600),
         "{fed:?}"
     );
     assert!(
-        fed.log_reads_per_second < 0.3 * 600.0,
-        "two records a second, of which a bundle has many: {fed:?}"
+        fed.log_reads_per_second < 0.5 * 4.0 * 600.0,
+        "four records a second, of which a bundle has many: {fed:?}"
     );
-    assert!(fed.delivery_max_ms < 32_000.0, "within the lead: {fed:?}");
+    assert!(fed.delivery_p99_ms < 16_000.0, "within the lead: {fed:?}");
 }

@@ -103,7 +103,8 @@ def program(path: Path) -> Path:
     """Returns the absolute path of the program `batchweave`."""
     if not os.access(path, os.X_OK):
         raise FailedError(
-            f"cannot find the program {path}: build it (`make build`), or name it: --batchweave PROGRAM"
+            f"cannot find the program {path}: build it (`make build`), or name it: "
+            "--batchweave PROGRAM"
         )
     return path.absolute()
 

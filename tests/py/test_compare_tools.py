@@ -71,7 +71,7 @@ def test_arguments_parse() -> None:
             BLOBS,
             ["--batchweave", "/bin/true", "--dir", "/none"],
             1,
-            "--dir /none: there is no such folder",
+            "--dir /none: not a folder",
         ),
         (BLOBS, ["--batchweave", "/none"], 1, "cannot find the program /none: build it"),
     ],

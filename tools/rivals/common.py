@@ -94,7 +94,7 @@ def parser_of(about: str, rounds: int) -> argparse.ArgumentParser:
 def temporary(name: str, parent: Path | None) -> Iterator[Path]:
     """Makes a folder for all files of a tool, and removes it."""
     if parent is not None and not parent.is_dir():
-        raise FailedError(f"--dir {parent}: there is no such folder: make it, or name another one")
+        raise FailedError(f"--dir {parent}: not a folder: make it, or name another one")
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=parent) as made:
         yield Path(made).absolute()
 

@@ -170,7 +170,7 @@ impl CrowdReads {
         } else {
             GAIN_AT_FIRST
         };
-        self.gain = (self.gain * GAIN_GROWTH).clamp(least, GAIN.1);
+        self.gain = (self.gain * GAIN_GROWTH).max(least).min(GAIN.1);
         let most = self.most.unwrap_or(BUNDLE_RECORDS) as f64;
         let left = self.expected(now).min(most) - next.saturating_sub(self.next) as f64;
         self.beyond = left.max(BEYOND_MISSING) + self.gain;
@@ -349,6 +349,22 @@ mod tests {
             assert_eq!(read, NextRead::Record, "nothing is known");
             crowd.note(read, Gave::Nothing, (5, 5), now);
         }
+    }
+
+    #[test]
+    fn a_follower_that_slept_for_hours_goes_on() {
+        let (mut crowd, mut next) = (CrowdReads::default(), 0);
+        for at in (0..100).chain([100_000, 100_003]) {
+            let now = seconds(f64::from(at));
+            let gave = if at % 3 == 0 {
+                Gave::Nothing
+            } else {
+                Gave::Records
+            };
+            next += 4 * u64::from(gave == Gave::Records);
+            crowd.note(crowd.next(next, now), gave, (next, next), now);
+        }
+        assert!(crowd.gain <= GAIN.1);
     }
 
     #[test]

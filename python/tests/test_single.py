@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import mmap
 import socket
 import struct
@@ -145,6 +146,68 @@ def test_the_message_of_one_release_is_that_of_several(
         batches.pop(0)
     assert short == released(daemon) == [_wire.release(ours.next_step, [one]) for one in frames]
     assert not ours.held
+
+
+def laid_out(session: Session, length: int, credits: int) -> None:
+    """Gives the session a layout whose frames have `length` bytes, as the daemon does."""
+    session.credits, session._layouts = credits, {}
+    text = json.dumps({"length": length, "arrays": []})
+    session._take(_wire.LAYOUT, memoryview(struct.pack("<II", 5, 0) + text.encode()), [])
+    session._layouts[0] = QUICK
+
+
+def test_small_frames_share_a_release(session: tuple[Session, socket.socket]) -> None:
+    ours, daemon = session
+    laid_out(ours, LENGTH, credits=8)
+    batches = taken(ours, daemon, [1, 2, 3, 4, 5])
+    for _ in range(3):
+        batches.pop(0)
+    assert released(daemon) == []
+    assert ours.quiet(), "the next step needs no message before it"
+    batches.pop(0)
+    assert released(daemon) == [_wire.release(0, [1, 2, 3, 4])]
+    batches.pop(0)
+    assert released(daemon) == []
+    ours.wait(0.001)
+    assert released(daemon) == [_wire.release(0, [5])], "who waits releases all"
+    assert not ours.held
+
+
+@pytest.mark.parametrize(
+    ("length", "credits", "together"),
+    [
+        (LENGTH, 2, 1),
+        (LENGTH, 4, 2),
+        (LENGTH, 64, 32),
+        (128 << 10, 64, 8),
+        (512 << 10, 64, 2),
+        (600 << 10, 64, 1),
+        (1 << 30, 64, 1),
+        (0, 8, 4),
+    ],
+)
+def test_frames_that_share_a_release_are_few_and_small(
+    session: tuple[Session, socket.socket], length: int, credits: int, together: int
+) -> None:
+    ours, daemon = session
+    laid_out(ours, length, credits)
+    assert ours.together == together
+    batches = taken(ours, daemon, list(range(together)))
+    while batches:
+        assert released(daemon) == []
+        batches.pop(0)
+    assert released(daemon) == [_wire.release(0, list(range(together)))]
+
+
+def test_a_session_that_ends_releases_what_waits(session: tuple[Session, socket.socket]) -> None:
+    ours, daemon = session
+    laid_out(ours, LENGTH, credits=8)
+    batches = taken(ours, daemon, [1, 2, 3])
+    batches.pop(0)
+    ours.park(9)
+    assert _wire.release(9, [1]) in released(daemon)
+    batches.pop(0)
+    assert released(daemon) == [_wire.release(9, [2])]
 
 
 def test_a_release_waits_while_the_socket_is_full(session: tuple[Session, socket.socket]) -> None:

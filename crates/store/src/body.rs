@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::TryStreamExt;
 
-use crate::{Chunks, Store, StoreError};
+use crate::{Chunks, FileRange, Store, StoreError};
 
 /// The bytes of a range in order, exactly as many as requested: a body that ends early is an error.
 #[async_trait]
@@ -14,6 +14,12 @@ pub trait Body: Send {
     /// Reads at least one byte and at most `into.len()`, waiting if none has arrived. Returns 0 only at
     /// the range's end, or when `into` is empty.
     async fn read(&mut self, into: &mut [u8]) -> Result<usize, StoreError>;
+
+    /// Returns the rest of the range as a part of a local file, if it is one. A caller with a thread for
+    /// blocking work reads it there, without the copy and the change of threads of each `read`.
+    fn file(&self) -> Option<FileRange> {
+        None
+    }
 }
 
 /// Reads a whole range into memory; with `fresh` over a new connection, as [`Store::get_fresh`].

@@ -18,7 +18,7 @@ use futures::StreamExt;
 
 use crate::availability::Availability;
 use crate::layer::{self, Call};
-use crate::{Body, Chunks, Inspect, Op, Store, StoreError};
+use crate::{Body, Chunks, FileRange, Inspect, Op, Store, StoreError};
 
 /// The operations that are counted, in order of their slots.
 const OPS: [Op; 7] = Op::CONTRACT;
@@ -213,6 +213,14 @@ impl Body for CountedBody {
             Err(_) => counted.add(row, Op::GetRange, |cell| &cell.errors, 1),
         }
         read
+    }
+
+    /// Counts all bytes at once: a caller reads them without this body.
+    fn file(&self) -> Option<FileRange> {
+        let file = self.inner.file()?;
+        self.counted
+            .add(self.row, Op::GetRange, |cell| &cell.bytes, file.bytes());
+        Some(file)
     }
 }
 

@@ -34,7 +34,7 @@ pub use backoff::Backoff;
 pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError, found};
-pub use file::Watch;
+pub use file::{FileRange, Watch};
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};

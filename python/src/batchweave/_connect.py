@@ -167,7 +167,7 @@ def open_session(
             if answer is None:
                 continue
             if isinstance(answer, _wire.Welcome):
-                session.credits = answer.credits
+                session.credits, session.slices = answer.credits, answer.slice_count
                 return session, answer
             session.close()
             cause = answer

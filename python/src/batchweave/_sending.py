@@ -24,6 +24,8 @@ class Sending:
 
     def __init__(self, connected: socket.socket, next_step: int) -> None:
         self.next_step = next_step
+        self.together = 1
+        """Frames that are released in one message, where the reader does not wait."""
         self.held: dict[int, Hold] = {}
         self.lost = self.torn = self.forked = self.interrupted = self.parked = False
         self._socket = connected
@@ -75,7 +77,7 @@ class Sending:
         return True
 
     def release_one(self) -> bool:
-        """Releases the only frame that waits for it, the most frequent case, in few instructions.
+        """Releases the only frame that waits for it, a frequent case, in few instructions.
 
         Returns False in all other cases, which `flush` handles.
         """

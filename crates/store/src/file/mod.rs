@@ -25,11 +25,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
-use self::reader::Reader;
+pub use self::reader::FileRange;
 pub use self::watch::Watch;
 use crate::{
-    Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store,
-    StoreError, key,
+    Body, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, PendingUpload,
+    Store, StoreError, key,
 };
 
 /// The folder of files without their final names; no key may begin with it.
@@ -78,6 +78,37 @@ impl FileStore {
         let key = key.to_owned();
         folder.check(op, &key)?;
         blocking(move || work(&folder, &key, &folder.path.join(&key))).await
+    }
+
+    /// Opens a range that is within the file.
+    async fn range(&self, key: &str, range: Range<u64>) -> Result<FileRange, StoreError> {
+        key::check_range(&self.0.root, key, &range)?;
+        let wanted = range.clone();
+        let file = self
+            .run(Op::GetRange, key, move |folder, key, _| {
+                let (size, _) = folder.size(Op::GetRange, key)?;
+                if wanted.end > size {
+                    let detail = format!(
+                        "range {}..{} of an object of {size} bytes",
+                        wanted.start, wanted.end
+                    );
+                    return Err(folder.error(
+                        Op::GetRange,
+                        key,
+                        ErrorKind::Range,
+                        Effect::DidNot,
+                        detail,
+                    ));
+                }
+                folder.open_file(Op::GetRange, key)
+            })
+            .await?;
+        Ok(FileRange {
+            folder: Arc::clone(&self.0),
+            key: key.to_owned(),
+            file: Arc::new(file),
+            left: range,
+        })
     }
 }
 
@@ -264,34 +295,17 @@ impl Store for FileStore {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        key::check_range(&self.0.root, key, &range)?;
-        let wanted = range.clone();
-        let file = self
-            .run(Op::GetRange, key, move |folder, key, _| {
-                let (size, _) = folder.size(Op::GetRange, key)?;
-                if wanted.end > size {
-                    let detail = format!(
-                        "range {}..{} of an object of {size} bytes",
-                        wanted.start, wanted.end
-                    );
-                    return Err(folder.error(
-                        Op::GetRange,
-                        key,
-                        ErrorKind::Range,
-                        Effect::DidNot,
-                        detail,
-                    ));
-                }
-                folder.open_file(Op::GetRange, key)
-            })
-            .await?;
-        let reader = Reader {
-            folder: Arc::clone(&self.0),
-            key: key.to_owned(),
-            file: Arc::new(file),
-            left: range,
-        };
-        Ok(stream::try_unfold(reader, Reader::next).boxed())
+        let range = self.range(key, range).await?;
+        Ok(stream::try_unfold(range, FileRange::next).boxed())
+    }
+
+    async fn open_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        _fresh: bool,
+    ) -> Result<Box<dyn Body>, StoreError> {
+        Ok(Box::new(self.range(key, range).await?))
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

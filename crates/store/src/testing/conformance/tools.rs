@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::{Pages, Store, StoreError};
+use crate::{FileRange, Pages, Store, StoreError};
 
 pub(super) fn ok<T>(what: &str, key: &str, result: Result<T, StoreError>) -> T {
     result.unwrap_or_else(|error| panic!("{what} {key}: {error}"))
@@ -48,10 +48,23 @@ pub(super) async fn opened(
     key: &str,
     range: Range<u64>,
 ) -> Result<Vec<u8>, StoreError> {
-    let mut body = store.open_range(key, range, false).await?;
+    let mut body = store.open_range(key, range.clone(), false).await?;
+    let file = body.file().map(|file| by_file(&file, range)).transpose()?;
     let (mut all, mut some) = (Vec::new(), vec![0; 100_003]);
     loop {
         match body.read(&mut some).await? {
+            0 => break,
+            count => all.extend_from_slice(&some[..count]),
+        }
+    }
+    assert!(file.is_none_or(|bytes| bytes == all), "{key} as a file");
+    Ok(all)
+}
+
+fn by_file(file: &FileRange, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+    let (mut all, mut some) = (Vec::new(), vec![0; 100_003]);
+    loop {
+        match file.read_at(range.start + all.len() as u64, &mut some)? {
             0 => return Ok(all),
             count => all.extend_from_slice(&some[..count]),
         }

@@ -59,26 +59,20 @@ proptest! {
         ends.extend([whole.start, whole.end]);
         ends.sort_unstable();
         let mut crcs = vec![Crc32c::new(); targets.len()];
+        let mut next = chunks.iter().cycle();
         for pair in ends.windows(2).filter(|pair| pair[0] < pair[1]) {
-            let piece = pair[0]..pair[1];
-            let mut parts = sums(&targets, &piece);
-            let mut behind = &mut parts[..];
-            let mut at = piece.start;
-            let mut next = chunks.iter().cycle();
-            for (start, lease) in &mut strips(&targets, &piece).unwrap() {
-                prop_assert_eq!(*start, at, "strips leave nothing out");
-                let mut filled = 0;
-                while filled < lease.length() as usize {
-                    let count = next.next().unwrap().min(&(lease.length() as usize - filled)).to_owned();
-                    let bytes = &object[at as usize..at as usize + count];
-                    lease.as_mut_slice()[filled..filled + count].copy_from_slice(bytes);
-                    behind = add(behind, at, bytes);
-                    (at, filled) = (at + count as u64, filled + count);
-                }
+            let mut strips = Strips::new(&targets, &(pair[0]..pair[1])).unwrap();
+            let mut at = pair[0];
+            while let Some((place, into)) = strips.next_chunk() {
+                prop_assert_eq!(place, at, "strips leave nothing out");
+                let count = into.len().min(*next.next().unwrap());
+                into[..count].copy_from_slice(&object[at as usize..at as usize + count]);
+                strips.arrived(count);
+                at += count as u64;
             }
-            prop_assert_eq!(at, piece.end);
-            prop_assert!(behind.is_empty());
-            for sum in parts {
+            prop_assert_eq!(at, pair[1]);
+            prop_assert_eq!(strips.summed, strips.sums.len());
+            for sum in strips.into_sums() {
                 crcs[sum.target].append(&sum.crc);
             }
         }
@@ -97,8 +91,9 @@ fn frames_side_by_side_share_a_strip() {
     let segment = Segment::create("test", SEGMENT, &MemoryLimits::default()).unwrap();
     let targets = targets(&segment, &[128, 192, 64], &[false, false, true]);
     let whole = 640..640 + 384;
-    let all = strips(&targets, &whole).unwrap();
-    let all: Vec<_> = all
+    let strips = Strips::new(&targets, &whole).unwrap();
+    let all: Vec<_> = strips
+        .leases
         .iter()
         .map(|(at, lease)| (*at, lease.length()))
         .collect();

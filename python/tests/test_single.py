@@ -130,22 +130,23 @@ def released(daemon: socket.socket) -> list[bytes]:
         return found
 
 
-def test_the_message_of_one_release_is_that_of_several(
-    session: tuple[Session, socket.socket], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("together", [1, 2, 32, 33])
+def test_the_message_of_few_releases_is_that_of_any(
+    session: tuple[Session, socket.socket], monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     ours, daemon = session
-    ours.next_step = (1 << 53) - 1
-    frames = [0, 7, (1 << 64) - 1]
-    batches = taken(ours, daemon, frames)
-    while batches:
-        batches.pop(0)
-    short = released(daemon)
-    monkeypatch.setattr(Session, "release_one", lambda _: False)
-    batches = taken(ours, daemon, frames)
-    while batches:
-        batches.pop(0)
-    assert short == released(daemon) == [_wire.release(ours.next_step, [one]) for one in frames]
-    assert not ours.held
+    ours.next_step, ours.together = (1 << 53) - 1, together
+    groups = [[n, *range(9, 9 + together - 1)] for n in (0, 7, (1 << 64) - 1)]
+    found = []
+    for _ in range(2):
+        for frames in groups:
+            batches = taken(ours, daemon, frames)
+            while batches:
+                batches.pop(0)
+        found.append(released(daemon))
+        assert not ours.held
+        monkeypatch.setattr(Session, "release_few", lambda _: False)
+    assert found == [[_wire.release(ours.next_step, frames) for frames in groups]] * 2
 
 
 def laid_out(session: Session, length: int, credits: int) -> None:

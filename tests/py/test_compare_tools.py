@@ -1,5 +1,5 @@
-"""tools/compare-kafka and tools/compare-blobs: their arguments without Kafka and PyTorch, their
-tables, and BatchWeave's side of the second one in small.
+"""tools/compare-kafka, compare-blobs and compare-text: their arguments without Kafka and PyTorch,
+their tables, and BatchWeave's side of the last two in small.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from site_of_daemons import BINARIES, ROOT
 
 TOOLS = ROOT / "tools"
 KAFKA, BLOBS = TOOLS / "compare-kafka", TOOLS / "compare-blobs"
+TEXT = TOOLS / "compare-text"
 
 
 def run(tool: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -33,12 +34,12 @@ def module(name: str) -> Any:
         sys.path.remove(str(TOOLS))
 
 
-@pytest.mark.parametrize("tool", [KAFKA, BLOBS])
+@pytest.mark.parametrize("tool", [KAFKA, BLOBS, TEXT])
 def test_help_needs_no_package(tool: Path) -> None:
     shown = run(tool, "--help")
     assert shown.returncode == 0, shown.stderr
     assert "Compares BatchWeave with" in shown.stdout
-    for option in ("--batchweave", "--dir", "--rounds", "--json", "--only", "--stores"):
+    for option in ("--batchweave", "--dir", "--rounds", "--json", "--stores"):
         assert option in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 100
 
@@ -73,6 +74,7 @@ def test_arguments_parse() -> None:
             1,
             "--dir /none: not a folder",
         ),
+        (TEXT, ["--max-steps", "0,x"], 2, 'invalid number "x": expected at least 1'),
         (BLOBS, ["--batchweave", "/none"], 1, "cannot find the program /none: build it"),
     ],
 )
@@ -131,4 +133,22 @@ def test_a_trainer_reads_files_live_and_stored(tmp_path: Path) -> None:
         f"BatchWeave {way}, {store}" for store in ("folder", "dev-s3") for way in ("live", "stored")
     ]
     assert all(row["bytes_per_second"]["median"] > 0 for row in rows)
+    assert not any(tmp_path.iterdir()), "the temporary folder stays"
+
+
+def test_a_trainer_reads_text_with_bounds(tmp_path: Path) -> None:
+    ended = run(
+        TEXT,
+        *("--batchweave", str(BINARIES / "batchweave"), "--python", sys.executable),
+        *("--no-rival", "--bytes", "1MiB", "--rounds", "1", "--max-steps", "0,3"),
+        *("--dir", str(tmp_path), "--json"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    rows = json.loads(ended.stdout)["rows"]
+    assert [row["side"] for row in rows] == [
+        f"BatchWeave, {store}, {bound}"
+        for store in ("folder", "dev-s3")
+        for bound in ("no bound", "max_steps = 3")
+    ]
+    assert all(row["tokens_per_second"]["median"] > 0 for row in rows)
     assert not any(tmp_path.iterdir()), "the temporary folder stays"

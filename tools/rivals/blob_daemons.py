@@ -147,18 +147,22 @@ def store(programs: Programs, stream: Stream, given: Input) -> None:
 
 
 @contextlib.contextmanager
-def consumer(programs: Programs, stream: Stream) -> Iterator[tuple[Program, Path]]:
-    """Runs a consumer daemon; returns it and its socket."""
+def consumer(
+    programs: Programs, stream: Stream, text: str = _CONSUMER
+) -> Iterator[tuple[Program, Path]]:
+    """Runs a consumer daemon with this configuration; returns it and its socket."""
     socket = programs.folder / "s"
-    text = _CONSUMER.format(socket=json.dumps(str(socket)))
+    text = text.format(socket=json.dumps(str(socket)))
     with programs.daemon("consumer", text, stream) as daemon:
         yield daemon, socket
     socket.unlink(missing_ok=True)
 
 
-def trained(programs: Programs, python: str, words: list[str]) -> Trainer:
+def trained(
+    programs: Programs, python: str, words: list[str], module: str = "trainer"
+) -> Trainer:
     """Starts a trainer, and returns it once it is ready."""
-    command = [python, "-m", "rivals.trainer", *words]
+    command = [python, "-m", f"rivals.{module}", *words]
     return Trainer(programs.start("trainer", command, {}, piped=True))
 
 

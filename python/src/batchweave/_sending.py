@@ -9,7 +9,7 @@ import contextlib
 import socket
 import weakref
 from collections import deque
-from typing import cast
+from typing import Any, cast
 
 from batchweave import _wire
 from batchweave._holds import Hold
@@ -76,26 +76,30 @@ class Sending:
                 self.held.pop(frame, None)
         return True
 
-    def release_one(self) -> bool:
-        """Releases the only frame that waits for it, a frequent case, in few instructions.
+    def release_few(self) -> bool:
+        """Releases the frames that wait for it, if they are few, in few instructions.
 
         Returns False in all other cases, which `flush` handles.
         """
-        if len(self._gone) != 1 or self._outbox or self.lost or self.forked:
+        gone = self._gone
+        count = len(gone)
+        if not 0 < count <= _wire.FEW or self._outbox or self.lost or self.forked:
             return False
+        holds: list[Any] = []
         try:
-            hold = cast(Hold, self._gone.popleft())
-            frame = hold.frame
             try:
-                self._send_now(_wire.release_one(_wire.ONE, self.next_step, 1, frame), _SEND_FLAGS)
-            except OSError:
-                # A full socket, or a lost one.
-                self._gone.appendleft(hold)
+                while len(holds) < count:
+                    holds.append(gone.popleft())
+                frames = [hold.frame for hold in holds]
+                header, pack = _wire.RELEASES[count]
+                self._send_now(pack(header, self.next_step, count, *frames), _SEND_FLAGS)
+            except (IndexError, AttributeError, OSError):
+                # Another thread was first, an interrupt came during the creation of a hold, or the
+                # socket is full or lost.
+                gone.extendleft(reversed(holds))
                 return False
-            del self.held[frame]
-        except (IndexError, AttributeError, KeyError):
-            # Another thread was first, or an interrupt came during the hold's creation.
-            return False
+            for frame in frames:
+                self.held.pop(frame, None)
         except BaseException:
             self.torn = True
             raise

@@ -50,8 +50,9 @@ _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 # 80 us on a virtual machine.
 _AWAKE_SECONDS = 250e-6
 
-# A release costs a system call and a wake-up of the daemon, so small frames share one while the reader
-# finds its next step waiting: for as much memory, and half of the credits, so that the queue never runs dry.
+# A release costs a system call and a wake-up of the daemon, so small frames share one while the
+# reader finds its next step waiting: at most this much memory, and half of the credits, so that the
+# queue does not run dry.
 _TOGETHER_BYTES = 1 << 20
 
 # The sockets to close in a forked child.
@@ -97,7 +98,7 @@ class Session(Sending):
         try:
             if len(self._gone) < self.together and not self.parked:
                 return
-            if not self.release_one():
+            if not self.release_few():
                 self.flush()
             if self.parked:
                 self.close_if_free()

@@ -62,10 +62,13 @@ SINGLE_HEADER = BATCH_BEGINS + struct.pack("<II", SINGLE_BYTES, 0)
 SINGLE_COUNTS = struct.pack("<IIII", 0, 1, 1, 0)
 # Header, step, counts, then a SliceRef; a C function, since it is called for every step.
 single = _SINGLE.unpack_from
-_RELEASE_ONE = struct.Struct("<16sQQQ")
-# Header of a `release` message of one frame; then the next step, the count and the frame.
-ONE = _HEADER.pack(MAGIC, PROTOCOL, RELEASE, _RELEASE_ONE.size, 0)
-release_one = _RELEASE_ONE.pack
+FEW = 32
+# By the number of frames: the header of a `release`, and the C function that packs it with the
+# next step, the count and the frames.
+_RELEASES = [struct.Struct(f"<16sQQ{count}Q") for count in range(FEW + 1)]
+RELEASES = [
+    (_HEADER.pack(MAGIC, PROTOCOL, RELEASE, shape.size, 0), shape.pack) for shape in _RELEASES
+]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rivals import blob_daemons, common, figures, text_files

@@ -1,4 +1,4 @@
-"""The input of the comparison over text: documents of this machine's Python library, as JSON lines."""
+"""The input of the comparison over text: documents of the Python library, as JSON lines."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
     python -m rivals.text_trainer dataloader FOLDER --steps 500 --workers 2
 
 Says `ready` when all is imported, begins at a line on standard input, and prints one JSON object:
-`seconds` from that line to the last step, `tokens`, and `sum`. The DataLoader's workers encode with
-tiktoken's cl100k_base, each its share of the documents; tiktoken fetches it, or reads it from the
-file `--ranks`.
+`seconds` from that line to the last step, `first_seconds` to the first one, `tokens`, and `sum`.
+The DataLoader's workers encode with tiktoken's cl100k_base, each its share of the documents;
+tiktoken fetches it, or reads it from the file `--ranks`.
 """
 
 from __future__ import annotations
@@ -101,14 +101,16 @@ def main() -> None:
     print("ready", flush=True)
     if not sys.stdin.readline():
         return
-    began, tokens, total = time.perf_counter(), 0, 0
+    began, first, tokens, total = time.perf_counter(), 0.0, 0, 0
     for batch in batches:
+        first = first or time.perf_counter() - began
         for array in batch:
             tokens += array[:, 1:].size
             total += int(np.add.reduce(array, axis=None, dtype=np.uint64))
         del batch, array
     seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "tokens": tokens, "sum": total}), flush=True)
+    found = {"seconds": seconds, "first_seconds": first, "tokens": tokens, "sum": total}
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

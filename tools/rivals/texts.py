@@ -24,16 +24,19 @@ from rivals.figures import Figures, Metric, Row, Side
 from rivals.text_files import ROWS, SEQ_LEN
 
 _STORES = ("folder", "dev-s3")
+_RUN_SECONDS = 600.0
 _METRICS = (
     Metric("tokens_per_second", "million tokens/s", 1e-6, 2),
     Metric("steps_per_second", "steps/s"),
+    Metric("tokens_per_second_after_first", "after the first step", 1e-6, 2),
+    Metric("first_seconds", "first step, s", digits=2),
 )
 _PRODUCER = """\
 producer.name = "p0"
 stream = {{ slices = {rows}, rows_per_slice = 1, seq_len = {length}, producers = ["p0"] }}
 tokenizer = {{ kind = "embedded", name = "cl100k_base" }}
 source.paths = [{folder}]
-ahead = {{ max_steps = {bound}, when_no_job = "wait" }}
+ahead = {{ max_steps = {bound}, when_no_job = {when} }}
 """
 _CONSUMER = """\
 socket.path = {socket}
@@ -96,12 +99,27 @@ class Comparison:
         self._text = text_files.make(programs.folder / "input", args.bytes)
         self._sums: set[int] = set()
 
-    def sides(self) -> list[Side]:
-        """Returns all sides."""
+    def sides(self, shape: Stream) -> list[Side]:
+        """Returns all sides; streams have the parameters of `shape`."""
         made = [] if self._args.no_rival else [Side("DataLoader", self._rival)]
         for store in self._args.stores:
-            made += [self._ours(store, bound) for bound in self._args.max_steps]
+            made += [self._ours(store, bound, shape) for bound in self._args.max_steps]
         return made
+
+    def fill(self, stream: Stream) -> None:
+        """Commits all text to a stream."""
+        with self._producer(stream, 0) as made:
+            made.wait(_RUN_SECONDS)
+
+    def _producer(self, stream: Stream, bound: int) -> common.Program:
+        text = _PRODUCER.format(
+            rows=ROWS,
+            length=SEQ_LEN,
+            folder=json.dumps(str(self._text.folder)),
+            bound=bound,
+            when=json.dumps("wait" if bound else "run"),
+        )
+        return self._programs.daemon("producer", text, stream)
 
     def _rival(self) -> figures.Found:
         words = ["dataloader", str(self._text.folder), "--workers", str(os.cpu_count())]
@@ -110,24 +128,21 @@ class Comparison:
         with self._trainer(words) as trainer:
             return self._figures("DataLoader, tiktoken", trainer.run())
 
-    def _ours(self, store: str, bound: int) -> Side:
+    def _ours(self, store: str, bound: int, shape: Stream) -> Side:
         name = f"BatchWeave, {store}, " + (f"max_steps = {bound}" if bound else "no bound")
-        return Side(name, lambda: self._figures(name, self._live(store, bound)))
+        return Side(name, lambda: self._figures(name, self._live(store, bound, shape)))
 
-    def _live(self, store: str, bound: int) -> dict[str, Any]:
+    def _live(self, store: str, bound: int, shape: Stream) -> dict[str, Any]:
         self._streams += 1
         programs = self._programs
         with Stream(programs, store, f"text-{self._streams}") as stream:
-            consumer = blob_daemons.consumer(programs, stream, _CONSUMER)
-            with consumer as (_, socket), self._trainer(["batchweave", str(socket)]) as trainer:
-                text = _PRODUCER.format(
-                    rows=ROWS,
-                    length=SEQ_LEN,
-                    folder=json.dumps(str(self._text.folder)),
-                    bound=bound,
-                )
-                with programs.daemon("producer", text, stream):
-                    found = trainer.run()
+            stream.init(shape)
+            with (
+                blob_daemons.consumer(programs, stream, _CONSUMER) as (_, socket),
+                self._trainer(["batchweave", str(socket)]) as trainer,
+                self._producer(stream, bound),
+            ):
+                found = trainer.run()
         self._sums.add(found["sum"])
         if len(self._sums) > 1:
             raise common.FailedError("two runs of BatchWeave have different tokens: report it")
@@ -142,7 +157,13 @@ class Comparison:
     @staticmethod
     def _figures(name: str, found: dict[str, Any]) -> figures.Found:
         rate = found["tokens"] / found["seconds"]
-        values = {"tokens_per_second": rate, "steps_per_second": rate / (ROWS * SEQ_LEN)}
+        first, step = found["first_seconds"], ROWS * SEQ_LEN
+        values = {
+            "tokens_per_second": rate,
+            "steps_per_second": rate / step,
+            "tokens_per_second_after_first": (found["tokens"] - step) / (found["seconds"] - first),
+            "first_seconds": first,
+        }
         return {Row("text", "", name): values}
 
 
@@ -153,7 +174,9 @@ def compare(args: argparse.Namespace) -> None:
         programs = Programs(program, folder, common.environment(program, folder))
         comparison = Comparison(args, programs)
         found = Figures()
-        found.in_turns(args.rounds, comparison.sides())
+        with Stream(programs, "folder", "shape") as shape:
+            comparison.fill(shape)
+            found.in_turns(args.rounds, comparison.sides(shape))
     if args.json:
         print(figures.as_json(found, args.rounds, {"bytes": args.bytes}))
         return

@@ -18,7 +18,7 @@ use crate::resources::Resources;
 const PERIOD: Duration = Duration::from_secs(10);
 /// The range of the time between two rounds, and its length in durations of the previous round: a fast
 /// store is written more often, and requests are under way a third of the time at most.
-const GAP: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+const GAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 const GAP_PER_ROUND: u32 = 2;
 
 /// An object of this node, to be deleted once a newer one replaces it.
@@ -119,6 +119,6 @@ mod tests {
     fn rounds_follow_as_fast_as_the_store_is() {
         let ms = Duration::from_millis;
         let gaps = [0, 1, 4, 50, 400, 5000].map(|round| gap(ms(round)));
-        assert_eq!(gaps, [5, 5, 8, 100, 800, 1000].map(ms));
+        assert_eq!(gaps, [1, 2, 8, 100, 800, 1000].map(ms));
     }
 }

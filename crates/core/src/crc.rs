@@ -1,10 +1,20 @@
-//! CRC32C (Castagnoli, as in iSCSI and in S3's own checksums), of whole slices of bytes or piece by piece.
+//! CRC32C (Castagnoli, as in iSCSI and in S3's own checksums), of whole slices of bytes or piece by piece; and
+//! CRC-64/NVME.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Returns the CRC32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// Returns the CRC-64/NVME of pieces, one after another.
+pub(crate) fn crc64(pieces: [&[u8]; 2]) -> u64 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    for piece in pieces {
+        digest.update(piece);
+    }
+    digest.finalize()
 }
 
 /// CRC32C of bytes that arrive in pieces.
@@ -84,6 +94,9 @@ mod tests {
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
         assert_eq!(crc32c(b""), 0);
         assert_eq!(Crc32c::new().value(), 0);
+        // The check value of CRC-64/NVME.
+        assert_eq!(crc64([b"123456789", b""]), 0xae8b_1486_0a79_9888);
+        assert_eq!(crc64([b"1234", b"56789"]), 0xae8b_1486_0a79_9888);
     }
 
     proptest! {

@@ -13,11 +13,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::crc::crc64;
 use crate::cursor::Cursor;
 use crate::error::FormatError;
 use crate::ids::{Epoch, Hash, IdError, Nonce};
 use crate::json;
 use crate::limits::{INPUTS_FAN, INPUTS_FILES_BYTES, INPUTS_LINK_BYTES_MAX};
+
+/// Begins the fingerprint of a local file.
+const CRC64: &str = "crc64 ";
+const EARLIER_DIGITS: usize = 16;
 
 /// A file of an input list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +30,7 @@ use crate::limits::{INPUTS_FAN, INPUTS_FILES_BYTES, INPUTS_LINK_BYTES_MAX};
 pub struct PinnedFile {
     pub name: String,
     pub size: u64,
-    /// For a local file, the first 16 hexadecimal digits of the SHA-256 over its first and last 64 KiB; for
-    /// an object, its `ETag`.
+    /// For a local file, the CRC-64/NVME of its first and last 64 KiB; for an object, its `ETag`.
     pub fingerprint: String,
     /// The source that the file belongs to, where the producer has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,21 +51,34 @@ fn is_first(growth: &u64) -> bool {
 impl PinnedFile {
     /// Pins a file by its first and last bytes; `tail` is empty for a small file.
     pub fn new(name: String, size: u64, head: &[u8], tail: &[u8]) -> Self {
-        let hash = Hash::sha256(&[head, tail].concat()).to_string();
         Self {
             name,
             size,
-            fingerprint: hash[..16].to_owned(),
+            fingerprint: format!("{CRC64}{:016x}", crc64([head, tail])),
             source: None,
             by_byte: false,
             growth: 0,
         }
     }
 
+    /// Returns whether earlier releases made the fingerprint, by [`earlier_fingerprint`].
+    pub fn has_earlier_fingerprint(&self) -> bool {
+        let mut digits = self.fingerprint.bytes();
+        self.fingerprint.len() == EARLIER_DIGITS && digits.all(|c| c.is_ascii_hexdigit())
+    }
+
     fn line(&self) -> String {
         // A record of strings and numbers always has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+/// Returns the fingerprint that earlier releases gave a file with these first and last bytes, and that an object
+/// without an `ETag` has: the first digits of their SHA-256.
+pub fn earlier_fingerprint(head: &[u8], tail: &[u8]) -> String {
+    let mut hash = Hash::sha256(&[head, tail].concat()).to_string();
+    hash.truncate(EARLIER_DIGITS);
+    hash
 }
 
 /// The id of one link, and of the list that ends there.

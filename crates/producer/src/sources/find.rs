@@ -7,6 +7,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use batchweave_core::inputs::earlier_fingerprint;
 use batchweave_store::{ObjectMeta, Store, StoreError, list_all};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -237,6 +238,12 @@ pub(super) fn pin_local(path: PathBuf) -> Result<InputFile, SourceError> {
 }
 
 fn pin_file(path: &Path, name: &str) -> io::Result<PinnedFile> {
+    let (size, head, tail) = ends(path)?;
+    Ok(PinnedFile::new(name.to_owned(), size, &head, &tail))
+}
+
+/// Returns the size of a file, its first bytes, and its last ones behind these.
+pub(super) fn ends(path: &Path) -> io::Result<(u64, Vec<u8>, Vec<u8>)> {
     // Checked before the file is opened: opening a FIFO waits for a writer.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -253,7 +260,7 @@ fn pin_file(path: &Path, name: &str) -> io::Result<PinnedFile> {
     };
     let head = end(0)?;
     let tail = end(tail_start(size))?;
-    Ok(PinnedFile::new(name.to_owned(), size, &head, &tail))
+    Ok((size, head, tail))
 }
 
 /// Returns the offset of the last 64 KiB, without the bytes that the first 64 KiB cover already.
@@ -350,20 +357,20 @@ pub(super) async fn pin_remote(
     }: ObjectMeta,
 ) -> Result<InputFile, SourceError> {
     let name = format!("{root}/{key}");
-    let pin = if let Some(etag) = etag {
-        let fingerprint = format!("etag {}", etag.trim_matches('"'));
-        PinnedFile {
-            name,
-            size,
-            fingerprint,
-            source: None,
-            by_byte: false,
-            growth: 0,
-        }
+    let fingerprint = if let Some(etag) = etag {
+        format!("etag {}", etag.trim_matches('"'))
     } else {
         let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;
         let tail = read_range(&*store, &key, tail_start(size), size).await?;
-        PinnedFile::new(name, size, &head, &tail)
+        earlier_fingerprint(&head, &tail)
+    };
+    let pin = PinnedFile {
+        name,
+        size,
+        fingerprint,
+        source: None,
+        by_byte: false,
+        growth: 0,
     };
     Ok(InputFile {
         pin,

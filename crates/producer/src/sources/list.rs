@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use batchweave_core::inputs::PinnedFile;
+use batchweave_core::inputs::{PinnedFile, earlier_fingerprint};
 use batchweave_store::Store;
 
 use super::SourceError;
+use super::find::ends;
 
 /// Number of bytes at each end of a file that its fingerprint covers.
 pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
@@ -60,7 +61,7 @@ impl InputList {
         for (n, pin) in pins.into_iter().enumerate() {
             let found = old.remove(&pin.name);
             if !over(n, &pin) {
-                differences.extend(difference(&pin, found.as_ref().map(|file| &file.pin)));
+                differences.extend(difference(&pin, found.as_ref()));
             }
             let gone = || Location::Local(PathBuf::from(&pin.name));
             let location = found.map_or_else(gone, |file| file.location);
@@ -124,10 +125,10 @@ impl InputList {
 
     /// Returns one line for each file that differs from the pinned list, at most 20.
     pub fn differences(&self, pinned: &[PinnedFile]) -> Vec<String> {
-        let now: BTreeMap<&str, &PinnedFile> = self
+        let now: BTreeMap<&str, &InputFile> = self
             .files
             .iter()
-            .map(|f| (f.pin.name.as_str(), &f.pin))
+            .map(|file| (file.pin.name.as_str(), file))
             .collect();
         let then: BTreeSet<&str> = pinned.iter().map(|p| p.name.as_str()).collect();
         let mut lines: Vec<String> = pinned
@@ -159,18 +160,18 @@ impl InputList {
     }
 }
 
-fn difference(was: &PinnedFile, is: Option<&PinnedFile>) -> Option<String> {
+fn difference(was: &PinnedFile, is: Option<&InputFile>) -> Option<String> {
     let name = &was.name;
-    match is {
+    match is.map(|file| (file, &file.pin)) {
         None => Some(format!("{name}: has vanished")),
-        Some(is) if is.size != was.size => Some(format!(
+        Some((_, is)) if is.size != was.size => Some(format!(
             "{name}: has changed, from {} to {} bytes",
             was.size, is.size
         )),
-        Some(is) if is.fingerprint != was.fingerprint => {
+        Some((file, _)) if !has_same_content(was, file) => {
             Some(format!("{name}: has changed its content"))
         }
-        Some(is) if is.source != was.source => {
+        Some((_, is)) if is.source != was.source => {
             let of = |pin: &PinnedFile| pin.source.clone().unwrap_or("[source]".to_owned());
             Some(format!(
                 "{name}: has moved from source {} to {}",
@@ -182,9 +183,21 @@ fn difference(was: &PinnedFile, is: Option<&PinnedFile>) -> Option<String> {
     }
 }
 
+/// Compares fingerprints; for one that an earlier release made, the ends of the file are read again.
+fn has_same_content(was: &PinnedFile, is: &InputFile) -> bool {
+    if let Location::Local(path) = &is.location
+        && was.has_earlier_fingerprint()
+    {
+        let again = ends(path).map(|(_, head, tail)| earlier_fingerprint(&head, &tail));
+        return again.is_ok_and(|again| again == was.fingerprint);
+    }
+    is.pin.fingerprint == was.fingerprint
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::find::pin_local;
 
     fn list(files: &[(&str, &[u8])]) -> InputList {
         let file = |(name, content): &(&str, &[u8])| InputFile {
@@ -194,6 +207,33 @@ mod tests {
         InputList {
             files: files.iter().map(file).collect(),
         }
+    }
+
+    #[test]
+    fn a_pin_of_an_earlier_release_is_compared_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let content = vec![7; 3 * FINGERPRINT_BYTES as usize];
+        std::fs::write(&path, &content).unwrap();
+        let now = || InputList {
+            files: vec![pin_local(path.clone()).unwrap()],
+        };
+        let mut was = now().files[0].pin.clone();
+        assert!(!was.has_earlier_fingerprint());
+        let end = &content[..FINGERPRINT_BYTES as usize];
+        was.fingerprint = earlier_fingerprint(end, end);
+        assert!(was.has_earlier_fingerprint());
+        assert_eq!(
+            now().differences(std::slice::from_ref(&was)),
+            Vec::<String>::new()
+        );
+        let resumed = now().resumed(vec![was.clone()], |_, _| false).unwrap();
+        assert_eq!(resumed.files[0].pin, was, "the list keeps its pins");
+        let mut changed = content;
+        changed[5] = 8;
+        std::fs::write(&path, &changed).unwrap();
+        let found = now().differences(&[was]);
+        assert!(found[0].ends_with("has changed its content"), "{found:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The counts of each operation and class.
 
 use super::*;
+use crate::file::FileStore;
 use crate::memory::MemoryStore;
 
 #[tokio::test]
@@ -77,4 +78,24 @@ async fn classes_are_told_apart_and_add_up() {
     assert_eq!(seen, expected);
     let since = store.counts().since(&before);
     assert_eq!((since.requests(), since.of(Op::Get).errors), (2, 0));
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_local_file_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path(), true).await.unwrap();
+    let store = Counted::new(Arc::new(store));
+    let _ = store
+        .create("a", Bytes::from_static(b"12345"))
+        .await
+        .unwrap();
+    let body = store.open_range("a", 1..4, false).await.unwrap();
+    let file = body.file().unwrap();
+    let mut all = [0; 8];
+    assert_eq!(
+        (file.read_at(1, &mut all).unwrap(), &all[..3]),
+        (3, &b"234"[..])
+    );
+    assert_eq!(file.read_at(4, &mut all).unwrap(), 0);
+    assert_eq!(store.counts().of(Op::GetRange).bytes, 3);
 }

@@ -274,3 +274,28 @@ async fn deletions_and_creations_in_one_folder_do_not_disturb_each_other() {
     }
     assert!(!dir.path().join("a").exists());
 }
+
+#[tokio::test]
+async fn a_file_that_gets_shorter_is_an_error_and_no_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let _ = store
+        .create("k", Bytes::from_static(b"12345"))
+        .await
+        .unwrap();
+    let mut body = store.open_range("k", 1..5, false).await.unwrap();
+    let file = body.file().unwrap();
+    fs::File::options()
+        .write(true)
+        .open(dir.path().join("k"))
+        .unwrap()
+        .set_len(3)
+        .unwrap();
+    let mut all = [0; 8];
+    assert_eq!(file.read_at(1, &mut all).unwrap(), 2);
+    assert_eq!(body.read(&mut all).await.unwrap(), 2);
+    let why = file.read_at(3, &mut all).unwrap_err();
+    assert_eq!((why.op, why.effect), (Op::GetRange, Effect::DidNot));
+    assert!(why.to_string().contains("/k"), "{why}");
+    body.read(&mut all).await.unwrap_err();
+}

@@ -74,6 +74,8 @@ def test_arguments_parse() -> None:
             1,
             "--dir /none: not a folder",
         ),
+        (TEXT, ["--bytes", "9B"], 2, "--bytes 9B: at least 1MiB, for several steps"),
+        (TEXT, ["--ranks", "/none"], 2, "--ranks /none: not a file: name tiktoken's"),
         (TEXT, ["--max-steps", "0,x"], 2, 'invalid number "x": expected at least 1'),
         (BLOBS, ["--batchweave", "/none"], 1, "cannot find the program /none: build it"),
     ],

@@ -25,6 +25,7 @@ from rivals.text_files import ROWS, SEQ_LEN
 
 _STORES = ("folder", "dev-s3")
 _RUN_SECONDS = 600.0
+_LEAST_BYTES = 1 << 20
 _METRICS = (
     Metric("tokens_per_second", "million tokens/s", 1e-6, 2),
     Metric("steps_per_second", "steps/s"),
@@ -186,5 +187,10 @@ def compare(args: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool."""
-    args = parser().parse_args(arguments)
+    made = parser()
+    args = made.parse_args(arguments)
+    if args.bytes < _LEAST_BYTES:
+        made.error(f"--bytes {args.bytes}B: at least 1MiB, for several steps")
+    if args.ranks is not None and not args.ranks.is_file():
+        made.error(f"--ranks {args.ranks}: not a file: name tiktoken's cl100k_base.tiktoken")
     return common.run(lambda: compare(args))

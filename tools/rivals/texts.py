@@ -1,4 +1,4 @@
-"""Compares text, live, with a PyTorch DataLoader: from JSON lines to a trainer's tokens.
+"""Compares BatchWeave with a PyTorch DataLoader over live text: from lines to a trainer's tokens.
 
 A step has 16 rows of 2,049 tokens of cl100k_base, and the trainer adds up all of them. All is on
 this machine. Time runs from the start of the loader or the producer to the last step; imports are

@@ -19,8 +19,7 @@ Examples:
   batchweave init --store file:///data/stream --slices 8 --seq-len 2048 --rows-per-slice 8 \\
       --tokenizer my-bpe --fingerprint \"$(sha256sum tokenizer.json | cut -c1-64)\"
   batchweave init --store s3://bucket/new --like stream.json
-  batchweave status --store s3://bucket/old --json | jq .stream | batchweave init --like - \\
-      --store s3://bucket/new
+  aws s3 cp s3://bucket/old/stream.json - | batchweave init --like - --store s3://bucket/new
 
 The fingerprint of a tokenizer.json file is its SHA-256, as sha256sum prints it. A producer compares
 it with its own tokenizer's and refuses to write to a stream with another one. With stream.create =

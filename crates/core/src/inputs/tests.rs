@@ -155,7 +155,10 @@ fn ids_and_cursors_have_one_form() {
 
 #[test]
 fn the_golden_chain() {
-    let file = |name: &str, size| PinnedFile::new(name.into(), size, name.as_bytes(), b"");
+    let file = |name: &str, size| PinnedFile {
+        fingerprint: earlier_fingerprint(name.as_bytes(), b""),
+        ..PinnedFile::new(name.into(), size, b"", b"")
+    };
     let all = [
         file("a.jsonl", 10),
         file("b \"c\".txt", 0),
@@ -183,4 +186,18 @@ fn the_golden_chain() {
         std::fs::write(path, text.concat()).unwrap();
     }
     assert_eq!(std::fs::read_to_string(path).unwrap(), text.concat());
+}
+
+#[test]
+fn a_fingerprint_covers_both_ends() {
+    let new = |head: &[u8], tail: &[u8]| PinnedFile::new("a".into(), 9, head, tail);
+    let pin = new(b"1234", b"56789");
+    assert_eq!(pin.fingerprint, "crc64 ae8b14860a799888");
+    assert_ne!(pin, new(b"1235", b"56789"));
+    assert_ne!(pin, new(b"1234", b"56788"));
+    assert!(!pin.has_earlier_fingerprint());
+    let earlier = earlier_fingerprint(b"1234", b"56789");
+    assert_eq!(earlier, &Hash::sha256(b"123456789").to_string()[..16]);
+    let fingerprint = earlier;
+    assert!(PinnedFile { fingerprint, ..pin }.has_earlier_fingerprint());
 }

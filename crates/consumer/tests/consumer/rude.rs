@@ -136,7 +136,16 @@ fn before_any_hello(path: &Path) {
         ErrorName::BadMessage,
         "its length is another"
     );
-    let hasty = Rude::greeted(path);
+    // Global rank 0 never comes, so no welcome is sent before the next message, however slow this thread is.
+    let waits = Hello {
+        job: Some("llm".into()),
+        attempt: Some("01".repeat(16)),
+        dp_rank: 1,
+        dp_size: 2,
+        global_rank: Some(1),
+        ..Hello::new("rude", 0)
+    };
+    let hasty = Rude::with_hello(path, waits);
     hasty.say(&ClientMessage::Bye);
     assert_eq!(
         hasty.error(),

@@ -80,35 +80,11 @@ impl FileStore {
         blocking(move || work(&folder, &key, &folder.path.join(&key))).await
     }
 
-    /// Opens a range that is within the file.
     async fn range(&self, key: &str, range: Range<u64>) -> Result<FileRange, StoreError> {
         key::check_range(&self.0.root, key, &range)?;
-        let wanted = range.clone();
-        let file = self
-            .run(Op::GetRange, key, move |folder, key, _| {
-                let (size, _) = folder.size(Op::GetRange, key)?;
-                if wanted.end > size {
-                    let detail = format!(
-                        "range {}..{} of an object of {size} bytes",
-                        wanted.start, wanted.end
-                    );
-                    return Err(folder.error(
-                        Op::GetRange,
-                        key,
-                        ErrorKind::Range,
-                        Effect::DidNot,
-                        detail,
-                    ));
-                }
-                folder.open_file(Op::GetRange, key)
-            })
-            .await?;
-        Ok(FileRange {
-            folder: Arc::clone(&self.0),
-            key: key.to_owned(),
-            file: Arc::new(file),
-            left: range,
-        })
+        self.0.check(Op::GetRange, key)?;
+        let (folder, key) = (Arc::clone(&self.0), key.to_owned());
+        blocking(move || FileRange::open(folder, key, range)).await
     }
 }
 

@@ -10,18 +10,43 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 
 use super::{CHUNK_BYTES, Folder, blocking};
-use crate::{Body, Effect, Op, StoreError};
+use crate::{Body, Effect, ErrorKind, Op, StoreError};
 
 /// A range of a local file. Its reads block the thread.
 #[derive(Debug, Clone)]
 pub struct FileRange {
-    pub(super) folder: Arc<Folder>,
-    pub(super) key: String,
-    pub(super) file: Arc<File>,
-    pub(super) left: Range<u64>,
+    folder: Arc<Folder>,
+    key: String,
+    file: Arc<File>,
+    left: Range<u64>,
 }
 
 impl FileRange {
+    /// Opens a range, which must be within the file.
+    pub(super) fn open(
+        folder: Arc<Folder>,
+        key: String,
+        range: Range<u64>,
+    ) -> Result<Self, StoreError> {
+        let (size, _) = folder.size(Op::GetRange, &key)?;
+        if range.end > size {
+            let detail = format!(
+                "range {}..{} of an object of {size} bytes",
+                range.start, range.end
+            );
+            let (kind, effect) = (ErrorKind::Range, Effect::DidNot);
+            return Err(folder.error(Op::GetRange, &key, kind, effect, detail));
+        }
+        let file = Arc::new(folder.open_file(Op::GetRange, &key)?);
+        let left = range;
+        Ok(Self {
+            folder,
+            key,
+            file,
+            left,
+        })
+    }
+
     /// Reads at `at`, an offset in the object: at least one byte and at most `into.len()`. Returns 0 only at the
     /// range's end, or when `into` is empty.
     pub fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, StoreError> {

@@ -171,6 +171,16 @@ def test_small_frames_share_a_release(session: tuple[Session, socket.socket]) ->
     assert released(daemon) == []
     ours.wait(0.001)
     assert released(daemon) == [_wire.release(0, [5])], "who waits releases all"
+    batches = taken(ours, daemon, [6, 7])
+    batches.pop(0)
+    assert ours.receive() is None
+    assert not ours.quiet(), "nothing waits"
+    batches.pop(0)
+    assert released(daemon) == [_wire.release(0, [6, 7])]
+    batches = taken(ours, daemon, [8])
+    assert ours.receive() is None
+    batches.pop(0)
+    assert released(daemon) == [_wire.release(0, [8])]
     assert not ours.held
 
 

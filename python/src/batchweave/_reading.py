@@ -285,6 +285,7 @@ class Reading:
             raise self._fail(event.value)
         elif event.value == self.next_step:
             self._ended = True
+            session.flush()
         else:
             session.torn = True
 

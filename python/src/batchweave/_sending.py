@@ -24,8 +24,8 @@ class Sending:
 
     def __init__(self, connected: socket.socket, next_step: int) -> None:
         self.next_step = next_step
-        self.together = 1
-        """Frames that are released in one message, where the reader does not wait."""
+        self.due = 1
+        """The number of unused frames that are released at once; fewer wait for others."""
         self.held: dict[int, Hold] = {}
         self.lost = self.torn = self.forked = self.interrupted = self.parked = False
         self._socket = connected

@@ -68,6 +68,8 @@ class Session(Sending):
     def __init__(self, connected: socket.socket, next_step: int) -> None:
         super().__init__(connected, next_step)
         self.credits, self.slices = 0, 1
+        self.together = 1
+        """Frames to release in one message while the next step waits."""
         self.origin = State("", 0)
         """The fields that all states of this session share."""
         self.taker = Taker()
@@ -96,7 +98,7 @@ class Session(Sending):
 
     def _last_dropped(self, _: weakref.ref[Array]) -> None:
         try:
-            if len(self._gone) < self.together and not self.parked:
+            if len(self._gone) < self.due and not self.parked:
                 return
             if not self.release_few():
                 self.flush()
@@ -111,7 +113,7 @@ class Session(Sending):
     def quiet(self) -> bool:
         """Returns whether nothing needs to be done before the next step is taken."""
         return not (
-            len(self._gone) >= self.together
+            len(self._gone) >= self.due
             or self._outbox
             or self.event
             or self.lost
@@ -137,6 +139,8 @@ class Session(Sending):
         """Returns the next batch or event; None when no more messages wait."""
         if self.event is not None:
             return self.event
+        # Until a batch is found waiting.
+        self.due = 1
         try:
             while not self.lost:
                 try:
@@ -156,6 +160,7 @@ class Session(Sending):
                 ):
                     batch = self._single(size) or self._batch(size)
                     if batch is not None:
+                        self.due = self.together
                         return batch
                 else:
                     self.event = self._other(size, ancillary, flags)

@@ -84,6 +84,18 @@ impl Rude {
         }
     }
 
+    /// Returns the frames of the next step, which may come in several messages.
+    fn step(&mut self) -> Vec<u64> {
+        let mut frames = Vec::new();
+        loop {
+            let batch = self.batch();
+            frames.extend(batch.slices.iter().map(|slice| slice.frame));
+            if frames.len() == batch.of as usize {
+                return frames;
+            }
+        }
+    }
+
     pub(crate) fn batch(&mut self) -> BatchMessage {
         loop {
             if let DaemonMessage::Batch(batch) = self.hear().expect("a batch") {
@@ -180,17 +192,14 @@ fn within_a_session(path: &Path) {
         "a second hello"
     );
     let mut ahead = Rude::greeted(path);
-    let first = ahead.batch();
+    let frames = ahead.step();
     // A rank can't have received a frame that it was not sent.
     ahead.say(&ClientMessage::Progress(Progress {
         next_step: 1 << 50,
         waited_us: u64::MAX,
         waiting: true,
     }));
-    ahead.say(&release(
-        first.slices.iter().map(|slice| slice.frame).collect(),
-        1 << 52,
-    ));
+    ahead.say(&release(frames, 1 << 52));
     while ahead.batch().step < 2 {}
 }
 

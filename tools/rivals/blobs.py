@@ -31,7 +31,6 @@ from rivals.common import FailedError
 from rivals.figures import Figures, Metric, Row, Side
 
 WAYS = ("dataloader", "queue", "live", "stored")
-_STORES = ("folder", "dev-s3")
 _METRICS = (
     Metric("bytes_per_second", "MB/s", 1e-6, 0),
     Metric("bytes_per_second_after_first", "after the first batch", 1e-6, 0),
@@ -71,13 +70,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="WAYS",
         help=f"of {','.join(WAYS)} (default: all)",
     )
-    add(
-        "--stores",
-        type=common.choices(_STORES),
-        default=list(_STORES),
-        metavar="STORES",
-        help="BatchWeave's, of folder,dev-s3 (default: both)",
-    )
+    common.add_stores(made, "BatchWeave's")
     return made
 
 

@@ -26,6 +26,7 @@ STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOG_LINES = 5
+STORES = ("folder", "dev-s3")
 
 
 class FailedError(Exception):
@@ -88,6 +89,17 @@ def parser_of(about: str, rounds: int) -> argparse.ArgumentParser:
     add("--rounds", type=count, default=rounds, help=f"of each side, in turns (default {rounds})")
     add("--json", action="store_true", help="one JSON object instead of a table")
     return parser
+
+
+def add_stores(parser: argparse.ArgumentParser, about: str) -> None:
+    """Adds the option for the stores of BatchWeave's sides."""
+    parser.add_argument(
+        "--stores",
+        type=choices(STORES),
+        default=list(STORES),
+        metavar="STORES",
+        help=f"{about}, of {','.join(STORES)} (default: both)",
+    )
 
 
 @contextlib.contextmanager

@@ -31,7 +31,6 @@ from rivals.figures import Figures, Metric, Row, Side
 
 PARTS = ("ingest", "read", "freshness")
 _WARM_BYTES = 256 << 20
-_STORES = ("folder", "dev-s3")
 _INGEST = (
     Metric("bytes_per_second", "MB/s", 1e-6, 0),
     Metric("batches_per_second", "batches/s"),
@@ -92,13 +91,7 @@ def parser() -> argparse.ArgumentParser:
         help="ingest: Kafka's largest message; larger batches are divided (default 1MiB)",
     )
     add("--partitions", type=common.count, default=1, help="ingest: of Kafka's topic (default 1)")
-    add(
-        "--stores",
-        type=common.choices(_STORES),
-        default=list(_STORES),
-        metavar="STORES",
-        help="ingest: BatchWeave's, of folder,dev-s3 (default: both)",
-    )
+    common.add_stores(made, "ingest: BatchWeave's")
     add("--calls", type=int, default=300, help="read: calls per case and round (default 300)")
     add("--samples", type=int, default=200, help="freshness: commits per round (default 200)")
     return made

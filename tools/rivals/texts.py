@@ -23,7 +23,6 @@ from rivals.blob_daemons import Programs, Stream
 from rivals.figures import Figures, Metric, Row, Side
 from rivals.text_files import ROWS, SEQ_LEN
 
-_STORES = ("folder", "dev-s3")
 _RUN_SECONDS = 600.0
 _LEAST_BYTES = 1 << 20
 _METRICS = (
@@ -70,13 +69,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NUMBERS",
         help="bounds of the lead; 0: none (default 0,256,64,16)",
     )
-    add(
-        "--stores",
-        type=common.choices(_STORES),
-        default=list(_STORES),
-        metavar="STORES",
-        help="BatchWeave's, of folder,dev-s3 (default: both)",
-    )
+    common.add_stores(made, "BatchWeave's")
     add(
         "--ranks",
         type=Path,

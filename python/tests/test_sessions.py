@@ -270,6 +270,21 @@ def test_the_last_checkpoint_is_told_to_a_daemon_that_restarts(path: Path) -> No
         assert second.peers[0].bye.wait(5)
 
 
+def test_the_last_checkpoint_is_told_again_after_an_interrupt(path: Path) -> None:
+    with FakeDaemon(path) as daemon:
+        daemon.marks = False
+        reader = batchweave.connect(path, job="j", timeout=20)
+        state = next(reader).state_dict()
+        reader.checkpoint(state)
+        eventually(lambda: daemon.peers[0].checkpoints == [(1, state["batchweave"])])
+        daemon.marks = True
+        assert reader._session is not None
+        reader._session.torn = True
+        reader.close()
+        assert daemon.peers[1].checkpoints == [(1, state["batchweave"])]
+        assert not reader._marks.unconfirmed()
+
+
 def test_closing_overtakes_nothing_that_was_said(daemon: FakeDaemon, path: Path) -> None:
     for number in range(50):
         with batchweave.connect(path, credits=16) as reader:

@@ -284,8 +284,8 @@ class Reading:
         elif event.kind == _wire.ERROR:
             raise self._fail(event.value)
         elif event.value == self.next_step:
-            self._ended = True
             session.flush()
+            self._ended = True
         else:
             session.torn = True
 

@@ -290,10 +290,10 @@ class Reader(Reading):
 
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS
-        while self._marks.unconfirmed() and not session.torn and time.monotonic() < deadline:
-            found = session.receive()
+        while self._marks.unconfirmed() and time.monotonic() < deadline:
+            found = Lost() if session.torn else session.receive()
             if isinstance(found, Lost):
-                # A daemon that is restarting receives them, too.
+                # A daemon that is restarting receives them, too, as does the one of a torn session.
                 session = self.open(deadline)
             elif isinstance(found, Event) and found.kind == _wire.MARKED:
                 self._marks.stored(found.value)

@@ -24,6 +24,7 @@ from batchweave._exit import ends_with_the_interpreter
 from batchweave._holds import Taker
 from batchweave._late import Late
 from batchweave._marks import Marks
+from batchweave._sending import Position
 from batchweave._session import Session, close_parked
 from batchweave._wait import Wait
 from batchweave.batch import Batch
@@ -52,7 +53,7 @@ class Reading:
 
     def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
         self._options = options
-        self._position = state.next_step if state else start
+        self._at = Position(state.next_step if state else start)
         # Where the stream's length and the limit are counted from; a state moves only the latter.
         self._start = start
         self._limit_from = self._position
@@ -80,6 +81,10 @@ class Reading:
         return NO_STOP if self._options.limit is None else step + self._options.limit
 
     @property
+    def _position(self) -> int:
+        return self._at.step
+
+    @property
     def cause(self) -> str | None:
         """The last cause for which the next step is late; any thread may read it.
 
@@ -99,22 +104,21 @@ class Reading:
 
     def _quickly(self) -> tuple[Batch | None, Batch | Event | Lost | None]:
         """Returns the next batch, if it has arrived and nothing else is due; or another event."""
-        session = self._session
+        session, position = self._session, self._at.step
         if (
             session is None
             or self._ahead is not None
             or not self._as_it_comes
-            or self._position >= self._stop
+            or position >= self._stop
             or not session.quiet()
             or time.monotonic() - self._progress_at >= _PROGRESS_SECONDS
         ):
             return None, None
-        session.next_step = self._position
         try:
             found = session.receive()
         except BadMessageError as error:
             raise self._fail(error) from None
-        if type(found) is Batch and found.step == self._position:
+        if type(found) is Batch and found.step == position:
             return found, None
         return None, found
 
@@ -207,7 +211,7 @@ class Reading:
             session.taker = self._taker
             if first and self._options.begin == "latest":
                 self._begin_at(welcome.next_step)
-                session.next_step = self._position
+            session.position = self._at
             # Until it is complete: an interrupt before the last line leads to another session.
             session.torn = True
             self._session, self._welcome, self._mode = session, welcome, "resume"
@@ -237,7 +241,7 @@ class Reading:
 
     def _begin_at(self, step: int) -> None:
         """Takes the job's newest restart point as the position, before the first batch."""
-        self._position = self._start = self._limit_from = step
+        self._at.step = self._start = self._limit_from = step
         self._stop = self._stop_from(step)
         _log.info(
             "job %s begins at step %d, its newest restart point: the model must be the one saved "

@@ -19,11 +19,22 @@ from batchweave._layout import Array
 _SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
+class Position:
+    """The step after the last batch that a reader returned; shared with its session."""
+
+    __slots__ = ("step",)
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+
 class Sending:
     """A connected socket to send on, and the frames that this rank holds."""
 
     def __init__(self, connected: socket.socket, next_step: int) -> None:
         self.next_step = next_step
+        """The next step when the reader last waited; `position` may be further."""
+        self.position = Position(next_step)
         self.due = 1
         """The number of unused frames that are released at once; fewer wait for others."""
         self.held: dict[int, Hold] = {}
@@ -69,7 +80,7 @@ class Sending:
                     holds.append(cast(Hold, self._gone.popleft()))
             # An interrupt during its creation leaves one without a frame: the session is torn then.
             frames = [hold.frame for hold in holds if hasattr(hold, "frame")]
-            if frames and not self._send(_wire.release(self.next_step, frames)):
+            if frames and not self._send(_wire.release(self._received(), frames)):
                 self._gone.extendleft(reversed(holds))
                 return False
             for frame in frames:
@@ -92,7 +103,7 @@ class Sending:
                     holds.append(gone.popleft())
                 frames = [hold.frame for hold in holds]
                 header, pack = _wire.RELEASES[count]
-                self._send_now(pack(header, self.next_step, count, *frames), _SEND_FLAGS)
+                self._send_now(pack(header, self._received(), count, *frames), _SEND_FLAGS)
             except (IndexError, AttributeError, OSError):
                 # Another thread was first, an interrupt came during the creation of a hold, or the
                 # socket is full or lost.
@@ -104,6 +115,11 @@ class Sending:
             self.torn = True
             raise
         return True
+
+    def _received(self) -> int:
+        """Returns the step below which the trainer has all steps, for producers that wait for it."""
+        at = self.position.step
+        return at if at > self.next_step else self.next_step
 
     def _send(self, message: bytes) -> bool:
         if self.lost or self.forked:

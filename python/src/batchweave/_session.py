@@ -37,7 +37,7 @@ from batchweave import _arena, _layout, _wire
 from batchweave._events import Event, Lost, event_of
 from batchweave._holds import Hold, Sender, Taker
 from batchweave._layout import Array, Arrays, Layout
-from batchweave._sending import Sending
+from batchweave._sending import Position, Sending
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
 from batchweave.state import State
@@ -297,7 +297,8 @@ class Session(Sending):
         # The traceback of an error would keep arrays.
         self._partial, self.event = [], None
         self._segments.clear()
-        self.next_step = next_step
+        # The reader's moves on with its next session.
+        self.next_step, self.position = next_step, Position(next_step)
         self.post(_wire.release(next_step, []))
         self.post(_wire.encode(_wire.BYE))
         _parked.add(self)

@@ -100,7 +100,7 @@ class Reader(Reading):
         if batch is None:
             batch = self._peeked() or self._read(found)
         # Nothing may stand between these two lines: see the header of _reading.
-        self._position = batch.step + 1
+        self._at.step = batch.step + 1
         return batch
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class Reader(Reading):
         if step == self._position:
             return
         self._limit_from, self._stop = step, self._stop_from(step)
-        self._position, self._ahead = step, None
+        self._at.step, self._ahead = step, None
         self._welcome = dataclasses.replace(self._shape, next_step=step)
         if self._session is not None:
             self._session.torn = True

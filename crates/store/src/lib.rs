@@ -6,7 +6,7 @@
 //! - [`counting::Counted`] counts requests and bytes around any store.
 //! - [`layer::Intercept`] wraps a store and changes some of its calls.
 //! - [`list_all`] reads all pages of a listing, [`Backoff`] spaces the tries of a call.
-//! - [`Watch`] is a hint of new objects, where a store has one without requests.
+//! - [`Hints`] tell of new objects, where a store notices them without requests.
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod contract;
 pub mod counting;
 mod error;
 pub mod file;
+mod hints;
 mod inspect;
 mod key;
 pub mod layer;
@@ -35,6 +36,7 @@ pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError, found};
 pub use file::{FileRange, Watch};
+pub use hints::Hints;
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};

@@ -1,10 +1,9 @@
 //! The follower of the log: looks up the steps that ranks need and polls the head, often when a rank is near it
 //! and rarely otherwise.
 //!
-//! `lookups` finds the locations of slices, `replaced` handles a log that was replaced by another, `hints` makes the
-//! next poll earlier, `polls` decides when it is due.
+//! `lookups` finds the locations of slices, `replaced` handles a log that was replaced by another, `polls` decides
+//! when the next poll is due; a store that notices new records makes it earlier.
 
-mod hints;
 mod lookups;
 mod polls;
 mod replaced;
@@ -13,11 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Step;
+use batchweave_core::keys;
 use batchweave_log::{Located, Log, LogError};
+use batchweave_store::Hints;
 use batchweave_wire::{ErrorName, Fault};
 use tokio::sync::{mpsc, watch};
 
-use self::hints::Hints;
 use self::lookups::Lookups;
 use self::polls::Polls;
 use self::replaced::FollowedLog;
@@ -45,7 +45,7 @@ pub(crate) async fn follow(
     let mut lookups = Lookups::new(node.clone());
     let mut polls = Polls::new(&table, steps_ahead, node.resources.context.now());
     let mut followed = FollowedLog::new(&log);
-    let mut hints = Hints::default();
+    let mut hints = Hints::new(keys::LOG);
     loop {
         if let Err(why) = followed
             .handle_replacement(&mut log, &node, &mut lookups)

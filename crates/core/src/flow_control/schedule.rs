@@ -6,7 +6,8 @@
 //!
 //! Cost: at most 8 reads per lead of steps of an advancing job, and one more per hold. Each producer pauses for at
 //! least twice the time that its read took, so one reads as often as its store is fast; several together read about
-//! 200 to 400 times per second at most.
+//! 200 to 400 times per second at most. Where the store tells of new positions, each pauses for twice the time of its
+//! read only.
 
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ pub struct PositionRead {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PositionSchedule {
     due: Duration,
-    /// The end of the last read, and the shortest pause after it.
-    last: Option<(Duration, Duration)>,
+    /// The end of the last read, and the shortest pauses after it, for a new hold and for a hint.
+    last: Option<(Duration, Duration, Duration)>,
     /// Since when no read has seen progress.
     quiet_since: Duration,
     /// The last read that saw progress.
@@ -68,11 +69,18 @@ impl PositionSchedule {
         // The first read of a hold does not wait for a pause that was chosen before it.
         if !std::mem::replace(&mut self.held, held)
             && held
-            && let Some((ended, least)) = self.last
+            && let Some((ended, least, _)) = self.last
         {
             self.due = self.due.min(ended + least);
         }
         self.due
+    }
+
+    /// Notes that the store has new positions by its own account: they are read as soon as it is this fast.
+    pub fn note_hint(&mut self) {
+        if let Some((ended, _, least)) = self.last {
+            self.due = self.due.min(ended + least);
+        }
     }
 
     /// Notes a read and plans the next one; `draw` is any number from 0 to 1.
@@ -83,11 +91,12 @@ impl PositionSchedule {
             self.quiet_since = now;
         }
         let producers = u32::try_from(read.producers).unwrap_or(u32::MAX);
+        let rest = (now.saturating_sub(read.began) * PAUSE_PER_READ).min(PAUSE.0);
         let least = PAUSE_PER_PRODUCER
             .saturating_mul(producers.saturating_sub(1))
             .max(PAUSE_LEAST)
-            .max(now.saturating_sub(read.began) * PAUSE_PER_READ)
-            .min(PAUSE.0);
+            .min(PAUSE.0)
+            .max(rest);
         let share = if self.rate > 0.0 {
             let seconds = read.lead as f64 / READS_PER_LEAD / self.rate;
             Duration::try_from_secs_f64(seconds).unwrap_or(PAUSE.0)
@@ -96,7 +105,7 @@ impl PositionSchedule {
         };
         let quiet = now.saturating_sub(self.quiet_since) / QUIET_SHARE;
         let pause = quiet.clamp(share.clamp(least, PAUSE.0), PAUSE.1);
-        self.last = Some((now, least));
+        self.last = Some((now, least, rest));
         self.due = now + pause.mul_f64(JITTER.0 + JITTER.1 * draw.clamp(0.0, 1.0));
     }
 
@@ -220,6 +229,24 @@ mod tests {
         let all = reads(&mut schedule, within, (ms(0.5), 1), slow);
         // One more for each of 37 holds.
         assert!(all.len() < 1200 + 38, "{}", all.len());
+    }
+
+    #[test]
+    fn a_hint_is_followed_after_the_time_of_two_reads() {
+        let mut schedule = PositionSchedule::default();
+        schedule.note_hint();
+        assert_eq!(schedule.note_near(ms(0.0), true), ms(0.0));
+        let read = PositionRead {
+            began: ms(0.0),
+            ended: ms(0.1),
+            lead: LEAD,
+            progress: 0,
+            producers: 9,
+        };
+        schedule.note_read(read, 0.5);
+        assert_eq!(schedule.note_near(ms(0.2), true), ms(500.1));
+        schedule.note_hint();
+        assert_eq!(schedule.note_near(ms(0.2), true), ms(0.3));
     }
 
     #[test]

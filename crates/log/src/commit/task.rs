@@ -190,6 +190,7 @@ impl Committer {
         let (flow_control, flow_control_watch) = watch::channel(FlowControlStatus {
             manifest: self.log().manifest().clone(),
             held: None,
+            held_items: 0,
             lead: None,
         });
         let (mixtures, mixtures_watch) = watch::channel(self.mixtures());
@@ -364,13 +365,16 @@ impl<P: Policy> CommitTask<P> {
     fn report_flow_control(&self) {
         let (log, limiter) = (&self.committer.log, &self.committer.limiter);
         let (held, lead) = (limiter.held().map(|(held, _)| held), limiter.backlog(log));
+        let held_items = held.map_or(0, |_| self.committer.pending.len());
         self.flow_control.send_if_modified(|before| {
             let same = before.manifest.next_version() == log.manifest.next_version()
                 && before.held.as_ref() == held
+                && before.held_items == held_items
                 && before.lead == lead;
             if !same {
                 before.manifest = log.manifest.clone();
                 (before.held, before.lead) = (held.cloned(), lead);
+                before.held_items = held_items;
             }
             !same
         });

@@ -19,6 +19,8 @@ pub struct FlowControlStatus {
     pub manifest: Manifest,
     /// Why a pending commit is held back, if one is.
     pub held: Option<HeldBack>,
+    /// Items that wait until it is not; 0 while none is held back.
+    pub held_items: usize,
     /// How far the stream is ahead of the slowest pacing job.
     pub lead: Option<Backlog>,
 }

@@ -10,7 +10,7 @@ use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::state::AttemptState;
 use batchweave_core::retention::AttemptObjects;
-use batchweave_store::{Pages, Store, StoreError};
+use batchweave_store::{Hints, Pages, Store, StoreError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
@@ -39,6 +39,13 @@ struct Target {
     head: Step,
 }
 
+impl Target {
+    /// The prefix of its progress.
+    fn prefix(&self) -> String {
+        keys::progress_of(&self.job, self.opened, self.attempt.number)
+    }
+}
+
 impl PositionReader {
     /// Returns a reader, and the receiver for `CommitOptions::pace`.
     pub fn new(limits: Limits) -> (Self, watch::Receiver<FlowControl>) {
@@ -57,23 +64,32 @@ impl PositionReader {
     ) {
         let mut rng = StdRng::from_seed(seed);
         let mut schedule = PositionSchedule::default();
+        let mut hints = Hints::new("");
         loop {
             let (targets, held) = {
                 let now = status.borrow_and_update();
                 (self.targets(&now), now.held.is_some())
             };
-            if targets.is_empty() {
+            let Some(first) = targets.first() else {
                 schedule.note_far();
                 if status.changed().await.is_err() {
                     return;
                 }
                 continue;
+            };
+            let watched = first.prefix();
+            if hints.prefix() != watched {
+                hints = Hints::new(watched);
             }
             let now = clock.now();
             let due = schedule.note_near(now, held);
             tokio::select! {
                 biased;
                 () = clock.sleep(due.saturating_sub(now)) => {}
+                () = hints.changed(store.as_ref()), if held => {
+                    schedule.note_hint();
+                    continue;
+                }
                 changed = status.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
@@ -132,16 +148,17 @@ impl PositionReader {
     /// most steps by which a job has advanced since.
     async fn read(&mut self, store: &dyn Store, targets: Vec<Target>) -> (u64, u64) {
         let (mut lead, mut progress) = (0, 0);
-        for Target {
-            job,
-            opened,
-            attempt,
-            head,
-        } in targets
-        {
+        for target in targets {
+            let prefix = target.prefix();
+            let Target {
+                job,
+                opened,
+                attempt,
+                head,
+            } = target;
             let known = self.known(&job, opened, &attempt);
             lead = lead.max(head.saturating_sub(known));
-            let step = match position(store, &job, opened, &attempt, head).await {
+            let step = match position(store, &prefix, &attempt, head).await {
                 Ok(step) => step,
                 Err(error) => {
                     warn!(%job, %error, "cannot read the job's progress; retrying");
@@ -176,14 +193,12 @@ fn writers(status: &FlowControlStatus) -> usize {
 /// Returns the first step that some coordinate of an attempt has not received, as far as the store shows.
 async fn position(
     store: &dyn Store,
-    job: &JobName,
-    opened: Version,
+    prefix: &str,
     attempt: &AttemptState,
     head: Step,
 ) -> Result<Step, StoreError> {
-    let prefix = keys::progress_of(job, opened, attempt.number);
     let mut objects = AttemptObjects::default();
-    let mut pages = Pages::new(store, &prefix);
+    let mut pages = Pages::new(store, prefix);
     for _ in 0..PAGES_MAX {
         let Some(page) = pages.next().await? else {
             break;

@@ -57,6 +57,7 @@ impl Follower {
         let status = FlowControlStatus {
             manifest: log.manifest().clone(),
             held: None,
+            held_items: 0,
             lead: None,
         };
         match (&self.status, self.reader.take()) {

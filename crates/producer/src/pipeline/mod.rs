@@ -51,6 +51,9 @@ use crate::packing::Point;
 use crate::progress::{InputProgress, Reached};
 use crate::worker::Worker;
 
+/// Objects that wait for a held commit, beyond which nothing more is uploaded: a few, so that they are there at the
+/// moment when the job has advanced.
+const HELD_OBJECTS: usize = 4;
 /// Of several sources, progress is reported once per this number of documents.
 const PROGRESS_DOCUMENTS: u64 = 256;
 
@@ -364,10 +367,9 @@ impl UploadStage {
         queue: &CommitQueue,
         stop: &CancellationToken,
     ) -> Result<bool, RunError> {
-        // While commits are held back, nothing more is uploaded.
         let from = (groups, queue.flow_control(), self.budget);
         let groups = stream::unfold(from, async |(mut groups, mut standing, budget)| {
-            let _ = standing.wait_for(|now| now.held.is_none()).await;
+            let _ = standing.wait_for(|now| now.held_items < HELD_OBJECTS).await;
             let group = groups.recv().await?;
             let bytes = group.bytes.saturating_add(group.memory);
             let permit = budget.take(bytes).await?;

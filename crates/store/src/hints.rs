@@ -1,41 +1,55 @@
-//! Hints of new records from a store that notices them without requests. Polls find every record; a hint only makes
+//! Hints of new objects from a store that notices them without requests. Polls find every object; a hint only makes
 //! the next one earlier.
 
-use batchweave_core::keys;
-use batchweave_store::{ErrorKind, Store, Watch};
+use crate::{ErrorKind, Store, Watch};
 
-/// The watch of `log/`.
-#[derive(Debug, Default)]
-pub(super) struct Hints {
+/// The watch of one prefix, opened once there is something to watch, and again when that was removed.
+#[derive(Debug)]
+pub struct Hints {
+    prefix: String,
     watch: Option<Watch>,
     /// The store gives no hints, or can't.
     off: bool,
 }
 
 impl Hints {
-    /// Whether the store reports new records by itself.
-    pub(super) fn are_given(&self) -> bool {
+    /// Returns hints of the objects directly below `prefix`.
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            watch: None,
+            off: false,
+        }
+    }
+
+    /// Returns the watched prefix.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Whether the store reports new objects by itself.
+    pub fn are_given(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Waits until there may be a new record; for ever where the store gives no hints.
-    pub(super) async fn changed(&mut self, store: &dyn Store) {
+    /// Waits until there may be a new object; for ever where the store gives no hints.
+    pub async fn changed(&mut self, store: &dyn Store) {
         if self.off {
             return std::future::pending().await;
         }
         let Some(watch) = &mut self.watch else {
-            // A record may have appeared before the watch, so it counts as a change.
+            // An object may have appeared before the watch, so it counts as a change.
             return self.open(store).await;
         };
         if let Err(why) = watch.changed().await {
-            tracing::debug!(%why, "the watch of the log ended");
+            tracing::debug!(self.prefix, %why, "the watch of the store ended");
             self.watch = None;
         }
     }
 
     /// Opens the watch. Does not return while there is nothing to watch: the next call tries again.
     async fn open(&mut self, store: &dyn Store) {
-        match store.watch(keys::LOG).await {
+        match store.watch(&self.prefix).await {
             Ok(Some(watch)) => {
                 self.watch = Some(watch);
                 return;
@@ -43,7 +57,7 @@ impl Hints {
             Ok(None) => self.off = true,
             Err(why) if matches!(why.kind, ErrorKind::NotFound | ErrorKind::NoBucket) => {}
             Err(why) => {
-                tracing::warn!(%why, "cannot watch the log; it is polled instead");
+                tracing::warn!(self.prefix, %why, "cannot watch the store; it is polled instead");
                 self.off = true;
             }
         }
@@ -55,8 +69,8 @@ impl Hints {
 mod tests {
     use std::time::Duration;
 
-    use batchweave_store::file::FileStore;
-    use batchweave_store::memory::MemoryStore;
+    use crate::file::FileStore;
+    use crate::memory::MemoryStore;
     use tokio::time::timeout;
 
     use super::*;
@@ -69,10 +83,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_in_a_folder_is_noticed_once() {
+    async fn an_object_in_a_folder_is_noticed_once() {
         let root = tempfile::tempdir().unwrap();
         let store = FileStore::open(root.path(), false).await.unwrap();
-        let mut hints = Hints::default();
+        let mut hints = Hints::new("log/");
         assert!(timeout(SHORT, hints.changed(&store)).await.is_err());
         put(&store, "log/0.json").await;
         timeout(LONG, hints.changed(&store)).await.unwrap();
@@ -85,11 +99,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_is_removed_and_made_again_is_watched_again() {
+    async fn a_folder_that_is_removed_and_made_again_is_watched_again() {
         let root = tempfile::tempdir().unwrap();
         let store = FileStore::open(root.path(), false).await.unwrap();
         put(&store, "log/0.json").await;
-        let mut hints = Hints::default();
+        let mut hints = Hints::new("log/");
         timeout(LONG, hints.changed(&store)).await.unwrap();
         std::fs::remove_dir_all(root.path().join("log")).unwrap();
         timeout(LONG, hints.changed(&store)).await.unwrap();
@@ -103,7 +117,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_store_without_hints_gives_none() {
         let store = MemoryStore::new();
-        let mut hints = Hints::default();
+        let mut hints = Hints::new("log/");
         assert!(timeout(LONG, hints.changed(store.as_ref())).await.is_err());
         assert!(hints.off);
     }

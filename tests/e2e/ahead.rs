@@ -110,12 +110,30 @@ fn two_producers_wait_for_a_job_and_never_run_further_ahead_than_they_may() {
     assert!(scene.steps("paced") > 1100, "{}", scene.steps("paced"));
 }
 
+/// The number of objects with batches of stream `stopped`.
+fn objects(scene: &Scene) -> usize {
+    let made = scene.stream("stopped").join("data/p0");
+    let Ok(epochs) = std::fs::read_dir(made) else {
+        return 0;
+    };
+    let files = epochs.flat_map(|epoch| std::fs::read_dir(epoch.unwrap().path()).unwrap());
+    let names = files.map(|file| file.unwrap().path());
+    names
+        .filter(|path| path.extension().is_some_and(|end| end == "tgb"))
+        .count()
+}
+
 #[test]
-fn a_held_producer_stops_at_once() {
+fn a_held_producer_has_a_few_objects_ready_and_stops_at_once() {
     let scene = Scene::new();
-    let mut producer = scene.producer_of("stopped", "p0", &["p0"], AHEAD);
+    let settings = format!("{AHEAD}[upload]\nconcurrency = 2\n");
+    let mut producer = scene.producer_of("stopped", "p0", &["p0"], &settings);
     let log_text = || scene.log_text("stopped-p0.log");
     eventually("it waits", || log_text().contains("held back"));
+    eventually("objects are ready", || objects(&scene) >= 4);
+    std::thread::sleep(Duration::from_millis(300));
+    // Four that wait for the commit, and at most the two uploads that were under way, and one that waits for them.
+    assert!(objects(&scene) <= 7, "{}", objects(&scene));
     producer.signal("TERM");
     assert_eq!(producer.wait(MINUTE), Some(0), "{}", log_text());
     let log_text = log_text();

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod fast_job;
+mod hints;
 mod slow_job;
 
 use batchweave_core::commit_policy::{Dac, DacOptions};

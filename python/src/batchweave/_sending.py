@@ -117,7 +117,7 @@ class Sending:
         return True
 
     def _received(self) -> int:
-        """Returns the step below which the trainer has all steps, for producers that wait for it."""
+        """Returns the step below which the trainer has all steps; producers may wait for it."""
         at = self.position.step
         return at if at > self.next_step else self.next_step
 

@@ -285,6 +285,15 @@ def test_the_last_checkpoint_is_told_again_after_an_interrupt(path: Path) -> Non
         assert not reader._marks.unconfirmed()
 
 
+def test_a_step_counts_as_received_when_its_arrays_are_gone(daemon: FakeDaemon, path: Path) -> None:
+    with batchweave.connect(path, credits=2) as reader:
+        assert next(reader).step == 0
+        # Producers may wait for this report, and the rank for them.
+        eventually(lambda: daemon.peers[0].received == 1)
+        assert next(reader).step == 1
+        eventually(lambda: daemon.peers[0].received == 2)
+
+
 def test_closing_overtakes_nothing_that_was_said(daemon: FakeDaemon, path: Path) -> None:
     for number in range(50):
         with batchweave.connect(path, credits=16) as reader:

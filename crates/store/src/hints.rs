@@ -42,7 +42,7 @@ impl Hints {
             return self.open(store).await;
         };
         if let Err(why) = watch.changed().await {
-            tracing::debug!(self.prefix, %why, "the watch of the store ended");
+            tracing::debug!(prefix = self.prefix, %why, "the watch of the store ended");
             self.watch = None;
         }
     }
@@ -57,7 +57,7 @@ impl Hints {
             Ok(None) => self.off = true,
             Err(why) if matches!(why.kind, ErrorKind::NotFound | ErrorKind::NoBucket) => {}
             Err(why) => {
-                tracing::warn!(self.prefix, %why, "cannot watch the store; it is polled instead");
+                tracing::warn!(prefix = self.prefix, %why, "cannot watch the store; it is polled instead");
                 self.off = true;
             }
         }

@@ -39,12 +39,19 @@ pub struct PositionRead {
     pub producers: usize,
 }
 
+/// The end of a read, and the shortest pauses after it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct LastRead {
+    ended: Duration,
+    before_hold: Duration,
+    before_hint: Duration,
+}
+
 /// The times of one producer's reads.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PositionSchedule {
     due: Duration,
-    /// The end of the last read, and the shortest pauses after it, for a new hold and for a hint.
-    last: Option<(Duration, Duration, Duration)>,
+    last: Option<LastRead>,
     /// Since when no read has seen progress.
     quiet_since: Duration,
     /// The last read that saw progress.
@@ -69,17 +76,17 @@ impl PositionSchedule {
         // The first read of a hold does not wait for a pause that was chosen before it.
         if !std::mem::replace(&mut self.held, held)
             && held
-            && let Some((ended, least, _)) = self.last
+            && let Some(last) = self.last
         {
-            self.due = self.due.min(ended + least);
+            self.due = self.due.min(last.ended + last.before_hold);
         }
         self.due
     }
 
     /// Notes that the store has new positions by its own account: they are read as soon as it is this fast.
     pub fn note_hint(&mut self) {
-        if let Some((ended, _, least)) = self.last {
-            self.due = self.due.min(ended + least);
+        if let Some(last) = self.last {
+            self.due = self.due.min(last.ended + last.before_hint);
         }
     }
 
@@ -105,7 +112,11 @@ impl PositionSchedule {
         };
         let quiet = now.saturating_sub(self.quiet_since) / QUIET_SHARE;
         let pause = quiet.clamp(share.clamp(least, PAUSE.0), PAUSE.1);
-        self.last = Some((now, least, rest));
+        self.last = Some(LastRead {
+            ended: now,
+            before_hold: least,
+            before_hint: rest,
+        });
         self.due = now + pause.mul_f64(JITTER.0 + JITTER.1 * draw.clamp(0.0, 1.0));
     }
 

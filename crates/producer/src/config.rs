@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::packing::{ArraySpec, Extra};
 use crate::sources::Format;
+use crate::transform::chat::Learn;
 
 /// The content of the configuration file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -166,10 +167,14 @@ pub struct TokenizerConfig {
     pub special_tokens: BTreeMap<String, u32>,
     /// The end token of kind `file`.
     pub end_token: String,
+    /// The token that each document begins with; an empty text says that there is none.
+    pub begin_token: Option<String>,
     /// The size of the vocabulary of kind `none`.
     pub vocab_size: u32,
     /// The end token of kind `none`.
     pub end_token_id: Option<u32>,
+    /// The begin token of kind `none`.
+    pub begin_token_id: Option<u32>,
     /// Number of tokenizing threads; 0 is one per core.
     pub threads: usize,
 }
@@ -260,6 +265,12 @@ pub struct ChatConfig {
     pub content_key: String,
     /// The template's role for each role in the documents.
     pub roles: BTreeMap<String, String>,
+    /// The messages that are learned.
+    pub learn: Learn,
+    /// More keys of a message that say by 1 or 0 whether it is learned.
+    pub loss_keys: Vec<String>,
+    /// Keys that say nothing about the loss, though their names do.
+    pub ignore: Vec<String>,
     /// The program whose processes render conversations ([`crate::chat::serve`]); set by the daemon, not by the
     /// configuration. Without it, the calling threads render.
     #[serde(skip)]
@@ -336,6 +347,7 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 }
 
 mod check;
+mod check_chat;
 mod check_columns;
 mod check_paths;
 mod check_sources;

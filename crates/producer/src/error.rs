@@ -101,6 +101,9 @@ pub enum RunError {
     /// A document of a producer that began by earlier rules has another meaning by today's.
     #[error("{0}")]
     Changed(DocumentError),
+    /// A key of a document that a setting must give a meaning, or none.
+    #[error("{0}")]
+    Unclear(DocumentError),
 }
 
 impl From<ShapeError> for RunError {
@@ -120,10 +123,10 @@ impl RunError {
 
     /// Returns the error for a reason that no document is to blame for.
     pub(crate) fn of_program(error: DocumentError) -> Self {
-        if matches!(error.reason, Reason::Changed { .. }) {
-            Self::Changed(error)
-        } else {
-            Self::NoProcess(error)
+        match error.reason {
+            Reason::Changed { .. } => Self::Changed(error),
+            Reason::LossKey { .. } => Self::Unclear(error),
+            _ => Self::NoProcess(error),
         }
     }
 
@@ -157,7 +160,8 @@ impl RunError {
             | Self::File(_)
             | Self::Source(_)
             | Self::Mismatch(_)
-            | Self::Changed(_) => Exit::BadInput,
+            | Self::Changed(_)
+            | Self::Unclear(_) => Exit::BadInput,
         }
     }
 }

@@ -146,6 +146,7 @@ impl Config for ProducerConfig {
         self.check_part(&mut problems);
         self.check_inbox(&mut problems);
         self.check_mode(&mut problems);
+        self.check_learned(&mut problems);
         self.check_ids(&mut problems);
         self.check_columns(&mut problems);
         self.check_shards(&mut problems);

@@ -12,6 +12,7 @@ use super::{
     StreamParameters, TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
 };
 use crate::sources::Format;
+use crate::transform::chat::Learn;
 
 impl Default for StreamParameters {
     fn default() -> Self {
@@ -72,8 +73,10 @@ impl Default for TokenizerConfig {
             pattern: String::new(),
             special_tokens: std::collections::BTreeMap::new(),
             end_token: String::new(),
+            begin_token: None,
             vocab_size: 0,
             end_token_id: None,
+            begin_token_id: None,
             threads: 0,
         }
     }
@@ -107,6 +110,9 @@ impl Default for ChatConfig {
             role_key: "role".into(),
             content_key: "content".into(),
             roles: BTreeMap::new(),
+            learn: Learn::All,
+            loss_keys: Vec::new(),
+            ignore: Vec::new(),
             renderer: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Remedies for keys and values that other data loaders have under another name, or not at all.
 
 /// Names of other programs for keys of this one.
-const NAMES: [(&[&str], &str); 9] = [
+const NAMES: [(&[&str], &str); 11] = [
     (
         &[
             "sequence_length",
@@ -70,6 +70,31 @@ const NAMES: [(&[&str], &str); 9] = [
         "the passes over the input are `source.epochs`; 0 repeats it for ever",
     ),
     (
+        &[
+            "train_on_inputs",
+            "train_on_prompt",
+            "roles_to_train",
+            "mask_history",
+            "assistant_only_loss",
+            "completion_only_loss",
+            "message_field_training",
+            "loss_key",
+            "weight_key",
+        ],
+        "the learned messages are `chat.learn`, and a message's own `weight` of 0 leaves it out; more such keys are in \
+         `chat.loss_keys`",
+    ),
+    (
+        &[
+            "bos_token",
+            "add_bos_token",
+            "add_bos",
+            "begin_of_text",
+            "bos",
+        ],
+        "the token before each document is `tokenizer.begin_token`",
+    ),
+    (
         &["world_size", "num_replicas", "rank", "dp_size"],
         "a producer knows no ranks: `stream.slices` is the most data ranks, and clients state theirs",
     ),
@@ -83,7 +108,8 @@ pub(super) fn hint(key: &str, value: Option<&str>) -> Option<String> {
     ) {
         return value.map(tokenizer);
     }
-    if key.starts_with("tokenizer.") {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    if key.starts_with("tokenizer.") && !name.contains("bos") {
         return None;
     }
     let table = key.split('.').next().unwrap_or(key);
@@ -91,7 +117,6 @@ pub(super) fn hint(key: &str, value: Option<&str>) -> Option<String> {
         let text = "it belongs to the consumer's configuration, and this is the producer's; config/producer.toml lists its keys";
         return Some(text.to_owned());
     }
-    let name = key.rsplit('.').next().unwrap_or(key);
     let known = NAMES.iter().find(|(names, _)| names.contains(&name));
     known.map(|(_, remedy)| (*remedy).to_owned())
 }

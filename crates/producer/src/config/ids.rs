@@ -38,9 +38,35 @@ impl ProducerConfig {
             none && end.is_none_or(|end| end >= tokenizer.vocab_size.max(1)),
             "must be given with tokenizer.kind = \"none\", below tokenizer.vocab_size",
         );
+        let begin = tokenizer.begin_token_id;
+        wrong(
+            "tokenizer.begin_token_id",
+            none && begin.is_some_and(|begin| begin >= tokenizer.vocab_size.max(1)),
+            "must be below tokenizer.vocab_size",
+        );
+        let named = tokenizer
+            .begin_token
+            .as_ref()
+            .is_some_and(|text| !text.is_empty());
+        wrong(
+            "tokenizer.begin_token",
+            none && named,
+            "has no text with tokenizer.kind = \"none\"; write its id in tokenizer.begin_token_id",
+        );
+        wrong(
+            "tokenizer.begin_token",
+            (named || begin.is_some()) && self.packing.mode.has_template(),
+            "is for packing.mode = \"concat\" and \"best_fit\" only: a chat template writes its own; remove it",
+        );
+        wrong(
+            "tokenizer.begin_token",
+            (named || begin.is_some()) && self.packing.mode == PackingMode::Opaque,
+            "is for tokens, and packing.mode = \"opaque\" has none; remove it",
+        );
         for (key, given) in [
             ("tokenizer.vocab_size", tokenizer.vocab_size != 0),
             ("tokenizer.end_token_id", end.is_some()),
+            ("tokenizer.begin_token_id", begin.is_some()),
         ] {
             wrong(
                 key,

@@ -116,6 +116,9 @@ pub enum Reason {
          producer.name"
     )]
     Changed { detail: String },
+    /// A key may say what is learned, and the configuration does not say so.
+    #[error("the conversation {detail}")]
+    LossKey { detail: String },
     /// The document's messages or roles have other names than the configuration's.
     #[error("the conversation {detail}")]
     Messages { detail: String },
@@ -241,7 +244,10 @@ impl Reason {
     pub(crate) fn is_of_program(&self) -> bool {
         matches!(
             self,
-            Self::NoRenderer { .. } | Self::NoWorker { .. } | Self::Changed { .. }
+            Self::NoRenderer { .. }
+                | Self::NoWorker { .. }
+                | Self::Changed { .. }
+                | Self::LossKey { .. }
         )
     }
 

@@ -27,7 +27,7 @@ use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
 
 use self::inputs::{file_root, input_finder};
 use self::resume::{Resume, Resumed};
-use self::settings::settings;
+use self::settings::{IGNORED_KEY, settings};
 use self::sources::plan;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
@@ -120,6 +120,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         dialect,
     } = resumed;
     if dialect.is_earlier() && settings.remove(DIALECT_KEY).is_some() {
+        settings.remove(IGNORED_KEY);
         tracing::info!(
             producer = %name,
             "this producer began by the rules for templates of an earlier version: each conversation is made by those \

@@ -11,6 +11,7 @@ use batchweave_log::{LogError, read_inputs};
 use batchweave_store::Store;
 use serde_json::{Map, Value};
 
+use super::settings::IGNORED_KEY;
 use crate::config::NamedSource;
 use crate::cursor::State;
 use crate::error::RunError;
@@ -62,6 +63,8 @@ impl Resume<'_> {
         let (dialect, mut settings) = (Dialect::of_cursor(&state.settings), self.settings.clone());
         if dialect.is_earlier() {
             settings.remove(DIALECT_KEY);
+            // That dialect read none of these keys.
+            settings.remove(IGNORED_KEY);
         }
         state.check_settings(&settings, self.producer.as_str())?;
         let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;

@@ -8,7 +8,10 @@ use crate::config::{
 };
 use crate::packing::ArraySpec;
 use crate::transform::DocumentTransform;
-use crate::transform::chat::{DIALECT_KEY, Dialect};
+use crate::transform::chat::{DIALECT_KEY, Dialect, LOSS_KEYS};
+
+/// The keys of messages that are read by default and ignored.
+pub(super) const IGNORED_KEY: &str = "chat.ignore";
 
 /// Returns by configuration key all settings that decide the batches' bytes and are not pinned by stream.json.
 /// `on_bad_document` is not among them: no byte before the cursor depends on it, and its errors advise to
@@ -36,6 +39,11 @@ pub(super) fn settings(
     let chat_default = ChatConfig::default();
     let chat = packing.mode.has_template();
     let pairs = packing.mode == PackingMode::Pairs;
+    // A key that is read by itself has another meaning when it is ignored; any other stopped the producer before.
+    let unread = config.chat.ignore.iter();
+    let unread: Vec<&String> = unread
+        .filter(|key| LOSS_KEYS.contains(&key.as_str()))
+        .collect();
     // Only where they differ from the default, so that cursors of plain rows stay as they are.
     let sometimes = [
         (
@@ -76,6 +84,17 @@ pub(super) fn settings(
             json!(config.chat.roles),
         ),
         (
+            chat && config.chat.learn != chat_default.learn,
+            "chat.learn",
+            json!(config.chat.learn),
+        ),
+        (
+            chat && !config.chat.loss_keys.is_empty(),
+            "chat.loss_keys",
+            json!(config.chat.loss_keys),
+        ),
+        (chat && !unread.is_empty(), IGNORED_KEY, json!(unread)),
+        (
             (packing.arrays.iter()).any(|array| !array.from.is_empty() || array.path),
             "packing.arrays",
             packing.arrays.iter().map(array).collect(),
@@ -89,6 +108,11 @@ pub(super) fn settings(
             source.content != SourceContent::Text,
             "source.content",
             json!(source.content),
+        ),
+        (
+            transform.begin_token().is_some(),
+            "tokenizer.begin_token",
+            json!(transform.begin_token()),
         ),
         (!source.root.is_empty(), "source.root", json!(source.root)),
         (!source.mask.is_empty(), "source.mask", json!(source.mask)),

@@ -34,6 +34,20 @@ pub(super) fn load(
         detail,
     };
     let json: Value = serde_json::from_slice(bytes).map_err(|e| unusable(e.to_string()))?;
+    if let Some(found) = other_json(&json) {
+        let beside = path.with_file_name("tokenizer.json");
+        let remedy = if beside != path && beside.is_file() {
+            format!("name {}, which is beside it", beside.display())
+        } else {
+            "name the model's tokenizer.json, SentencePiece model or rank file of tiktoken"
+                .to_owned()
+        };
+        return Err(TokenizerError::OtherJson {
+            path: name,
+            found,
+            remedy,
+        });
+    }
     let fast = fastokens::Tokenizer::from_json(json.clone());
     let slow = match &fast {
         Ok(_) => None,
@@ -74,6 +88,25 @@ pub(super) fn load(
         specials: specials(&json),
         library,
     }))
+}
+
+/// Returns the content of a JSON file that is no tokenizer: the other files of a model.
+fn other_json(json: &Value) -> Option<&'static str> {
+    let has = |key: &str| json.get(key).is_some();
+    let ids = || json.as_object()?.values().next()?.as_u64();
+    if json["model"].is_object() {
+        None
+    } else if has("tokenizer_class") || has("chat_template") || has("added_tokens_decoder") {
+        Some("a tokenizer_config.json, which has the settings beside a tokenizer")
+    } else if has("model_type") || has("architectures") {
+        Some("the config.json of a model")
+    } else if has("bos_token") || has("eos_token") {
+        Some("a special_tokens_map.json, which has the names of special tokens only")
+    } else if ids().is_some() {
+        Some("a vocabulary without the rules that divide texts")
+    } else {
+        Some("JSON without the field \"model\" of a tokenizer")
+    }
 }
 
 /// Returns the error for a file that cannot be read: newcomers name folders, and models by their name on a hub.
@@ -156,6 +189,13 @@ impl Tokenizer for FileTokenizer {
 
     fn specials(&self) -> &[(String, u32)] {
         &self.specials
+    }
+
+    fn token_id(&self, text: &str) -> Option<u32> {
+        match &self.library {
+            Library::Fastokens(inner) => inner.token_to_id(text),
+            Library::Tokenizers(inner) => inner.token_to_id(text),
+        }
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {

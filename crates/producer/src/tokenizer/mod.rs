@@ -3,9 +3,11 @@
 //!
 //! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `rank_file` tiktoken's,
 //!   `sentencepiece` models of that library, `bytes` makes one token per byte, `none` stands for the one that made ids;
+//! - `begin_token` finds the token that documents begin with;
 //! - `ranks` has the content of a rank file, `rank_definition` makes the tokenizer.json that stands for it, of `json_parts`;
 //! - `single_thread` keeps fastokens from starting threads.
 
+mod begin_token;
 mod bytes;
 mod embedded;
 mod huggingface;
@@ -25,6 +27,7 @@ use ::bytes::Bytes as FileBytes;
 use batchweave_core::ids::Hash;
 use batchweave_core::stream::TokenizerId;
 
+pub use begin_token::{begin_token, own_begin_token};
 pub use embedded::Encoding;
 
 /// The properties of a tokenizer.
@@ -46,6 +49,12 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the special tokens with their texts.
     fn specials(&self) -> &[(String, u32)] {
         &[]
+    }
+
+    /// Returns the id of the token with this text: a special one, or of a tokenizer.json any.
+    fn token_id(&self, text: &str) -> Option<u32> {
+        let mut specials = self.specials().iter();
+        specials.find(|(own, _)| own == text).map(|(_, id)| *id)
     }
 
     /// Returns the tokenizer.json that the stream keeps in place of a rank file or a SentencePiece model; `None` for
@@ -88,6 +97,13 @@ pub enum TokenizerError {
         "tokenizer.path: {path} is not usable: {detail}; name a tokenizer.json file of the Hugging Face format"
     )]
     Unusable { path: String, detail: String },
+    /// The JSON file is another one of a model.
+    #[error("tokenizer.path: {path} is {found}; {remedy}")]
+    OtherJson {
+        path: String,
+        found: &'static str,
+        remedy: String,
+    },
     /// A rank file of tiktoken is damaged.
     #[error(
         "tokenizer.path: {path} is not usable as a rank file of tiktoken: {detail}; copy the file again"
@@ -123,6 +139,9 @@ pub enum TokenizerError {
     /// No end token, or one that the vocabulary lacks.
     #[error("tokenizer.end_token: {detail}")]
     EndToken { detail: String },
+    /// The vocabulary lacks the begin token.
+    #[error("tokenizer.begin_token: {detail}")]
+    BeginToken { detail: String },
     /// The library refuses the embedded ranks: a fault of the build.
     #[error(
         "the embedded encoding {name} can't be built: {detail}; this build is broken, please report it"

@@ -14,13 +14,15 @@ use crate::sources::{Cell, Format, Reason, Unit};
 pub struct Vocabulary {
     /// All ids are below this.
     pub id_bound: u32,
+    /// The token that begins a document, if any.
+    pub begin_token: Option<u32>,
     /// The token that ends a document.
     pub end_token: u32,
 }
 
 /// Returns the tokens of the document in `unit`; `None` for a blank line. `field` is the JSON field that holds them. With
-/// a `mask`, of a mark for each id, they are a conversation that ends itself: an end token that is missing is added, and
-/// not learned.
+/// a `mask`, of a mark for each id, they are a conversation that ends itself: a begin or end token that is missing is
+/// added, and not learned.
 pub fn content(
     format: Format,
     field: &str,
@@ -36,12 +38,20 @@ pub fn content(
     if ids.is_empty() {
         return Err(Reason::Empty);
     }
+    let begin = vocabulary.begin_token;
+    let begin = begin.filter(|begin| ids.first() != Some(begin));
+    if let Some(begin) = begin {
+        ids.insert(0, begin);
+    }
     let Some(mut learned) = mask else {
         return Ok(Some(Content::Tokens(ids)));
     };
     if learned.len() != marked {
         let marks = learned.len();
         return Err(Reason::MaskLength { marks, ids: marked });
+    }
+    if begin.is_some() {
+        learned.insert(0, false);
     }
     ids.push(vocabulary.end_token);
     if !own_end {

@@ -30,12 +30,13 @@ pub use columns::Columns;
 use columns::Values;
 pub use error::TransformError;
 use function::{Applied, Function, Prepared};
+pub(crate) use tokenizer::missing_begin_token;
 
 use self::arrays::sample;
 use self::chat::{Chat, Dialect, PairFields};
 use self::setup::{beside, chat, pair_fields};
 use self::text::decode;
-use self::tokenizer::{load_tokenizer, pad_token, tokens_of};
+use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
     ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Packer, Pairs, Restart,
@@ -64,6 +65,8 @@ enum Kind {
     Text {
         tokenizer: Arc<dyn Tokenizer>,
         pad: u32,
+        /// The token that each document begins with, if any.
+        begin: Option<u32>,
         content: SourceContent,
     },
     Chat {
@@ -105,6 +108,7 @@ impl DocumentTransform {
                     pad,
                 },
                 _ => Kind::Text {
+                    begin: begin_token(config, tokenizer.as_ref())?,
                     tokenizer,
                     pad,
                     content: config.source.content,
@@ -133,6 +137,14 @@ impl DocumentTransform {
                 Some(tokenizer.identity().end_token)
             }
             Kind::Arrays(_) => None,
+        }
+    }
+
+    /// Returns the token before each document, if any.
+    pub fn begin_token(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Text { begin, .. } => *begin,
+            Kind::Chat { .. } | Kind::Arrays(_) => None,
         }
     }
 
@@ -316,25 +328,32 @@ impl DocumentTransform {
             },
             Kind::Text {
                 tokenizer,
+                begin,
                 content: SourceContent::Ids,
                 ..
             } => {
                 let identity = tokenizer.identity();
                 let vocabulary = ids::Vocabulary {
                     id_bound: identity.id_bound,
+                    begin_token: *begin,
                     end_token: identity.end_token,
                 };
                 let ids = ids::content(format, field, vocabulary, unit, mask)?;
                 Ok(ids.map(|ids| (ids, bytes)))
             }
-            Kind::Text { tokenizer, .. } => {
+            Kind::Text {
+                tokenizer, begin, ..
+            } => {
                 let first = unit.place.unit == 0;
                 let encode = |text: &str| (tokenizer.encode(text), text.len() as u64);
                 let made = decode(format, field, first, &unit.raw?, encode)?;
                 let Some((tokens, bytes)) = made else {
                     return Ok(None);
                 };
-                let tokens = tokens.map_err(Reason::tokenizer)?;
+                let mut tokens = tokens.map_err(Reason::tokenizer)?;
+                if let Some(begin) = begin {
+                    tokens.insert(0, *begin);
+                }
                 Ok(Some((Content::Tokens(tokens), bytes)))
             }
         }

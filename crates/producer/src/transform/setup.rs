@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::chat::{Chat, Mapping, PairFields, TemplateError, TemplateFile};
-use crate::config::{ChatConfig, PackingMode, ProducerConfig};
+use super::Columns;
+use super::chat::{Chat, LossRules, Mapping, PairFields, TemplateError, TemplateFile};
+use crate::config::{PackingMode, ProducerConfig};
 use crate::packing::{Beside, Extra, Shape};
 use crate::tokenizer::Tokenizer;
 
@@ -31,16 +32,40 @@ pub(super) fn chat(
     let most = config.source.max_document_bytes.bytes();
     let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
     let program = config.chat.renderer.as_deref();
-    Chat::new(template, tokenizer, mapping(&config.chat), program)
+    Chat::new(template, tokenizer, mapping(config), program)
 }
 
-fn mapping(table: &ChatConfig) -> Mapping {
+/// Returns the fields beside the messages that the configuration names.
+fn named_fields(config: &ProducerConfig) -> Vec<String> {
+    let chat = &config.chat;
+    let columns = Columns::from_config(config).names();
+    let own = [
+        &chat.messages,
+        &chat.tools,
+        &chat.prompt,
+        &chat.chosen,
+        &chat.rejected,
+    ];
+    columns
+        .into_iter()
+        .chain(own.into_iter().cloned())
+        .collect()
+}
+
+fn mapping(config: &ProducerConfig) -> Mapping {
+    let table = &config.chat;
     Mapping {
         messages: table.messages.clone(),
         tools: table.tools.clone(),
         role_key: table.role_key.clone(),
         content_key: table.content_key.clone(),
         roles: table.roles.clone(),
+        loss: LossRules {
+            learn: table.learn.clone(),
+            keys: table.loss_keys.clone(),
+            ignore: table.ignore.clone(),
+            named: named_fields(config),
+        },
     }
 }
 
@@ -51,7 +76,7 @@ pub(super) fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<P
         prompt: table.prompt.clone(),
         chosen: table.chosen.clone(),
         rejected: table.rejected.clone(),
-        mapping: mapping(table),
+        mapping: mapping(config),
         row_tokens: shape.width(),
     };
     (config.packing.mode == PackingMode::Pairs).then(|| Box::new(fields()))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::TransformError;
-use crate::config::{ProducerConfig, TokenizerKind};
+use crate::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 use crate::tokenizer::{self, Choice, RankSettings, Tokenizer};
 
 /// Texts to check the tokenizer with; the second one takes the exact path of o200k.
@@ -35,6 +35,43 @@ pub(super) fn load_tokenizer(
         },
     };
     Ok(tokenizer::load(&choice)?)
+}
+
+/// Returns the token before each document. Logs a warning where the tokenizer would add one to a text by itself, and
+/// the configuration says nothing.
+pub(super) fn begin_token(
+    config: &ProducerConfig,
+    tokenizer: &dyn Tokenizer,
+) -> Result<Option<u32>, TransformError> {
+    let table = &config.tokenizer;
+    if table.begin_token_id.is_some() {
+        return Ok(table.begin_token_id);
+    }
+    if let Some(text) = &table.begin_token {
+        return Ok(tokenizer::begin_token(text, tokenizer)?);
+    }
+    if let Some(warning) = missing_begin_token(config) {
+        tracing::warn!("{warning}");
+    }
+    Ok(None)
+}
+
+/// Returns a warning where the tokenizer's own files put a token before each text, and `tokenizer.begin_token` does not
+/// say whether documents begin with it. Ids that are ready made may have it.
+pub(crate) fn missing_begin_token(config: &ProducerConfig) -> Option<String> {
+    let table = &config.tokenizer;
+    let asks = table.kind == TokenizerKind::File
+        && table.begin_token.is_none()
+        && config.source.content == SourceContent::Text
+        && matches!(
+            config.packing.mode,
+            PackingMode::Concat | PackingMode::BestFit
+        );
+    let (token, file) = asks.then(|| tokenizer::own_begin_token(table.path.as_ref()))??;
+    Some(format!(
+        "tokenizer.begin_token: is not given, and {file} puts {token:?} before each text, which these documents lack; \
+         write tokenizer.begin_token = {token:?}, or \"\" if the model is to see none"
+    ))
 }
 
 pub(super) fn pad_token(

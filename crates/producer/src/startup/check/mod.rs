@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
-use crate::transform::DocumentTransform;
+use crate::transform::{DocumentTransform, missing_begin_token};
 use crate::worker::Worker;
 
 /// Opens everything that `config` names and returns what it found. Leaves nothing behind.
@@ -106,11 +106,19 @@ async fn check_transform(
     };
     match transform.map_err(RunError::from).and_then(|t| Ok(t?)) {
         Ok(transform) => {
-            let end = transform.end_token();
-            let end = end.map_or(String::new(), |token| {
-                format!("; token {token} ends a document")
+            let borders = [
+                (transform.begin_token(), "begins"),
+                (transform.end_token(), "ends"),
+            ];
+            let borders = borders.map(|(token, does)| match token {
+                Some(token) => format!("; token {token} {does} a document"),
+                None => String::new(),
             });
-            findings.opened("tokenizer", format!("{}{end}", transform.identity().name));
+            let name = transform.identity().name;
+            findings.opened("tokenizer", name + &borders.concat());
+            if let Some(warning) = missing_begin_token(config) {
+                findings.opened("warning", warning);
+            }
             if config.packing.mode.has_template() {
                 findings.opened("template", config.chat.template.clone());
             }

@@ -9,6 +9,7 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::{Deserialize, Serialize};
 
+use super::learned::LossRules;
 use crate::sources::Reason;
 
 /// The roles that need no entry in `chat.roles`.
@@ -39,6 +40,8 @@ pub struct Mapping {
     pub content_key: String,
     /// The template's role for each role in the documents.
     pub roles: BTreeMap<String, String>,
+    /// The messages that are learned.
+    pub loss: LossRules,
 }
 
 impl From<(&str, &str)> for Mapping {
@@ -49,6 +52,7 @@ impl From<(&str, &str)> for Mapping {
             role_key: "role".to_owned(),
             content_key: "content".to_owned(),
             roles: BTreeMap::new(),
+            loss: LossRules::default(),
         }
     }
 }

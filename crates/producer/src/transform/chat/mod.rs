@@ -7,11 +7,14 @@
 //! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
 //! - `mapping` finds the messages of a document and names their roles; `render` makes the text of a conversation,
 //!   `renderer_pool` does so in processes of bounded memory;
+//! - `learned` says which messages are learned, `owners` which of them a generation block holds;
 //! - `dialect` names the rules by which a producer began, where they were others than today's;
 //! - `pairs` makes two conversations of a prompt with a preferred and a rejected answer.
 
 mod dialect;
+mod learned;
 mod mapping;
+mod owners;
 mod pairs;
 mod python_compat;
 mod render;
@@ -29,6 +32,8 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 
 pub use dialect::Dialect;
 pub(crate) use dialect::KEY as DIALECT_KEY;
+pub(crate) use learned::KEYS as LOSS_KEYS;
+pub use learned::{Learn, LossRules};
 pub use mapping::Mapping;
 pub use pairs::PairFields;
 pub use renderer_pool::{RENDER, serve};

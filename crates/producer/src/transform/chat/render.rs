@@ -6,7 +6,9 @@ use minijinja::Value;
 use serde::{Deserialize, Serialize};
 
 use super::dialect::Dialect;
+use super::learned::Learned;
 use super::mapping::Mapping;
+use super::owners::learned_blocks;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
 use super::template::{Template, TemplateFile};
 use super::wrong;
@@ -19,8 +21,8 @@ pub(super) type Rendered = (String, Vec<Range<usize>>);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RendererSetup {
     pub(super) template: TemplateFile,
-    mapping: Mapping,
-    specials: Vec<(String, u32)>,
+    pub(super) mapping: Mapping,
+    pub(super) specials: Vec<(String, u32)>,
     /// The rules that the producer began by.
     pub(super) dialect: Dialect,
 }
@@ -58,45 +60,60 @@ impl RendererSetup {
 
 impl ConversationRenderer {
     /// Renders the conversation in `raw`.
-    pub(super) fn text(&self, raw: &[u8], _dialect: Dialect) -> Result<Rendered, Reason> {
+    pub(super) fn text(&self, raw: &[u8], dialect: Dialect) -> Result<Rendered, Reason> {
         let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
-        let turns = escape(&self.mapping.turns(&document)?)?;
+        let turns = self.mapping.turns(&document)?;
+        let turns = escape(&turns)?;
         let turns: Vec<Value> = turns.try_iter().into_iter().flatten().collect();
+        let loss = &self.mapping.loss;
+        let fields: Vec<Value> = document.try_iter().into_iter().flatten().collect();
+        let fields = fields
+            .iter()
+            .filter(|key| document.get_item(key).is_ok_and(|v| !v.is_none()));
+        loss.check_beside(fields.filter_map(Value::as_str), dialect)?;
+        let learned = loss.learned(&turns, dialect)?;
         let tools = document.get_attr(&self.mapping.tools);
         let tools = escape(&tools.unwrap_or(Value::UNDEFINED))?;
         let whole = self.render(&turns, &tools, false)?;
-        if self.template.marks_generation() {
-            return marked(&whole);
+        if !self.template.marks_generation() {
+            let learned = self.learned_turns((&turns, &learned), &tools, &whole)?;
+            return Ok((whole, learned));
         }
-        let learned = self.assistant_turns(&turns, &tools, &whole)?;
-        Ok((whole, learned))
+        if learned.plain {
+            return unmark(&whole);
+        }
+        learned_blocks((&whole, &turns), &learned, |turns| {
+            self.render(turns, &tools, false)
+        })
     }
 
     fn render(&self, turns: &[Value], tools: &Value, ask: bool) -> Result<String, Reason> {
         self.template.render(turns, tools, ask).map_err(wrong)
     }
 
-    /// Returns the text that each assistant turn adds to its prompt.
-    fn assistant_turns(
+    /// Returns the text that each learned turn adds to its prompt, or, of other roles than the assistant's, to the
+    /// turns before it.
+    fn learned_turns(
         &self,
-        turns: &[Value],
+        (turns, wanted): (&[Value], &Learned),
         tools: &Value,
         whole: &str,
     ) -> Result<Vec<Range<usize>>, Reason> {
         let mut learned = Vec::new();
         for (n, turn) in turns.iter().enumerate() {
-            let role = turn.get_attr("role").unwrap_or_default();
-            if role.as_str() != Some("assistant") {
+            if wanted.messages.get(n) != Some(&true) {
                 continue;
             }
-            let before = self.render(&turns[..n], tools, true)?;
+            let role = turn.get_attr("role").unwrap_or_default();
+            let asked = role.as_str() == Some("assistant");
+            let before = self.render(&turns[..n], tools, asked)?;
             let after = self.render(&turns[..=n], tools, false)?;
             if !whole.starts_with(&before) || !whole.starts_with(&after) {
                 let turn = n + 1;
                 return Err(wrong(format!(
                     "the template writes message {turn} differently when others follow, so the \
-                     assistant's text in it is unknown; use a template with {{% generation %}} blocks"
+                     learned text in it is unknown; use a template with {{% generation %}} blocks"
                 )));
             }
             let end = after.trim_end().len();
@@ -109,7 +126,7 @@ impl ConversationRenderer {
 }
 
 /// Removes the marks of generation blocks from the text. Returns it with the ranges between the marks.
-fn marked(text: &str) -> Result<Rendered, Reason> {
+pub(super) fn unmark(text: &str) -> Result<Rendered, Reason> {
     let mut clean = String::with_capacity(text.len());
     let (mut learned, mut began) = (Vec::new(), None);
     for c in text.chars() {

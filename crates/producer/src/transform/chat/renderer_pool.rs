@@ -66,6 +66,9 @@ enum Response {
     Changed {
         detail: String,
     },
+    LossKey {
+        detail: String,
+    },
 }
 
 impl Response {
@@ -76,6 +79,7 @@ impl Response {
             Err(Reason::Chat { detail }) => Self::Wrong { detail },
             Err(Reason::Messages { detail }) => Self::Messages { detail },
             Err(Reason::Changed { detail }) => Self::Changed { detail },
+            Err(Reason::LossKey { detail }) => Self::LossKey { detail },
             Err(other) => Self::Wrong {
                 detail: other.to_string(),
             },
@@ -89,6 +93,7 @@ impl Response {
             Self::Wrong { detail } => Err(wrong(detail)),
             Self::Messages { detail } => Err(Reason::Messages { detail }),
             Self::Changed { detail } => Err(Reason::Changed { detail }),
+            Self::LossKey { detail } => Err(Reason::LossKey { detail }),
         }
     }
 }

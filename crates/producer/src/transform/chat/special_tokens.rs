@@ -15,7 +15,7 @@ pub(super) const ESCAPE: char = '\u{10fffd}';
 pub(super) const GENERATION_BEGINS: char = '\u{10fffc}';
 pub(super) const GENERATION_ENDS: char = '\u{10fffb}';
 /// Most nested levels of a message; the JSON parser refuses deeper ones already.
-const DEPTH_MAX: usize = 130;
+pub(super) const DEPTH_MAX: usize = 130;
 
 /// The special tokens of a vocabulary.
 #[derive(Debug)]

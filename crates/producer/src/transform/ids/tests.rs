@@ -7,6 +7,7 @@ use crate::sources::Place;
 
 const VOCABULARY: Vocabulary = Vocabulary {
     id_bound: 300,
+    begin_token: None,
     end_token: 256,
 };
 

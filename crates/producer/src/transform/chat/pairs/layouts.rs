@@ -1,0 +1,288 @@
+//! The layouts of preference rows, which are those of trl: a prompt with answers, as messages or as texts; whole
+//! conversations, whose common messages are the prompt; and whole conversations with the prompt beside them, which is
+//! then taken once.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use super::super::dialect::Dialect;
+use super::{PairFields, wrong};
+use crate::sources::Reason;
+
+/// From this number of characters on, a prompt that both answers begin with is the prompt again.
+const REPEATED_CHARS: usize = 24;
+/// Most characters of a text in a message to people.
+const SHOWN_CHARS: usize = 40;
+
+/// The value of one of the three fields.
+#[derive(Debug)]
+enum Part {
+    Absent,
+    Text(String),
+    Turns(Vec<Value>),
+}
+
+fn field(value: &Value, name: &str) -> Option<Value> {
+    let found = value.get_attr(name).unwrap_or_default();
+    (!found.is_undefined()).then_some(found)
+}
+
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(SHOWN_CHARS).collect();
+    if short.len() < text.len() {
+        format!("{:?}", short + "...")
+    } else {
+        format!("{short:?}")
+    }
+}
+
+impl PairFields {
+    /// Returns both conversations as objects like a line of messages.
+    pub(super) fn conversations(
+        &self,
+        raw: &[u8],
+        dialect: Dialect,
+    ) -> Result<[Vec<u8>; 2], Reason> {
+        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+        let (chosen, rejected) = (&self.chosen, &self.rejected);
+        if document.kind() != ValueKind::Map {
+            return Err(wrong(format!(
+                "is not a JSON object; write {{\"{chosen}\": [...], \"{rejected}\": [...]}}"
+            )));
+        }
+        let keys: Vec<Value> = document.try_iter().into_iter().flatten().collect();
+        let keys = keys.iter().filter_map(Value::as_str);
+        let present = keys.filter(|key| field(&document, key).is_some_and(|v| !v.is_none()));
+        self.mapping.loss.check_beside(present, dialect)?;
+        let prompt = match field(&document, &self.prompt) {
+            None => Part::Absent,
+            Some(value) => self.part(&self.prompt, &value)?,
+        };
+        let answer = |name: &str, setting: &str| {
+            let Some(value) = field(&document, name) else {
+                let keys = document.try_iter().into_iter().flatten().take(12);
+                let names: Vec<String> = keys.map(|key| key.to_string()).collect();
+                let names = names.join(", ");
+                return Err(wrong(format!(
+                    "has no field \"{name}\", only {names}; name the right one in {setting}"
+                )));
+            };
+            match self.part(name, &value)? {
+                Part::Absent => Err(wrong(format!(
+                    "has no message in \"{name}\"; leave such pairs out with source.on_bad_document = \"skip\""
+                ))),
+                part => Ok(part),
+            }
+        };
+        let answers = [
+            answer(chosen, "chat.chosen")?,
+            answer(rejected, "chat.rejected")?,
+        ];
+        self.check_repeated(&prompt, &answers)?;
+        let tools = field(&document, &self.mapping.tools);
+        let [chosen_part, rejected_part] = answers;
+        let whole = |name: &str, answer: Part| {
+            let turns = Value::from(self.turns(&prompt, name, answer)?);
+            let messages = (Value::from(self.mapping.messages.as_str()), turns);
+            let tools = tools.clone();
+            let tools = tools.map(|tools| (Value::from(self.mapping.tools.as_str()), tools));
+            let conversation: Value = std::iter::once(messages).chain(tools).collect();
+            serde_json::to_vec(&conversation).map_err(|why| wrong(format!("is no JSON: {why}")))
+        };
+        Ok([whole(chosen, chosen_part)?, whole(rejected, rejected_part)?])
+    }
+
+    /// Returns the messages or the text of a field. Tables often hold lists as JSON.
+    fn part(&self, name: &str, value: &Value) -> Result<Part, Reason> {
+        let turns =
+            |list: &Value| -> Vec<Value> { list.try_iter().into_iter().flatten().collect() };
+        match value.kind() {
+            ValueKind::None => Ok(Part::Absent),
+            ValueKind::Seq if value.len() == Some(0) => Ok(Part::Absent),
+            ValueKind::Seq => Ok(Part::Turns(turns(value))),
+            ValueKind::String => {
+                let text = value.as_str().unwrap_or_default();
+                let list: Option<Value> = text
+                    .trim_start()
+                    .starts_with('[')
+                    .then(|| serde_json::from_str(text).ok())
+                    .flatten();
+                let list = list.filter(|list| list.kind() == ValueKind::Seq);
+                let list = list.map(|list| turns(&list)).filter(|turns| {
+                    (turns.iter()).all(|turn| field(turn, &self.mapping.role_key).is_some())
+                });
+                Ok(match list {
+                    Some(turns) if turns.is_empty() => Part::Absent,
+                    Some(turns) => Part::Turns(turns),
+                    None => Part::Text(text.to_owned()),
+                })
+            }
+            _ => Err(wrong(format!(
+                "field \"{name}\" is neither a list of messages nor a text; correct it"
+            ))),
+        }
+    }
+
+    /// Fails where both answers are texts that begin with the text of the prompt.
+    fn check_repeated(&self, prompt: &Part, answers: &[Part; 2]) -> Result<(), Reason> {
+        let (Part::Text(prompt), [Part::Text(a), Part::Text(b)]) = (prompt, answers) else {
+            return Ok(());
+        };
+        let text = prompt.trim();
+        let again = text.chars().count() >= REPEATED_CHARS
+            && [a, b]
+                .iter()
+                .all(|answer| answer.trim_start().starts_with(text));
+        if again {
+            return Err(wrong(format!(
+                "has the text of \"{}\", {}, at the beginning of both answers again; leave it out of the answers",
+                self.prompt,
+                shown(text)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the conversation of the prompt and an answer.
+    fn turns(&self, prompt: &Part, name: &str, answer: Part) -> Result<Vec<Value>, Reason> {
+        let answer = match (answer, prompt) {
+            (Part::Turns(answer), _) => answer,
+            (Part::Text(text), Part::Text(_) | Part::Turns(_)) => {
+                vec![self.turn("assistant", &text)]
+            }
+            (Part::Text(_) | Part::Absent, _) => {
+                return Err(wrong(format!(
+                    "has a text in \"{name}\" and no \"{}\", so what it answers is unknown; name the field of the prompt \
+                     in chat.prompt, or write lists of messages",
+                    self.prompt
+                )));
+            }
+        };
+        match prompt {
+            Part::Absent => Ok(answer),
+            Part::Text(text) => self.after_text(text, name, answer),
+            Part::Turns(prompt) => self.after_turns(prompt, name, answer),
+        }
+    }
+
+    fn turn(&self, role: &str, text: &str) -> Value {
+        let keys = [&self.mapping.role_key, &self.mapping.content_key];
+        let keys = keys.map(|key| Value::from(key.as_str()));
+        let values = [role, text].map(Value::from);
+        keys.into_iter().zip(values).collect()
+    }
+
+    /// Returns the conversation of a prompt that is a text.
+    fn after_text(&self, text: &str, name: &str, answer: Vec<Value>) -> Result<Vec<Value>, Reason> {
+        let begins_whole = answer.first().is_some_and(|turn| self.asks(turn));
+        if !begins_whole {
+            return Ok(std::iter::once(self.turn("user", text))
+                .chain(answer)
+                .collect());
+        }
+        let wanted = text.trim();
+        let before = answer.iter().rposition(|turn| !self.asks(turn));
+        let mut asked = answer.iter().take(before.unwrap_or(answer.len()));
+        let same = |turn: &Value| self.asks(turn) && self.text_of(turn).trim() == wanted;
+        if wanted.is_empty() || asked.any(same) {
+            return Ok(answer);
+        }
+        Err(wrong(format!(
+            "has the text {} in \"{}\", and \"{name}\" is a conversation in which no message before the answer has it; \
+             correct one of them, or name another field in chat.prompt, one that no document has if the conversations \
+             are whole",
+            shown(text),
+            self.prompt
+        )))
+    }
+
+    /// Returns the conversation of a prompt that is a list of messages.
+    fn after_turns(
+        &self,
+        prompt: &[Value],
+        name: &str,
+        answer: Vec<Value>,
+    ) -> Result<Vec<Value>, Reason> {
+        let same = |a: &[Value], b: &[Value]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.is_same(a, b))
+        };
+        let count = prompt.len();
+        if answer.get(..count).is_some_and(|first| same(first, prompt)) {
+            if answer.len() == count {
+                return Err(wrong(format!(
+                    "has nothing but the messages of \"{}\" in \"{name}\"; add the answer",
+                    self.prompt
+                )));
+            }
+            return Ok(answer);
+        }
+        let first = answer.first();
+        let repeats = first
+            .is_some_and(|first| prompt.first().is_some_and(|p| self.is_same(p, first)))
+            || (1..count).any(|n| {
+                answer
+                    .get(..n)
+                    .is_some_and(|part| same(part, &prompt[count - n..]))
+            });
+        let asks = |turn: Option<&Value>| turn.is_some_and(|turn| self.asks(turn));
+        let twice = asks(prompt.last()) && asks(first);
+        let system = first.is_some_and(|turn| self.role_of(turn) == "system");
+        if repeats || twice && count > 0 || system {
+            let how = if repeats {
+                "repeats a part of it"
+            } else {
+                "does not begin with the answer"
+            };
+            return Err(wrong(format!(
+                "has messages in \"{}\", and \"{name}\" neither begins with all of them nor goes on after them: it {how}; \
+                 write whole conversations or answers, or name another field in chat.prompt",
+                self.prompt
+            )));
+        }
+        Ok(prompt.iter().cloned().chain(answer).collect())
+    }
+
+    fn role_of(&self, turn: &Value) -> String {
+        let role = field(turn, &self.mapping.role_key);
+        let role = role.and_then(|role| Some(role.as_str()?.to_owned()));
+        let role = role.unwrap_or_default();
+        self.mapping.roles.get(&role).cloned().unwrap_or(role)
+    }
+
+    /// Returns whether the message is one that answers follow.
+    fn asks(&self, turn: &Value) -> bool {
+        matches!(self.role_of(turn).as_str(), "user" | "system" | "developer")
+    }
+
+    fn text_of(&self, turn: &Value) -> String {
+        let content = field(turn, &self.mapping.content_key).unwrap_or_default();
+        if let Some(text) = content.as_str() {
+            return text.to_owned();
+        }
+        let parts = content.try_iter().into_iter().flatten();
+        let texts = parts.filter_map(|part| Some(field(&part, "text")?.as_str()?.to_owned()));
+        texts.collect()
+    }
+
+    /// Returns whether two messages are the same, whatever they say about the loss.
+    fn is_same(&self, a: &Value, b: &Value) -> bool {
+        let plain = |turn: &Value| -> Vec<(String, Value)> {
+            let keys = turn.try_iter().into_iter().flatten();
+            let fields = keys.filter_map(|key| {
+                let value = turn.get_item(&key).ok()?;
+                let key = key.as_str()?.to_owned();
+                let says = !value.is_none() && !self.mapping.loss.is_about_loss(&key);
+                let value = if key == self.mapping.role_key {
+                    Value::from(self.role_of(turn))
+                } else {
+                    value
+                };
+                says.then_some((key, value))
+            });
+            let mut fields: Vec<(String, Value)> = fields.collect();
+            fields.sort_by(|a, b| a.0.cmp(&b.0));
+            fields
+        };
+        plain(a) == plain(b)
+    }
+}

@@ -28,13 +28,21 @@ fn template(source: &str, most: u64) -> TemplateFile {
 
 /// Returns bytes as tokens, and `<|endoftext|>` as 256.
 pub(super) fn chat(source: &str) -> Chat {
+    chat_with(source, LossRules::default())
+}
+
+pub(super) fn chat_with(source: &str, loss: LossRules) -> Chat {
     let tokenizer = load(&Choice::Bytes).unwrap();
     let template = template(source, 1 << 20);
-    Chat::new(template, tokenizer, ("messages", "tools"), None).unwrap()
+    let mapping = Mapping {
+        loss,
+        ..("messages", "tools").into()
+    };
+    Chat::new(template, tokenizer, mapping, None).unwrap()
 }
 
 /// Returns the learned text, spans joined by `|`, and the whole text.
-fn learned(chat: &Chat, line: &str) -> (String, String) {
+pub(super) fn learned(chat: &Chat, line: &str) -> (String, String) {
     let turns = chat.turns(line.as_bytes()).unwrap().unwrap();
     let Content::Turns(tokens, marks) = turns else {
         panic!("no turns")

@@ -13,6 +13,8 @@ mod formats;
 mod inbox;
 #[path = "daemon/lanes.rs"]
 mod lanes;
+#[path = "daemon/learned.rs"]
+mod learned;
 #[path = "daemon/mixtures.rs"]
 mod mixtures;
 #[path = "daemon/modes.rs"]

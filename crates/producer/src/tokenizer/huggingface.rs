@@ -93,7 +93,10 @@ pub(super) fn load(
 /// Returns the content of a JSON file that is no tokenizer: the other files of a model.
 fn other_json(json: &Value) -> Option<&'static str> {
     let has = |key: &str| json.get(key).is_some();
-    let ids = || json.as_object()?.values().next()?.as_u64();
+    let ids = || {
+        let object = json.as_object().filter(|object| object.len() > 1)?;
+        object.values().next()?.as_u64()
+    };
     if json["model"].is_object() {
         None
     } else if has("tokenizer_class") || has("chat_template") || has("added_tokens_decoder") {

@@ -205,6 +205,55 @@ fn errors_name_the_file_and_the_remedy() {
 }
 
 #[test]
+fn another_file_of_a_model_is_named_by_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.json");
+    let why = |content: &str| {
+        std::fs::write(&path, content).unwrap();
+        let settings = RankSettings::default();
+        let choice = Choice::File {
+            path: &path,
+            settings,
+            end_token: "",
+        };
+        load(&choice)
+            .err()
+            .map(|why| why.to_string())
+            .unwrap_or_default()
+    };
+    for (content, expected) in [
+        (
+            r#"{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"}"#,
+            "is a tokenizer_config.json, which",
+        ),
+        (
+            r#"{"chat_template": "x"}"#,
+            "is a tokenizer_config.json, which",
+        ),
+        (
+            r#"{"architectures": ["X"], "model_type": "x"}"#,
+            "is the config.json of a model",
+        ),
+        (r#"{"bos_token": "<s>"}"#, "is a special_tokens_map.json"),
+        (r#"{"a": 0, "b": 1}"#, "is a vocabulary without the rules"),
+        (
+            r#"{"text": "no tokenizer"}"#,
+            "is JSON without the field \"model\"",
+        ),
+    ] {
+        let why = why(content);
+        let remedy = "; name the model's tokenizer.json, SentencePiece model or rank file";
+        assert!(why.contains(expected) && why.contains(remedy), "{why}");
+    }
+    std::fs::write(folder.path().join("tokenizer.json"), file("ByteLevel")).unwrap();
+    let why = why(r#"{"chat_template": "x"}"#);
+    assert!(
+        why.ends_with("/tokenizer.json, which is beside it"),
+        "{why}"
+    );
+}
+
+#[test]
 fn fastokens_starts_no_threads_of_its_own() {
     load(&Choice::Bytes).unwrap();
     assert_eq!(fastokens::fanout::threads(), 1);

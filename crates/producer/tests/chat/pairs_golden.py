@@ -76,8 +76,7 @@ def row(draw):
 
 def made_by_trl(utils, tok, shown):
     extracted = utils.maybe_extract_prompt(dict(shown))
-    tools = {"tools": shown["tools"]} if "tools" in shown else {}
-    made = utils.maybe_apply_chat_template({**extracted, **tools}, tok)
+    made = utils.maybe_apply_chat_template(extracted, tok, tools=shown.get("tools"))
     return {key: made[key] for key in ("prompt", "chosen", "rejected")}
 
 

@@ -50,6 +50,30 @@ fn marks_go_with_their_ids() {
 }
 
 #[test]
+fn a_begin_token_that_is_missing_is_added_and_not_learned() {
+    let vocabulary = Vocabulary {
+        begin_token: Some(250),
+        ..VOCABULARY
+    };
+    let made = |ids: &[i64], marks: Option<&[bool]>| {
+        let unit = unit(b"", vec![Cell::Ints(ids.to_vec())]);
+        let marks = marks.map(<[bool]>::to_vec);
+        content(Format::Parquet, "", vocabulary, unit, marks).unwrap()
+    };
+    for ids in [&[250, 7][..], &[7], &[7, 256], &[250, 7, 256]] {
+        assert_eq!(
+            made(ids, None),
+            Some(Content::Tokens(vec![250, 7])),
+            "{ids:?}"
+        );
+    }
+    let added = Content::Turns(vec![250, 7, 256], vec![false, true, false]);
+    assert_eq!(made(&[7], Some(&[true])), Some(added));
+    let own = Content::Turns(vec![250, 7, 256], vec![true, false, true]);
+    assert_eq!(made(&[250, 7, 256], Some(&[true, false, true])), Some(own));
+}
+
+#[test]
 fn lines_hold_lists_of_ids() {
     assert_eq!(line("{\"ids\":[1,2,299]}"), Ok(Some(vec![1, 2, 299])));
     assert_eq!(

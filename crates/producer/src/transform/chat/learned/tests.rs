@@ -227,7 +227,7 @@ fn a_key_without_a_meaning_is_an_error_that_names_the_settings() {
     let both = json!([{"role": "assistant", "content": "x", "weight": 0, "train": true}]);
     let why = text(PLAIN, &LossRules::default(), &both).unwrap_err();
     assert!(
-        why.contains("both \"weight\" = 0 and \"train\" = 1 in message 1"),
+        why.contains("has both \"train\" = 1 and \"weight\" = 0 in message 1"),
         "{why}"
     );
     let part =

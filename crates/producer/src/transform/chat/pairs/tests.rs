@@ -196,7 +196,7 @@ fn a_prompt_beside_conversations_is_taken_once_or_is_a_contradiction() {
 /// A producer that began by the first rules goes on with rows that mean the same, and stops at all others.
 #[test]
 fn an_earlier_producer_stops_where_a_pair_becomes_other_tokens() {
-    let template = TEMPLATE.to_owned() + "{% if tools %}{{ tools|tojson }}{% endif %}";
+    let template = "{% if tools %}{{ tools|tojson }}{% endif %}".to_owned() + TEMPLATE;
     let user = r#"{"role": "user", "content": "q"}"#;
     let answers = r#""chosen": "yes", "rejected": "no""#;
     for (line, wanted) in [
@@ -239,7 +239,7 @@ fn each_wrong_pair_is_named() {
     let cases = [
         (
             r#"{"prompt": "a", "chosen": "b"}"#,
-            "no field \"rejected\", only chosen, prompt; name",
+            "no field \"rejected\", only prompt, chosen; name",
         ),
         (
             r#"{"prompt": "a", "chosen": "b", "rejected": "b"}"#,

@@ -2,6 +2,7 @@
 //! before the producer is opened, because opening it fences an older instance.
 //!
 //! - `stream` finds or creates the stream; `tokenizer_file` stores the tokenizer beside it; `inputs` makes the finder of the input files;
+//! - `forms` finds what names of files mean, now and for an older cursor;
 //! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
 //!   input;
 //! - `sources` plans the order of several sources;
@@ -9,6 +10,7 @@
 
 mod assemble;
 mod check;
+mod forms;
 mod inputs;
 mod resume;
 mod settings;
@@ -89,8 +91,13 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         settings: &settings,
         follow: config.source.grows(),
         sources: &config.sources,
+        format: config.source.format,
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
+    forms::check(config, &resumed.inputs)?;
+    for line in resumed.inputs.left_out.lines() {
+        tracing::warn!("{line}");
+    }
     health.not_ready("opening the producer");
     let mut policy = policy(config);
     let opened = Committer::open_with(log, name.clone(), &instance(), &mut policy).await?;
@@ -116,6 +123,8 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         mut chain,
         from,
         order,
+        settings,
+        strict_replay,
     } = resumed;
     health.not_ready("planning the input");
     let plans = plan(config, transform.end_token(), &mut inputs, order.as_ref()).await?;
@@ -134,6 +143,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         from,
         plans,
         order,
+        strict_replay,
     };
     Ok(Opening::Opened(Box::new(Opened {
         producer,

@@ -12,6 +12,7 @@ use batchweave_store::Store;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use super::forms;
 use crate::sources::InputFinder;
 use crate::transform::DocumentTransform;
 
@@ -26,7 +27,7 @@ pub(super) async fn open(
         Ok(_) => {}
         // A mistyped path must not leave a stream behind, because a stream's parameters are permanent.
         Err(e) if e.is_not_found() && config.stream.create => {
-            drop(finder.find(BTreeSet::new()).await?);
+            forms::check(config, &finder.find(BTreeSet::new()).await?)?;
         }
         Err(e) if e.is_not_found() => {
             return Err(LogError::NoStream {

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value};
 
+use super::super::json;
 use super::{Chat, Mapping};
 use crate::packing::{Answer, Content};
 use crate::sources::Reason;
@@ -31,7 +32,7 @@ fn wrong(detail: String) -> Reason {
 impl PairFields {
     /// Returns both conversations as objects like a line of messages.
     fn conversations(&self, raw: &[u8]) -> Result<[Vec<u8>; 2], Reason> {
-        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+        let document = json::value(raw).map_err(|e| Reason::broken_json(&e))?;
         let Value::Object(fields) = &document else {
             let (chosen, rejected) = (&self.chosen, &self.rejected);
             return Err(wrong(format!(
@@ -56,7 +57,13 @@ impl PairFields {
             conversation.insert(self.mapping.messages.clone(), Value::Array(turns));
             let tools = fields.get(&self.mapping.tools);
             conversation.extend(tools.map(|tools| (self.mapping.tools.clone(), tools.clone())));
-            Ok(Value::Object(conversation).to_string().into_bytes())
+            let text = Value::Object(conversation).to_string();
+            if json::is_marked(raw) && json::holds_number(&text) {
+                return Err(wrong(
+                    "has NaN or an infinite number in its messages; write it as a text, or leave it out".to_owned(),
+                ));
+            }
+            Ok(text.into_bytes())
         };
         Ok([
             answer(&self.chosen, "chat.chosen")?,

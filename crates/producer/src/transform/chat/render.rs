@@ -5,6 +5,7 @@ use std::ops::Range;
 use minijinja::Value;
 use serde::{Deserialize, Serialize};
 
+use super::super::json;
 use super::mapping::Mapping;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
 use super::template::{Template, TemplateFile};
@@ -55,7 +56,7 @@ impl RendererSetup {
 impl ConversationRenderer {
     /// Renders the conversation in `raw`.
     pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
-        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+        let document: Value = json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
         let turns = escape(&self.mapping.turns(&document)?)?;
         let turns: Vec<Value> = turns.try_iter().into_iter().flatten().collect();

@@ -134,7 +134,9 @@ impl State {
     ) -> Result<(), CursorError> {
         let keys = self.settings.keys().chain(now.keys());
         // Whether these two fit is known from the files.
-        let keys: BTreeSet<&String> = keys.filter(|key| *key != AS_PYTHON && *key != NAMES).collect();
+        let keys: BTreeSet<&String> = keys
+            .filter(|key| *key != AS_PYTHON && *key != NAMES)
+            .collect();
         let null = Value::Null;
         let differences: Vec<String> = keys
             .into_iter()

@@ -44,7 +44,12 @@ impl Keys {
         let writes = matches!(op, Op::Create | Op::Upload);
         match (self, writes) {
             (Self::Ours, _) => check(op, root, key),
-            (Self::Foreign, true) => Err(invalid(op, root, key, "the store is input, which is only read")),
+            (Self::Foreign, true) => Err(invalid(
+                op,
+                root,
+                key,
+                "the store is input, which is only read",
+            )),
             (Self::Foreign, false) => match foreign_fault(key) {
                 None => Ok(()),
                 Some(why) => Err(invalid(op, root, key, why)),

@@ -262,7 +262,10 @@ mod tests {
             ("file://tmp/x", "three slashes"),
             ("gs://bucket/x", "no exclusive creates"),
             ("https://host/x", "AWS_ENDPOINT_URL"),
-            ("az://x", "az:// is not supported for streams; use an S3 bucket"),
+            (
+                "az://x",
+                "az:// is not supported for streams; use an S3 bucket",
+            ),
             ("s3://", "3 to 63"),
             ("s3:///prefix", "3 to 63"),
             ("s3://Bucket/x", "a-z"),
@@ -289,7 +292,10 @@ mod tests {
             ..OpenOptions::default()
         };
         for (url, part) in [
-            ("gs://bucket/x", "source.endpoint to https://storage.googleapis.com"),
+            (
+                "gs://bucket/x",
+                "source.endpoint to https://storage.googleapis.com",
+            ),
             ("hf://datasets/x", "hf download"),
             ("https://host/x.jsonl", "curl -O"),
             ("s3a://bucket/x", "write s3://"),

@@ -317,7 +317,9 @@ impl Packer for BestFit {
     }
 
     fn replays(&self) -> bool {
-        !self.placed.ends_before(self.first + self.pieces.len() as u64)
+        !self
+            .placed
+            .ends_before(self.first + self.pieces.len() as u64)
     }
 
     fn waiting(&self) -> usize {

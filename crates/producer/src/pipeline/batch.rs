@@ -10,8 +10,8 @@ use batchweave_core::inputs::LinkId;
 use batchweave_core::order::{MixtureChanges, SamplerState};
 use serde_json::{Map, Value};
 
-pub use super::split::BatchPart;
 use super::noted::NotedDocuments;
+pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
 use crate::config::OnBadDocument;
 use crate::cursor::{AS_PYTHON, State};

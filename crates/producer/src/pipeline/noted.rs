@@ -24,7 +24,12 @@ impl NotedDocuments {
         self.left_out += 1;
         if is_logged(self.left_out) {
             let error = shortened(error.to_owned());
-            tracing::warn!(error, pass, left_out = self.left_out, "bad document left out");
+            tracing::warn!(
+                error,
+                pass,
+                left_out = self.left_out,
+                "bad document left out"
+            );
         }
     }
 

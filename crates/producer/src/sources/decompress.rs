@@ -72,8 +72,32 @@ impl Codec {
             [0x1f, 0x8b, ..] => Self::Gzip,
             // A frame of data, or one to be skipped, as pzstd and seekable files begin with.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
-            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Self::Bzip2,
+            [
+                b'B',
+                b'Z',
+                b'h',
+                b'1'..=b'9',
+                0x31,
+                0x41,
+                0x59,
+                0x26,
+                0x53,
+                0x59,
+                ..,
+            ]
+            | [
+                b'B',
+                b'Z',
+                b'h',
+                b'1'..=b'9',
+                0x17,
+                0x72,
+                0x45,
+                0x38,
+                0x50,
+                0x90,
+                ..,
+            ] => Self::Bzip2,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             _ => Self::Plain,
         }
@@ -98,7 +122,10 @@ impl Codec {
     ) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Plain => file,
-            Self::Gzip => Box::new(GzipMembers::new(BufReader::with_capacity(BUFFER_BYTES, file))),
+            Self::Gzip => Box::new(GzipMembers::new(BufReader::with_capacity(
+                BUFFER_BYTES,
+                file,
+            ))),
             Self::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(file)?;
                 decoder.window_log_max(memory.zstd_window_log())?;
@@ -128,7 +155,11 @@ impl Codec {
                 format!("\"{}\"", ByteSize(bytes.next_power_of_two()))
             });
             let most = ByteSize(memory.most);
-            return Reason::DecoderMemory { codec, needed, most };
+            return Reason::DecoderMemory {
+                codec,
+                needed,
+                most,
+            };
         }
         if zstd("Dictionary mismatch") {
             return Reason::ZstdDictionary;

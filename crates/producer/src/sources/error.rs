@@ -60,7 +60,9 @@ pub enum Reason {
         most: ByteSize,
     },
     /// The zstd data was compressed with a dictionary.
-    #[error("the zstd data needs the dictionary that it was compressed with; decompress it before, with `zstd -d -D`")]
+    #[error(
+        "the zstd data needs the dictionary that it was compressed with; decompress it before, with `zstd -d -D`"
+    )]
     ZstdDictionary,
     /// The text is not valid UTF-8.
     #[error("invalid UTF-8 at byte {at} of the document; convert the file to UTF-8")]

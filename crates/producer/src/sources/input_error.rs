@@ -26,13 +26,18 @@ pub(crate) fn shown(name: &str) -> Cow<'_, str> {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// A path or pattern matches no file.
-    #[error("source.paths: {} matches no file; correct the path, or create the files first{}", shown(path), brackets(path))]
+    #[error(
+        "source.paths: {} matches no file; correct the path, or create the files first{}",
+        shown(path),
+        brackets(path)
+    )]
     NoMatch { path: String },
     /// All files of a path are left out by their names.
     #[error(
         "source.paths: {} holds nothing to read: its {number} files are left out, first {}, since names that begin with _ \
          or ., README, LICENSE, dataset_info.json and digests are no documents; name a file to read it",
-        shown(path), shown(first)
+        shown(path),
+        shown(first)
     )]
     OnlyLeftOut {
         path: String,
@@ -66,7 +71,8 @@ pub enum SourceError {
     /// A file is text by its name, and something else by its content.
     #[error(
         "{}: source.format = \"auto\" takes it for one text by its name, and it {found}; set source.format to \"{proposal}\", \
-         or to \"text\" if it is meant as it is", shown(file)
+         or to \"text\" if it is meant as it is",
+        shown(file)
     )]
     NotAsNamed {
         file: String,
@@ -77,7 +83,10 @@ pub enum SourceError {
     #[error("source.paths: {path} is not a valid pattern: {detail}")]
     Pattern { path: String, detail: String },
     /// A file or folder cannot be read.
-    #[error("{}: can't be read: {why}; check that it exists and that this user may read it", shown(file))]
+    #[error(
+        "{}: can't be read: {why}; check that it exists and that this user may read it",
+        shown(file)
+    )]
     Unreadable { file: String, why: io::Error },
     /// The root of the files that documents name cannot be used.
     #[error(

@@ -133,7 +133,9 @@ impl Cause {
                 "names that begin with _ or ., README, LICENSE, dataset_info.json and digests are no documents of a folder \
                  or pattern; name a file in source.paths to read it"
             }
-            Self::LinkedFolder => "links to folders are not followed; name the folder in source.paths",
+            Self::LinkedFolder => {
+                "links to folders are not followed; name the folder in source.paths"
+            }
             Self::Below => {
                 "they are in folders that the pattern matches; end it with / or /** to read these too"
             }
@@ -163,15 +165,34 @@ mod tests {
     fn names_beside_data_are_left_out_unless_they_are_spelled_out() {
         let none = SpelledOut::default();
         for out in [
-            "_SUCCESS", ".x", "a/.git/x", "_temporary/0/part.jsonl", "a/_delta_log/0.json", "README", "Readme.md",
-            "a/README-de.md", "LICENSE", "license.txt", "LICENSE-MIT", "dataset_info.json", "SHA256SUMS",
-            "a.jsonl.sha256", "COPYING",
+            "_SUCCESS",
+            ".x",
+            "a/.git/x",
+            "_temporary/0/part.jsonl",
+            "a/_delta_log/0.json",
+            "README",
+            "Readme.md",
+            "a/README-de.md",
+            "LICENSE",
+            "license.txt",
+            "LICENSE-MIT",
+            "dataset_info.json",
+            "SHA256SUMS",
+            "a.jsonl.sha256",
+            "COPYING",
         ] {
             assert!(none.leaves_out(out), "{out}");
         }
         for data in [
-            "a.jsonl", "a_b/c.jsonl", "readmes.jsonl", "license-texts.jsonl", "README.parquet", "licenses/a.txt",
-            "a._x", "info.json", "x.md",
+            "a.jsonl",
+            "a_b/c.jsonl",
+            "readmes.jsonl",
+            "license-texts.jsonl",
+            "README.parquet",
+            "licenses/a.txt",
+            "a._x",
+            "info.json",
+            "x.md",
         ] {
             assert!(!none.leaves_out(data), "{data}");
         }
@@ -186,7 +207,11 @@ mod tests {
             ("/d/README*", "/d/README.txt", false),
             ("/d/LICENSE*", "/d/README.txt", true),
         ] {
-            assert_eq!(SpelledOut::of_pattern(pattern).leaves_out(path), out, "{pattern} {path}");
+            assert_eq!(
+                SpelledOut::of_pattern(pattern).leaves_out(path),
+                out,
+                "{pattern} {path}"
+            );
         }
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use batchweave_core::inputs::{PinnedFile, earlier_fingerprint};
 use batchweave_store::Store;
 
-use super::input_error::shown;
-use super::find::ends;
-use super::left_out::LeftOut;
 use super::SourceError;
+use super::find::ends;
+use super::input_error::shown;
+use super::left_out::LeftOut;
 
 /// Number of bytes at each end of a file that its fingerprint covers.
 pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
@@ -54,7 +54,6 @@ impl InputList {
             left_out: LeftOut::default(),
         }
     }
-
 
     /// Returns the cursor's list `pins`, followed by the files of this one that it lacks. Files that are `over` (by index
     /// and pin) are never read again, so they may be missing or different; every other difference is an error.

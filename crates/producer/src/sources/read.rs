@@ -328,7 +328,10 @@ impl<'a> FileReader<'a> {
             why.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
         ) || self.codec == Codec::Xz
-            && matches!(why.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::Unsupported);
+            && matches!(
+                why.kind(),
+                io::ErrorKind::OutOfMemory | io::ErrorKind::Unsupported
+            );
         // The zstd decoder reports damage as `Other`, which failures of the store and shrunken files are too.
         let zstd = self.codec == Codec::Zstd
             && why.get_ref().is_none_or(|e| {

@@ -1,9 +1,9 @@
 //! What the content of a file says that `source.format = "auto"` takes for one text by its name.
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
 
 use super::{FileReader, Reason, SourceError};
+use crate::transform::json;
 
 /// Bytes in which a file that is no text has a NUL.
 const NUL_BYTES: usize = 8 << 10;
@@ -77,14 +77,15 @@ fn content(text: &[u8]) -> Option<Content> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let text = text.trim_ascii_start();
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let is_json = |text: &[u8]| crate::transform::json::from_slice::<IgnoredAny>(text).is_ok();
     match text {
-        [b'{', ..] if is_json(line) => Some(Content::Other("begins with a JSON object", "jsonl")),
-        [b'{', ..] if is_json(text) => Some(Content::Other(
+        [b'{', ..] if json::is_json(line) => {
+            Some(Content::Other("begins with a JSON object", "jsonl"))
+        }
+        [b'{', ..] if json::is_json(text) => Some(Content::Other(
             "is a JSON object on several lines, which `jq -c . FILE` puts on one",
             "jsonl",
         )),
-        [b'[', rest @ ..] if rest.trim_ascii_start().starts_with(b"{") && is_json(text) => {
+        [b'[', rest @ ..] if rest.trim_ascii_start().starts_with(b"{") && json::is_json(text) => {
             Some(Content::Other(
                 "is a JSON array, of which `jq -c '.[]' FILE` makes lines",
                 "jsonl",
@@ -101,15 +102,27 @@ mod tests {
     #[test]
     fn texts_are_texts_and_other_content_is_named() {
         for text in [
-            "", "plain", "{not json", "{a}\nb", "[1, 2]", "[x] a list", "ORC is a monster", "\u{feff}text", "{{ template }}",
-            "[{\"a\": 1}", "GIF89 is a format",
+            "",
+            "plain",
+            "{not json",
+            "{a}\nb",
+            "[1, 2]",
+            "[x] a list",
+            "ORC is a monster",
+            "\u{feff}text",
+            "{{ template }}",
+            "[{\"a\": 1}",
+            "GIF89 is a format",
         ] {
             assert_eq!(content(text.as_bytes()), None, "{text}");
         }
         let mut tar = vec![b'a'; 512];
         tar[257..262].copy_from_slice(b"ustar");
         for (bytes, part) in [
-            (&b"{\"a\": 1}\n{\"a\": 2}\n"[..], "begins with a JSON object"),
+            (
+                &b"{\"a\": 1}\n{\"a\": 2}\n"[..],
+                "begins with a JSON object",
+            ),
             (b"\n {\"a\": NaN}", "begins with a JSON object"),
             (b"\xef\xbb\xbf{\"a\": 1}", "begins with a JSON object"),
             (b"{\n \"a\": 1\n}\n", "several lines"),

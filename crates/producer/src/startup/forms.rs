@@ -50,7 +50,11 @@ impl Forms<'_> {
     }
 
     /// Returns the settings of now, with the mark of names where these decide otherwise than they did.
-    pub(super) fn marked(&self, settings: &Map<String, Value>, list: &InputList) -> Map<String, Value> {
+    pub(super) fn marked(
+        &self,
+        settings: &Map<String, Value>,
+        list: &InputList,
+    ) -> Map<String, Value> {
         let grows = settings.contains_key("source.follow")
             || settings.contains_key("source.inbox")
             || self.sources.iter().any(NamedSource::grows);
@@ -60,7 +64,8 @@ impl Forms<'_> {
         };
         let differs = |file: &PinnedFile| {
             self.of(file) == Format::Auto
-                && Names::Earlier.read(Format::Auto, &file.name) != Format::Auto.for_file(&file.name)
+                && Names::Earlier.read(Format::Auto, &file.name)
+                    != Format::Auto.for_file(&file.name)
         };
         let mut settings = settings.clone();
         if is_auto && (grows || list.files.iter().any(|file| differs(&file.pin))) {
@@ -99,8 +104,15 @@ impl Forms<'_> {
             .map(|source| (source.name.as_str(), source.format))
             .collect();
         let sources = adopted.get_mut("sources").and_then(Value::as_array_mut);
-        for source in sources.into_iter().flatten().filter_map(Value::as_object_mut) {
-            let name = source.get("name").and_then(Value::as_str).unwrap_or_default();
+        for source in sources
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            let name = source
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let Some(is) = now.get(name).copied() else {
                 continue;
             };

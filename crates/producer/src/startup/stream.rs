@@ -10,9 +10,9 @@ use batchweave_daemon::timestamp;
 use batchweave_log::{Creation, LogError, create};
 use batchweave_store::Store;
 
+use super::forms;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
-use super::forms;
 use crate::sources::InputFinder;
 use crate::transform::DocumentTransform;
 

@@ -68,14 +68,11 @@ fn nul() -> Reason {
 }
 
 /// Returns the line that failed with `why` in the form in which it is read as Python does; `None` for all other faults.
-fn marked(
-    format: Format,
-    why: &Reason,
-    first: bool,
-    raw: &[u8],
-) -> Option<(Vec<u8>, Beyond)> {
+fn marked(format: Format, why: &Reason, first: bool, raw: &[u8]) -> Option<(Vec<u8>, Beyond)> {
     let is_json = matches!(why, Reason::BrokenJson { .. }) && format == Format::Jsonl;
-    is_json.then(|| json::mark(without_bom(first, raw))).flatten()
+    is_json
+        .then(|| json::mark(without_bom(first, raw)))
+        .flatten()
 }
 
 /// Returns the reason that the first bytes of the file give for the failure, or the same one.

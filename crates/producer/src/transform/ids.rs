@@ -96,8 +96,7 @@ fn line(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason
     if raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let found =
-        json::from_slice_seed(raw, Line(field)).map_err(|e| Reason::broken_json(&e))?;
+    let found = json::from_slice_seed(raw, Line(field)).map_err(|e| Reason::broken_json(&e))?;
     match found {
         Some(List::Ids(ids)) => Ok(Some(ids)),
         Some(List::Other(found)) => Err(not_ids(format!("field \"{field}\", {found}"))),

@@ -169,7 +169,9 @@ fn foreign(store: &S3Store, object: &Object, encoded: bool) -> Option<Option<Obj
     if found.key.is_empty() && found.size == 0 {
         return Some(None);
     }
-    key::foreign_fault(&found.key).is_none().then_some(Some(found))
+    key::foreign_fault(&found.key)
+        .is_none()
+        .then_some(Some(found))
 }
 
 fn described(object: &Object, key: &str) -> Option<ObjectMeta> {

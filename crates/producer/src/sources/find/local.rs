@@ -34,7 +34,12 @@ pub(super) fn local(paths: &[String], filter: &FileFilter) -> Result<InputList, 
                 number: found.not_utf8.len(),
             });
         }
-        all.extend(found.files.into_iter().filter(|path| filter.accepts_file(path)));
+        all.extend(
+            found
+                .files
+                .into_iter()
+                .filter(|path| filter.accepts_file(path)),
+        );
         filter.check_some(path, all.len() == before, &found.left_out)?;
         left_out.add(path, Cause::Name, found.left_out);
         left_out.add(path, Cause::LinkedFolder, found.linked);

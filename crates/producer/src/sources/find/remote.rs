@@ -119,7 +119,8 @@ impl KeyPattern {
                     (false, Some(_)) if !folder => Verdict::Below,
                     (false, Some(above)) => {
                         let rest = &key[above.len() + 1..];
-                        let out = spelled.leaves_out(&format!("{above}/x")) || none.leaves_out(rest);
+                        let out =
+                            spelled.leaves_out(&format!("{above}/x")) || none.leaves_out(rest);
                         unless(out, Verdict::Taken)
                     }
                 }

@@ -16,7 +16,9 @@ const EXCERPT_CHARS: usize = 200;
 pub(super) fn counted(format: Format, files: &[InputFile]) -> String {
     let mut forms: BTreeMap<&str, usize> = BTreeMap::new();
     for file in files {
-        *forms.entry(format.for_file(&file.pin.name).words()).or_default() += 1;
+        *forms
+            .entry(format.for_file(&file.pin.name).words())
+            .or_default() += 1;
     }
     let one = forms.len() == 1;
     let each = forms.into_iter().map(|(words, n)| {
@@ -131,7 +133,13 @@ mod tests {
 
     #[test]
     fn a_document_is_shown_in_one_short_line() {
-        assert_eq!(excerpt("a\n\"b\" \u{1b}[1mä\u{2028}"), r#"a\n\"b\" \u{1b}[1mä\u{2028}"#);
-        assert_eq!(excerpt(&"x".repeat(201)), format!("{} ...", "x".repeat(200)));
+        assert_eq!(
+            excerpt("a\n\"b\" \u{1b}[1mä\u{2028}"),
+            r#"a\n\"b\" \u{1b}[1mä\u{2028}"#
+        );
+        assert_eq!(
+            excerpt(&"x".repeat(201)),
+            format!("{} ...", "x".repeat(200))
+        );
     }
 }

@@ -50,7 +50,11 @@ fn names_of_now_and_of_earlier_releases() {
         ("a.JSONL.gz", Format::Jsonl, Format::Jsonl),
         ("a.ndjson.zst", Format::Jsonl, Format::Jsonl),
         ("a.json", Format::Jsonl, Format::Text),
-        ("c4-train.00000-of-00512.json.gz", Format::Jsonl, Format::Text),
+        (
+            "c4-train.00000-of-00512.json.gz",
+            Format::Jsonl,
+            Format::Text,
+        ),
         ("a.json.zst", Format::Jsonl, Format::Text),
         ("a.jl", Format::Jsonl, Format::Text),
         ("a.jsonlines", Format::Jsonl, Format::Text),
@@ -70,7 +74,10 @@ fn names_of_now_and_of_earlier_releases() {
         assert_eq!(Format::Auto.for_file(name), now, "{name}");
         assert_eq!(Format::earlier_for_file(name), earlier, "{name}");
     }
-    for name in ["a.csv", "a.tsv.gz", "a.arrow", "a.zip", "a.7z", "a.lz4", "a.pkl", "a.h5", "a.PDF", "a.bin", "a.xlsx"] {
+    for name in [
+        "a.csv", "a.tsv.gz", "a.arrow", "a.zip", "a.7z", "a.lz4", "a.pkl", "a.h5", "a.PDF",
+        "a.bin", "a.xlsx",
+    ] {
         assert!(Format::refusal(name).is_some(), "{name}");
     }
     for name in ["a.txt", "a.md", "a.html", "a", "a.csv/x", "csv"] {
@@ -96,11 +103,21 @@ fn a_stream_goes_on_exactly_where_its_files_keep_their_form() {
         assert_eq!(goes_on(was, is, files), Ok(()), "{was:?} {is:?} {files:?}");
     }
     for (was, is, files, why) in [
-        ((Earlier, "auto"), Format::Auto, json, "a.json.gz: was read as text, one document each, and is read as JSON lines"),
-        ((Earlier, "auto"), Format::Auto, &["a.csv"][..], "a.csv: was read as text, one document each, and is not read"),
-        ((Earlier, "auto"), Format::Jsonl, json, "was read as text"),
-        ((AsNow, "auto"), Format::Text, json, "was read as JSON lines"),
-        ((Earlier, "auto"), Format::Lines, plain, "was read as JSON lines"),
+        (
+            (Earlier, "auto"),
+            Format::Auto,
+            json,
+            "a.json.gz: was read as text, one document each, and is read as JSON lines",
+        ),
+        (
+            (Earlier, "auto"),
+            Format::Auto,
+            &["a.csv"][..],
+            "a.csv: was read as text, one document each, and is not read",
+        ),
+        ((Earlier, "auto"), Format::Jsonl, json, "other settings"),
+        ((AsNow, "auto"), Format::Text, json, "other settings"),
+        ((Earlier, "auto"), Format::Lines, plain, "other settings"),
         ((Earlier, "jsonl"), Format::Text, plain, "other settings"),
     ] {
         let found = goes_on(was, is, files).unwrap_err();
@@ -115,23 +132,38 @@ fn cursors_of_files_whose_names_mean_the_same_stay_as_they_are() {
         let marked = forms(format).marked(settings, &list(names));
         marked.contains_key(NAMES)
     };
-    assert!(!marked(Format::Auto, &plain, &["a.jsonl", "b.parquet", "c.txt"]));
+    assert!(!marked(
+        Format::Auto,
+        &plain,
+        &["a.jsonl", "b.parquet", "c.txt"]
+    ));
     assert!(!marked(Format::Jsonl, &plain, &["a.json"]));
     assert!(marked(Format::Auto, &plain, &["a.jsonl", "b.json"]));
     let follows = settings(json!({"source.format": "auto", "source.follow": true}));
-    assert!(marked(Format::Auto, &follows, &["a.jsonl"]), "files of any name may join");
+    assert!(
+        marked(Format::Auto, &follows, &["a.jsonl"]),
+        "files of any name may join"
+    );
 }
 
 #[test]
 fn files_without_a_reader_and_keys_that_text_lacks_are_refused() {
     let mut config = ProducerConfig::default();
-    let why = |config: &ProducerConfig, names: &[&str]| check(config, &list(names)).unwrap_err().to_string();
+    let why = |config: &ProducerConfig, names: &[&str]| {
+        check(config, &list(names)).unwrap_err().to_string()
+    };
     let csv = why(&config, &["a.csv", "b.csv", "c.jsonl"]);
-    assert!(csv.contains("does not read a.csv (and 1 more): tables of text have no reader yet"), "{csv}");
+    assert!(
+        csv.contains("does not read a.csv (and 1 more): tables of text have no reader yet"),
+        "{csv}"
+    );
     check(&config, &list(&["a.json", "b.txt", "c.unknown"])).unwrap();
     config.source.field = "content".to_owned();
     let field = why(&config, &["a.jsonl", "b.data"]);
-    assert!(field.contains("takes b.data for text by the name, and source.field is set"), "{field}");
+    assert!(
+        field.contains("takes b.data for text by the name, and source.field is set"),
+        "{field}"
+    );
     check(&config, &list(&["a.jsonl"])).unwrap();
     config.source.format = Format::Text;
     check(&config, &list(&["a.csv"])).unwrap();

@@ -105,6 +105,11 @@ pub(crate) fn is_marked(raw: &[u8]) -> bool {
     raw.first() == Some(&LENIENT)
 }
 
+/// Returns whether Python would read it.
+pub(crate) fn is_json(raw: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(raw).is_ok() || mark(raw).is_some()
+}
+
 /// Returns the document with a mark that it is read as Python does, and what it has beyond the standard; `None` where Python
 /// would not read it, or reads it no other way.
 pub(crate) fn mark(raw: &[u8]) -> Option<(Vec<u8>, Beyond)> {

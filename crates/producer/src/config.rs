@@ -126,6 +126,8 @@ pub struct SourceConfig {
     pub on_bad_document: OnBadDocument,
     /// Size of the longest document that is read.
     pub max_document_bytes: ByteSize,
+    /// Most memory that the window of one compressed file takes.
+    pub decompress_memory: ByteSize,
     /// Most bytes of documents that wait to be shuffled, of all sources.
     pub memory: ByteSize,
 }

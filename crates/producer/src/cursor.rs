@@ -13,6 +13,12 @@ use serde_json::{Map, Value};
 use crate::packing::{Placed, Point, Restart};
 
 const FORMAT: u32 = 1;
+/// The setting of a cursor before which a document was read as Python reads JSON. Without it, all pieces that the cursor
+/// counts are of standard JSON: other documents were bad.
+pub(crate) const AS_PYTHON: &str = "source.json";
+/// The setting of a cursor by which `source.format = "auto"` means what it means now. Without it, it means what it meant in
+/// earlier releases, for whose files both are the same.
+pub(crate) const NAMES: &str = "source.names";
 
 /// The restart state that a cursor stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +132,11 @@ impl State {
         now: &Map<String, Value>,
         producer: &str,
     ) -> Result<(), CursorError> {
-        let keys: BTreeSet<&String> = self.settings.keys().chain(now.keys()).collect();
+        let keys = self.settings.keys().chain(now.keys());
+        // Whether these two fit is known from the files.
+        let keys: BTreeSet<&String> = keys
+            .filter(|key| *key != AS_PYTHON && *key != NAMES)
+            .collect();
         let null = Value::Null;
         let differences: Vec<String> = keys
             .into_iter()

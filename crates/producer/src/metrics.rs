@@ -17,6 +17,7 @@ pub struct Metrics {
     pub documents: IntCounter,
     /// Number of bad documents left out.
     pub bad_documents: IntCounter,
+    pub json_beyond: JsonBeyondMetrics,
     /// Bytes of the texts of tokenized documents.
     pub text_bytes: IntCounter,
     /// Number of tokens of documents, end tokens included.
@@ -41,6 +42,30 @@ pub struct Metrics {
     pub flow_control: FlowControlMetrics,
     pub sources: SourceMetrics,
     pub function: FunctionMetrics,
+}
+
+/// The metrics of JSON beyond the standard.
+#[derive(Debug)]
+pub struct JsonBeyondMetrics {
+    /// Numbers that are NaN, infinite or too large for a double.
+    pub numbers: IntCounter,
+    /// Halves of surrogate pairs.
+    pub surrogates: IntCounter,
+}
+
+impl JsonBeyondMetrics {
+    fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            numbers: m.counter(
+                "json_non_finite_numbers_total",
+                "Numbers in documents that are NaN or infinite, which Python writes and JSON has not.",
+            )?,
+            surrogates: m.counter(
+                "json_lone_surrogates_total",
+                "Halves of surrogate pairs in documents, each of which became U+FFFD.",
+            )?,
+        })
+    }
 }
 
 /// The metrics of the user's own function.
@@ -166,6 +191,7 @@ impl Metrics {
                 "bad_documents_total",
                 "Bad documents left out; the log names the place of the first 64 and of some later ones.",
             )?,
+            json_beyond: JsonBeyondMetrics::new(&m)?,
             text_bytes: m.counter(
                 "text_bytes_total",
                 "Bytes of the tokenized documents' texts.",

@@ -312,6 +312,11 @@ pub trait Packer: Send + std::fmt::Debug {
     /// Returns a batch of padding only; call it after `rest`.
     fn blank(&self) -> PackedBatch;
 
+    /// Returns whether the next document is among those whose pieces the cursor counted.
+    fn replays(&self) -> bool {
+        false
+    }
+
     /// Returns the number of tokens or samples that wait for a batch.
     fn waiting(&self) -> usize;
 }

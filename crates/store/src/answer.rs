@@ -94,8 +94,17 @@ impl Head {
 /// Decodes a name of a listing. Stores that do not support the encoding send plain names and do not set
 /// `encoded`. Invalid UTF-8 is replaced: our keys are ASCII.
 pub(crate) fn decoded(name: &str, encoded: bool) -> String {
+    String::from_utf8_lossy(&bytes(name, encoded)).into_owned()
+}
+
+/// Decodes a name of a listing of keys that may have any characters; `None` for invalid UTF-8.
+pub(crate) fn decoded_exactly(name: &str, encoded: bool) -> Option<String> {
+    String::from_utf8(bytes(name, encoded)).ok()
+}
+
+fn bytes(name: &str, encoded: bool) -> Vec<u8> {
     if !encoded || !name.contains(['%', '+']) {
-        return name.to_owned();
+        return name.as_bytes().to_vec();
     }
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -113,7 +122,7 @@ pub(crate) fn decoded(name: &str, encoded: bool) -> String {
             None => *first,
         });
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -184,6 +193,8 @@ mod tests {
         ] {
             assert_eq!(decoded(sent, true), name);
             assert_eq!(decoded(sent, false), sent);
+            let exactly = decoded_exactly(sent, true);
+            assert_eq!(exactly.as_deref(), (sent != "%ff").then_some(name));
         }
     }
 }

@@ -169,6 +169,30 @@ impl StoreError {
         Self::new(Op::Get, location, kind, effect, detail)
     }
 
+    /// Returns a remedy for operators; empty where none applies in general.
+    pub fn remedy(&self) -> &'static str {
+        if !self.location.starts_with("file://") {
+            return self.kind.remedy();
+        }
+        match self.kind {
+            ErrorKind::NoBucket => "create the folder, or correct the URL",
+            ErrorKind::Denied if self.detail.contains("ead-only") => {
+                "mount it writable, or name a folder elsewhere"
+            }
+            ErrorKind::Denied => {
+                "let this user read and write in this folder (chown, chmod), or name another one"
+            }
+            ErrorKind::TooLarge => {
+                "BatchWeave never writes a file this large: restore it from a backup, or delete it if it is unknown"
+            }
+            ErrorKind::Contract => {
+                "use a file system with hard links, such as ext4, XFS or NFS; `batchweave doctor` shows details"
+            }
+            ErrorKind::Timeout => "check the mount of this folder",
+            kind => kind.remedy(),
+        }
+    }
+
     /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind == ErrorKind::NotFound
@@ -190,7 +214,7 @@ impl fmt::Display for StoreError {
         {
             f.write_str(" (it may have taken effect)")?;
         }
-        match self.kind.remedy() {
+        match self.remedy() {
             "" => Ok(()),
             remedy => write!(f, "; {remedy}"),
         }

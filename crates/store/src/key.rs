@@ -29,6 +29,62 @@ pub(crate) fn check_prefix(op: Op, root: &str, prefix: &str) -> Result<(), Store
     }
 }
 
+/// The keys that a store accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Those that the contract allows.
+    Ours,
+    /// Any, whose objects are never written.
+    Foreign,
+}
+
+impl Keys {
+    /// Refuses a key of which there is no object, or of one that may not be written.
+    pub(crate) fn check(self, op: Op, root: &str, key: &str) -> Result<(), StoreError> {
+        let writes = matches!(op, Op::Create | Op::Upload);
+        match (self, writes) {
+            (Self::Ours, _) => check(op, root, key),
+            (Self::Foreign, true) => Err(invalid(
+                op,
+                root,
+                key,
+                "the store is input, which is only read",
+            )),
+            (Self::Foreign, false) => match foreign_fault(key) {
+                None => Ok(()),
+                Some(why) => Err(invalid(op, root, key, why)),
+            },
+        }
+    }
+
+    /// Refuses a prefix that no key begins with.
+    pub(crate) fn check_prefix(self, op: Op, root: &str, prefix: &str) -> Result<(), StoreError> {
+        match self {
+            Self::Ours => check_prefix(op, root, prefix),
+            Self::Foreign => Ok(()),
+        }
+    }
+
+    /// Refuses a range whose end lies before its start.
+    pub(crate) fn check_range(
+        self,
+        root: &str,
+        key: &str,
+        range: &std::ops::Range<u64>,
+    ) -> Result<(), StoreError> {
+        self.check(Op::GetRange, root, key)?;
+        forwards(root, key, range)
+    }
+}
+
+/// Returns why a request for `key` would reach no object or another one.
+pub(crate) fn foreign_fault(key: &str) -> Option<&'static str> {
+    if key.is_empty() {
+        return Some("empty");
+    }
+    (key.len() > KEY_BYTES_MAX).then_some("longer than 1024 bytes")
+}
+
 /// Refuses a range whose end lies before its start.
 pub(crate) fn check_range(
     root: &str,
@@ -36,6 +92,10 @@ pub(crate) fn check_range(
     range: &std::ops::Range<u64>,
 ) -> Result<(), StoreError> {
     check(Op::GetRange, root, key)?;
+    forwards(root, key, range)
+}
+
+fn forwards(root: &str, key: &str, range: &std::ops::Range<u64>) -> Result<(), StoreError> {
     if range.start > range.end {
         let why = format!("range {}..{} ends before it starts", range.start, range.end);
         return Err(invalid(Op::GetRange, root, key, &why));

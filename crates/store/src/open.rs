@@ -36,6 +36,8 @@ pub struct OpenOptions {
     pub encryption: Encryption,
     /// Tries and time-outs of requests to S3.
     pub patience: Patience,
+    /// Read objects of others, whose keys may have any characters. Such a store creates nothing.
+    pub input: bool,
     /// An optimization of large reads: fewer wake-ups per byte.
     pub low_water: Option<LowWater>,
 }
@@ -153,16 +155,21 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
         "memory" => Ok(MemoryStore::named(rest)),
         "s3" => {
             let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-            let prefix = prefix.trim_end_matches('/');
+            let prefix = if options.input {
+                prefix.strip_suffix('/').unwrap_or(prefix)
+            } else {
+                prefix.trim_end_matches('/')
+            };
             if let Some(why) = bucket_fault(bucket) {
                 return refuse(why);
             }
-            if let Some(why) = key::fault_of(prefix).filter(|_| !prefix.is_empty()) {
+            let ours = !options.input && !prefix.is_empty();
+            if let Some(why) = key::fault_of(prefix).filter(|_| ours) {
                 return refuse(&format!("prefix {prefix:?}: {why}"));
             }
             open_s3(url, bucket, prefix, options).await
         }
-        _ => refuse(&format!("unknown scheme {scheme:?}")),
+        _ => refuse(&unknown_scheme(scheme, options.input)),
     }
 }
 
@@ -186,6 +193,33 @@ async fn open_s3(
     let detail = "this program was built without S3 (feature s3 of batchweave-store)";
     let (kind, effect) = (ErrorKind::Invalid, Effect::DidNot);
     Err(StoreError::new(Op::Open, url, kind, effect, detail))
+}
+
+/// Explains a scheme that no store has, with the way on that there is.
+fn unknown_scheme(scheme: &str, input: bool) -> String {
+    let way = match (scheme, input) {
+        ("gs" | "gcs", true) => {
+            "Google's buckets are read by their S3 interface: write s3://, set source.endpoint to \
+             https://storage.googleapis.com, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to an HMAC key"
+        }
+        ("gs" | "gcs", false) => {
+            "Google's S3 interface has no exclusive creates, which a stream needs: use an S3 bucket or a folder"
+        }
+        ("hf", true) => {
+            "download the files, with `hf download NAME --repo-type dataset --local-dir data`, and name their folder"
+        }
+        ("http" | "https" | "ftp", true) => {
+            "download the files, with `curl -O URL`, and name them or their folder"
+        }
+        ("http" | "https", false) => {
+            "the URL of an S3 server is store.endpoint or AWS_ENDPOINT_URL, and the bucket is in s3://bucket/prefix"
+        }
+        ("s3a" | "s3n", _) => "write s3://",
+        (_, true) => "copy the files to an S3 bucket or to a folder, and name that",
+        _ => "use an S3 bucket or a folder",
+    };
+    let what = if input { "input" } else { "streams" };
+    format!("{scheme}:// is not supported for {what}; {way}")
 }
 
 /// Explains a root without a scheme that is not an absolute path.
@@ -226,7 +260,12 @@ mod tests {
             ("~/x", "an absolute path"),
             ("", "an absolute path"),
             ("file://tmp/x", "three slashes"),
-            ("gs://bucket/x", "unknown scheme \"gs\""),
+            ("gs://bucket/x", "no exclusive creates"),
+            ("https://host/x", "AWS_ENDPOINT_URL"),
+            (
+                "az://x",
+                "az:// is not supported for streams; use an S3 bucket",
+            ),
             ("s3://", "3 to 63"),
             ("s3:///prefix", "3 to 63"),
             ("s3://Bucket/x", "a-z"),
@@ -243,6 +282,34 @@ mod tests {
                 text.contains(url) && text.contains(part) && text.contains("examples:"),
                 "{text}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn input_of_other_schemes_has_a_way_on() {
+        let input = OpenOptions {
+            input: true,
+            ..OpenOptions::default()
+        };
+        for (url, part) in [
+            (
+                "gs://bucket/x",
+                "source.endpoint to https://storage.googleapis.com",
+            ),
+            ("hf://datasets/x", "hf download"),
+            ("https://host/x.jsonl", "curl -O"),
+            ("s3a://bucket/x", "write s3://"),
+            ("az://x", "copy the files"),
+        ] {
+            let text = open(url, &input).await.unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        }
+        for (url, root) in [
+            ("s3://bucket/a b/c+d%20ä", "s3://bucket/a b/c+d%20ä"),
+            ("s3://bucket/a//", "s3://bucket/a/"),
+            ("s3://bucket//a", "s3://bucket//a"),
+        ] {
+            assert_eq!(open(url, &input).await.unwrap().root(), root);
         }
     }
 

@@ -47,7 +47,7 @@ pub(super) fn refused(error: &StoreError) -> Finding {
             exit: Exit::StoreUnavailable,
             ..finding
         }
-        .with_remedy(ErrorKind::NoBucket.remedy()),
+        .with_remedy(error.remedy()),
         _ => finding,
     }
 }

@@ -102,7 +102,7 @@ impl Finding {
             }
             _ => format!("{}: {}", error.op.name(), error.detail),
         };
-        Self::fail(name, detail, error.kind.remedy(), exit)
+        Self::fail(name, detail, error.remedy(), exit)
     }
 
     pub(super) fn with_remedy(self, remedy: impl Into<String>) -> Self {

@@ -112,6 +112,12 @@ impl Config for ProducerConfig {
         let small = self.source.max_document_bytes < ByteSize(1)
             || self.source.max_document_bytes > ByteSize::mib(4096);
         wrong("source.max_document_bytes", small, "must be 1B to 4GiB");
+        let window = self.source.decompress_memory;
+        wrong(
+            "source.decompress_memory",
+            window < ByteSize::mib(1) || window > ByteSize::mib(4096),
+            "must be 1MiB to 4GiB",
+        );
         wrong(
             "packing.object_bytes",
             self.packing.object_bytes > ByteSize::mib(4096),

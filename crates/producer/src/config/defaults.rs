@@ -59,6 +59,7 @@ impl Default for SourceConfig {
             settled_marker: String::new(),
             on_bad_document: OnBadDocument::Fail,
             max_document_bytes: ByteSize::mib(64),
+            decompress_memory: ByteSize::mib(512),
             memory: ByteSize::mib(4096),
         }
     }

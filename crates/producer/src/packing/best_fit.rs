@@ -316,6 +316,12 @@ impl Packer for BestFit {
         PackedBatch::empty(rows, Form::Rows, self.ended)
     }
 
+    fn replays(&self) -> bool {
+        !self
+            .placed
+            .ends_before(self.first + self.pieces.len() as u64)
+    }
+
     fn waiting(&self) -> usize {
         let pieces = self.pieces.iter().filter(|piece| !piece.placed);
         pieces.map(|piece| piece.length).sum::<usize>() + self.row_count * self.shape.width()

@@ -93,6 +93,11 @@ impl Placed {
         self.0.is_empty()
     }
 
+    /// Returns whether no number from `n` on is in the set.
+    pub fn ends_before(&self, n: u64) -> bool {
+        n / 8 >= self.0.len() as u64
+    }
+
     /// Returns whether `n` is in the set.
     pub fn holds(&self, n: u64) -> bool {
         usize::try_from(n / 8)

@@ -10,20 +10,16 @@ use batchweave_core::inputs::LinkId;
 use batchweave_core::order::{MixtureChanges, SamplerState};
 use serde_json::{Map, Value};
 
+use super::noted::NotedDocuments;
 pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
 use crate::config::OnBadDocument;
-use crate::cursor::State;
+use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{BatchContent, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::sources::SourceError;
-
-/// Number of bad documents that are all logged.
-const ALL_LOGGED: u64 = 64;
-/// Most characters of the logged reason, which may quote the document.
-const ERROR_CHARS: usize = 600;
 
 /// The content of one object: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
@@ -68,24 +64,12 @@ pub struct BatchBuilderOptions {
     /// The last, partial batch is filled up with padding.
     pub fill_last: bool,
     pub on_bad_document: OnBadDocument,
+    /// Documents whose pieces the cursor counts were read by the standard of JSON alone: others are bad among them.
+    pub strict_replay: bool,
     /// A group is full at this size in bytes.
     pub object_bytes: u64,
     /// A group is full at this number of batches.
     pub group_batches: usize,
-}
-
-/// Returns whether the `n`-th bad document is logged: all of the first ones, then every power of two. A file can
-/// hold a million of them; the metric counts all.
-fn is_logged(n: u64) -> bool {
-    n <= ALL_LOGGED || n.is_power_of_two()
-}
-
-fn shortened(mut text: String) -> String {
-    if let Some((at, _)) = text.char_indices().nth(ERROR_CHARS) {
-        text.truncate(at);
-        text.push_str(" ...");
-    }
-    text
 }
 
 /// Makes batches of documents, and groups of batches.
@@ -99,8 +83,7 @@ pub struct BatchBuilder {
     next_seq: Seq,
     /// This pass has given a document.
     gave_document: bool,
-    /// Number of bad documents left out.
-    left_out: u64,
+    noted: NotedDocuments,
     /// Of several sources: where each document begins that no batch has moved past, and the sampler's state there.
     places: VecDeque<(Point, SamplerState)>,
     /// Of several sources: the sampler's state after the last document.
@@ -119,7 +102,7 @@ impl BatchBuilder {
             full: VecDeque::new(),
             next_seq: options.next_seq,
             gave_document: false,
-            left_out: 0,
+            noted: NotedDocuments::default(),
             places: VecDeque::new(),
             order: None,
             begun: Vec::new(),
@@ -160,25 +143,24 @@ impl BatchBuilder {
                 Err(RunError::from_bad_document(error))
             }
             Tokenized::Bad { pass, error, .. } => {
-                metrics.bad_documents.inc();
-                self.left_out += 1;
-                if is_logged(self.left_out) {
-                    let error = shortened(error.to_string());
-                    tracing::warn!(
-                        error,
-                        pass,
-                        left_out = self.left_out,
-                        "bad document left out"
-                    );
-                }
+                self.noted.bad(&error.to_string(), pass, metrics);
                 Ok(())
             }
             Tokenized::Document {
                 document,
                 more,
                 bytes,
+                beyond,
                 ..
             } => {
+                if let Some(beyond) = beyond {
+                    if self.options.strict_replay && self.options.packer.replays() {
+                        self.noted.bad_before(&beyond.1, document.pass, metrics);
+                        return Ok(());
+                    }
+                    self.noted.beyond(&beyond, metrics);
+                    (self.options.settings).insert(AS_PYTHON.to_owned(), true.into());
+                }
                 metrics.text_bytes.inc_by(bytes);
                 self.gave_document = true;
                 for document in std::iter::once(document).chain(more) {

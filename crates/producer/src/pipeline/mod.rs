@@ -16,6 +16,7 @@ mod mix;
 mod mixtures;
 pub(crate) mod named_files;
 pub mod new_files;
+mod noted;
 pub mod read;
 mod read_source;
 mod read_stage;

@@ -125,9 +125,7 @@ impl NewFilePoller {
             *inboxes = Some(self.finder.inboxes(source, &list).await?);
         }
         let mut new = match inboxes.as_mut() {
-            Some(inboxes) => InputList {
-                files: inboxes.look().await?,
-            },
+            Some(inboxes) => InputList::of(inboxes.look().await?),
             None => self.find().await?,
         };
         if new.files.is_empty() {

@@ -15,6 +15,7 @@ use crate::packing::{Document, Within};
 use crate::pipeline::read::Chunk;
 use crate::sources::{DocumentError, Format, Inputs, PinnedFile, Place, Reason, Unit};
 use crate::transform::function::Prepared;
+use crate::transform::json::Beyond;
 use crate::transform::{DocumentTransform, Transformed};
 use crate::worker::WorkerError;
 
@@ -29,6 +30,8 @@ pub enum Tokenized {
         bytes: u64,
         /// Its place in the order of its source; the start for `[source]`.
         at: Position,
+        /// What its JSON has beyond the standard, with its place for people.
+        beyond: Option<Box<(Beyond, String)>>,
     },
     /// A bad document and the pass in which it was read.
     Bad {
@@ -171,6 +174,7 @@ impl ChunkTokenizer {
         let (pass, at, place) = (around.pass, around.at, unit.unit.place);
         let (of, mut within) = (1 + unit.more.len(), Within::default());
         let (mut first, mut more, mut bytes) = (None, Vec::new(), 0);
+        let mut beyond = Beyond::default();
         for (number, unit) in (1..).zip(std::iter::once(unit.unit).chain(unit.more)) {
             let made = match self.transformed(unit, around)? {
                 Ok(None) => continue,
@@ -181,6 +185,7 @@ impl ChunkTokenizer {
                 }
             };
             bytes += made.bytes;
+            beyond.add(made.beyond);
             within.more = number < of;
             let items = made.content.items();
             let document = Document {
@@ -202,6 +207,7 @@ impl ChunkTokenizer {
             more,
             bytes,
             at,
+            beyond: (!beyond.is_none()).then(|| Box::new((beyond, around.place(place)))),
         }))
     }
 
@@ -234,6 +240,11 @@ impl ChunkTokenizer {
 }
 
 impl Surroundings<'_> {
+    /// Returns the place for people.
+    fn place(self, place: Place) -> String {
+        self.bad(place, Reason::Empty).place()
+    }
+
     /// Returns the error for the unit at `place`.
     fn bad(self, place: Place, reason: Reason) -> DocumentError {
         let format = self.formats.0;

@@ -11,7 +11,7 @@ fn inputs(sizes: &[u64]) -> Arc<Inputs> {
         location: Location::Local(PathBuf::from(n.to_string())),
     };
     let files = sizes.iter().enumerate().map(file).collect();
-    Arc::new(Inputs::new(InputList { files }))
+    Arc::new(Inputs::new(InputList::of(files)))
 }
 
 fn at(pass: u64, file: u32, bytes: u64) -> Reached {

@@ -1,13 +1,12 @@
-//! Errors of the input: reasons why one document is bad, which may be skipped, and errors of the input as a whole,
-//! which may not.
+//! Reasons why one document is bad, which may be skipped.
 
 use std::fmt;
-use std::io;
 
-use batchweave_store::StoreError;
+use batchweave_daemon::config::ByteSize;
 
 use super::PinnedFile;
 use super::format::Format;
+use super::input_error::shown;
 
 /// The reason why a unit is a bad document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +31,39 @@ pub enum Reason {
         "field \"{field}\" is {found}, not a string; quote it, name the right one in source.field, or set source.content = \"ids\" for token ids"
     )]
     NotAString { field: String, found: &'static str },
+    /// The file is a JSON array.
+    #[error(
+        "the file is a JSON array, not JSON lines; write one object per line, as `jq -c '.[]' FILE` does"
+    )]
+    JsonArray,
+    /// The file is one JSON object on several lines.
+    #[error(
+        "the object goes on in the next line, and JSON lines have one object each; write them so, as `jq -c . FILE` does"
+    )]
+    IndentedJson,
+    /// The text is in UTF-16 or UTF-32.
+    #[error("the file is in {encoding}; convert it, as `iconv -f {encoding} -t UTF-8 FILE` does")]
+    Encoding { encoding: &'static str },
+    /// The file holds something other than text.
+    #[error(
+        "the file is {what}, not text; leave it out of source.paths, or name its format in source.format"
+    )]
+    NotTextFile { what: &'static str },
+    /// A decoder needs more memory than it may have.
+    #[error(
+        "the {codec} data was compressed with a window that needs {needed} of memory, and source.decompress_memory is \
+         \"{most}\"; raise it"
+    )]
+    DecoderMemory {
+        codec: &'static str,
+        needed: String,
+        most: ByteSize,
+    },
+    /// The zstd data was compressed with a dictionary.
+    #[error(
+        "the zstd data needs the dictionary that it was compressed with; decompress it before, with `zstd -d -D`"
+    )]
+    ZstdDictionary,
     /// The text is not valid UTF-8.
     #[error("invalid UTF-8 at byte {at} of the document; convert the file to UTF-8")]
     InvalidUtf8 {
@@ -259,6 +291,8 @@ impl Reason {
         matches!(
             self,
             Self::Damaged { .. }
+                | Self::DecoderMemory { .. }
+                | Self::ZstdDictionary
                 | Self::NoColumn { .. }
                 | Self::ColumnType { .. }
                 | Self::BrokenParquet { .. }
@@ -339,69 +373,20 @@ impl DocumentError {
     }
 }
 
-impl fmt::Display for DocumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl DocumentError {
+    /// Returns the place of the document for people.
+    pub(crate) fn place(&self) -> String {
+        let file = shown(&self.file);
         match self.position {
-            Some(Numbered::Line(n)) => write!(f, "{}:{n}: {}", self.file, self.reason),
-            Some(Numbered::Byte(n)) => write!(f, "{}@{n}: {}", self.file, self.reason),
-            None => write!(f, "{}: {}", self.file, self.reason),
+            Some(Numbered::Line(n)) => format!("{file}:{n}"),
+            Some(Numbered::Byte(n)) => format!("{file}@{n}"),
+            None => file.into_owned(),
         }
     }
 }
 
-/// The reason why the input as a whole cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    /// A path or pattern matches no file.
-    #[error("source.paths: {path} matches no file; correct the path, or create the files first")]
-    NoMatch { path: String },
-    /// A pattern is invalid.
-    #[error("source.paths: {path} is not a valid pattern: {detail}")]
-    Pattern { path: String, detail: String },
-    /// A file or folder cannot be read.
-    #[error("{file}: can't be read: {why}; check that it exists and that this user may read it")]
-    Unreadable { file: String, why: io::Error },
-    /// The root of the files that documents name cannot be used.
-    #[error(
-        "source.root: {root} can't be used: {why}; name a folder that this user may read, or s3://bucket/prefix"
-    )]
-    Root { root: String, why: io::Error },
-    /// A file is not one of a pair that Megatron-LM writes.
-    #[error(
-        "{file}: {detail}; name both files of each pair in source.paths, as \"data/*.bin\" and \"data/*.idx\""
-    )]
-    Megatron { file: String, detail: String },
-    /// The content of an inbox contradicts its rules.
-    #[error("{folder}: {why}")]
-    Inbox { folder: String, why: String },
-    /// A file belongs to two sources.
-    #[error(
-        "{file} is in the sources {} and {}: a document would count for both; narrow the paths of one of them",
-        .sources[0], .sources[1]
-    )]
-    InTwoSources { file: String, sources: [String; 2] },
-    /// The store of an s3:// input failed.
-    #[error("input {0}")]
-    Store(StoreError),
-    /// The input differs from what the cursor was made from.
-    #[error(
-        "the input is not what it was when the cursor was saved, so the same batches can't be made again:\n  {}\n\
-         restore these files, or start a new producer name for the new input",
-        .differences.join("\n  ")
-    )]
-    Changed {
-        /// One line per file.
-        differences: Vec<String>,
-    },
-    /// The stored list of input files is missing or damaged.
-    #[error(
-        "the stored list of this producer's input files can't be read: {0}; restore the object from a bucket version or \
-         backup, or start a new producer name"
-    )]
-    List(String),
-    /// A whole pass over the input gave no document, and the passes are endless.
-    #[error(
-        "a whole pass over the input gave no document, and epochs = 0 never ends; check source.paths and source.on_bad_document"
-    )]
-    Barren,
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place(), self.reason)
+    }
 }

@@ -1,4 +1,4 @@
-//! The formats of input files.
+//! The formats of input files, and what their names say about them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// By the file's name: `.jsonl`, `.ndjson`, `.parquet`, `.npy`, `.tar`, `.tgz`, anything else is text; a `.gz` or
-    /// `.zst` at the end is ignored.
+    /// By the file's name ([`Self::for_file`]).
     #[default]
     Auto,
     /// One JSON object per line.
@@ -26,6 +25,74 @@ pub enum Format {
     Webdataset,
 }
 
+/// Endings of compressed files. The content decides about the compression, not the name.
+const COMPRESSIONS: [&str; 6] = [".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz"];
+
+/// Extensions of files that have no text in them, or none that is one document.
+const UNREAD: [(&[&str], &str); 5] = [
+    (
+        &["csv", "tsv"],
+        "tables of text have no reader yet: convert it to Parquet or JSON lines",
+    ),
+    (
+        &[
+            "arrow",
+            "feather",
+            "orc",
+            "avro",
+            "h5",
+            "hdf5",
+            "xlsx",
+            "xls",
+            "ods",
+            "lance",
+            "mds",
+            "tfrecord",
+            "tfrecords",
+            "sqlite",
+            "db",
+            "npz",
+        ],
+        "it has no reader: convert it to Parquet or JSON lines",
+    ),
+    (
+        &["zip", "7z", "rar", "lz4", "snappy", "sz", "br", "lzma", "z"],
+        "it has no reader: unpack it, or compress with gzip or zstd",
+    ),
+    (
+        &["bin", "idx"],
+        "it is no text: of Megatron's pairs, set source.format = \"megatron\"",
+    ),
+    (
+        &[
+            "pkl",
+            "pickle",
+            "pt",
+            "pth",
+            "safetensors",
+            "pdf",
+            "doc",
+            "docx",
+            "ppt",
+            "pptx",
+            "epub",
+            "odt",
+            "png",
+            "jpg",
+            "jpeg",
+            "gif",
+            "webp",
+            "mp3",
+            "mp4",
+            "wav",
+            "flac",
+            "exe",
+            "pyc",
+        ],
+        "it is no text: narrow source.paths, for example to \"data/*.jsonl\"",
+    ),
+];
+
 impl Format {
     /// Returns the format of the file `name`; never `Auto`.
     #[must_use]
@@ -34,11 +101,21 @@ impl Format {
             return self;
         }
         let name = name.to_ascii_lowercase();
-        let name = name
-            .strip_suffix(".gz")
-            .or(name.strip_suffix(".zst"))
-            .unwrap_or(&name);
-        match name.rsplit_once('.').map(|(_, extension)| extension) {
+        match extension(uncompressed(&name)) {
+            Some("jsonl" | "ndjson" | "json" | "jl" | "jsonlines" | "ldjson") => Self::Jsonl,
+            Some("parquet") => Self::Parquet,
+            Some("npy") => Self::Npy,
+            Some("tar" | "tgz" | "tbz2" | "txz") => Self::Webdataset,
+            _ => Self::Text,
+        }
+    }
+
+    /// Returns the format that `Auto` meant for the file in earlier releases, whose streams go on; never `Auto`.
+    #[must_use]
+    pub(crate) fn earlier_for_file(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let inner = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
+        match extension(inner.unwrap_or(&name)) {
             Some("jsonl" | "ndjson") => Self::Jsonl,
             Some("parquet") => Self::Parquet,
             Some("npy") => Self::Npy,
@@ -46,4 +123,47 @@ impl Format {
             _ => Self::Text,
         }
     }
+
+    /// Returns why `Auto` refuses the file `name`, with what to do.
+    #[must_use]
+    pub(crate) fn refusal(name: &str) -> Option<&'static str> {
+        let name = name.to_ascii_lowercase();
+        let found = extension(uncompressed(&name))?;
+        let known = UNREAD.iter().find(|(names, _)| names.contains(&found));
+        known.map(|(_, why)| *why)
+    }
+
+    /// Returns the format for people.
+    #[must_use]
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Auto => "by name",
+            Self::Jsonl => "JSON lines",
+            Self::Text => "text, one document each",
+            Self::Lines => "text, one document per line",
+            Self::Parquet => "Parquet",
+            Self::Npy => ".npy",
+            Self::Megatron => "Megatron",
+            Self::Webdataset => "tar",
+        }
+    }
+
+    /// Returns the value of `source.format`.
+    #[must_use]
+    pub(crate) fn key(self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value.as_str().unwrap_or_default().to_owned()
+    }
+}
+
+fn uncompressed(name: &str) -> &str {
+    let mut endings = COMPRESSIONS.iter();
+    let rest = endings.find_map(|ending| name.strip_suffix(ending));
+    rest.unwrap_or(name)
+}
+
+/// Returns what follows the last dot of the last segment.
+fn extension(name: &str) -> Option<&str> {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.rsplit_once('.').map(|(_, extension)| extension)
 }

@@ -73,13 +73,25 @@ impl FileFilter {
         marked && !self.known.contains(name)
     }
 
-    /// Fails when the files of `path` are `none`, unless they may come later.
-    pub(super) fn check_some(&self, path: &str, none: bool) -> Result<(), SourceError> {
-        if none && self.settled.is_none() {
-            let path = path.to_owned();
-            return Err(SourceError::NoMatch { path });
+    /// Fails when the files of `path` are `none`, unless they may come later; `left_out` are those that are none by name.
+    pub(super) fn check_some(
+        &self,
+        path: &str,
+        none: bool,
+        left_out: &[String],
+    ) -> Result<(), SourceError> {
+        if !none || self.settled.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let path = path.to_owned();
+        Err(match left_out.first() {
+            None => SourceError::NoMatch { path },
+            Some(first) => SourceError::OnlyLeftOut {
+                path,
+                first: first.clone(),
+                number: left_out.len(),
+            },
+        })
     }
 }
 

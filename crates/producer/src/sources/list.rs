@@ -10,6 +10,8 @@ use batchweave_store::Store;
 
 use super::SourceError;
 use super::find::ends;
+use super::input_error::shown;
+use super::left_out::LeftOut;
 
 /// Number of bytes at each end of a file that its fingerprint covers.
 pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
@@ -40,9 +42,19 @@ impl AsRef<PinnedFile> for InputFile {
 #[derive(Debug, Clone, Default)]
 pub struct InputList {
     pub files: Vec<InputFile>,
+    /// The files of the same paths that are left out.
+    pub left_out: LeftOut,
 }
 
 impl InputList {
+    /// Returns the list of `files`.
+    pub fn of(files: Vec<InputFile>) -> Self {
+        Self {
+            files,
+            left_out: LeftOut::default(),
+        }
+    }
+
     /// Returns the cursor's list `pins`, followed by the files of this one that it lacks. Files that are `over` (by index
     /// and pin) are never read again, so they may be missing or different; every other difference is an error.
     pub fn resumed(
@@ -58,10 +70,11 @@ impl InputList {
             .map(|file| (file.pin.name.clone(), file))
             .collect();
         let (mut files, mut differences) = (Vec::new(), Vec::new());
+        let left_out = self.left_out;
         for (n, pin) in pins.into_iter().enumerate() {
             let found = old.remove(&pin.name);
             if !over(n, &pin) {
-                differences.extend(difference(&pin, found.as_ref()));
+                differences.extend(difference(&pin, found.as_ref(), &left_out));
             }
             let gone = || Location::Local(PathBuf::from(&pin.name));
             let location = found.map_or_else(gone, |file| file.location);
@@ -71,7 +84,7 @@ impl InputList {
             return Err(SourceError::Changed { differences });
         }
         files.extend(new);
-        Ok(Self { files })
+        Ok(Self { files, left_out })
     }
 
     /// The same for several sources: those that are `followed` grow, each by the next number; the others must be as they
@@ -120,6 +133,7 @@ impl InputList {
         let files = self.files.iter().filter(|file| !of(file));
         Self {
             files: files.cloned().collect(),
+            left_out: self.left_out.clone(),
         }
     }
 
@@ -133,12 +147,12 @@ impl InputList {
         let then: BTreeSet<&str> = pinned.iter().map(|p| p.name.as_str()).collect();
         let mut lines: Vec<String> = pinned
             .iter()
-            .filter_map(|was| difference(was, now.get(was.name.as_str()).copied()))
+            .filter_map(|was| difference(was, now.get(was.name.as_str()).copied(), &self.left_out))
             .collect();
         lines.extend(
-            now.keys()
-                .filter(|name| !then.contains(*name))
-                .map(|name| format!("{name}: is new")),
+            now.values()
+                .filter(|file| !then.contains(file.pin.name.as_str()))
+                .map(|file| format!("{}: is new{}", shown(&file.pin.name), found_since(file))),
         );
         let moved = self
             .files
@@ -160,10 +174,24 @@ impl InputList {
     }
 }
 
-fn difference(was: &PinnedFile, is: Option<&InputFile>) -> Option<String> {
-    let name = &was.name;
+/// Returns why a new file may have been there before, when earlier releases left it out.
+fn found_since(file: &InputFile) -> &'static str {
+    let is_ours = |c: char| c.is_ascii_alphanumeric() || "/._@=-".contains(c);
+    match &file.location {
+        Location::Remote { key, .. } if !key.chars().all(is_ours) => {
+            ", or was left out by an earlier release, which read only keys of letters, digits and . _ @ = -"
+        }
+        _ => "",
+    }
+}
+
+fn difference(was: &PinnedFile, is: Option<&InputFile>, left_out: &LeftOut) -> Option<String> {
+    let name = shown(&was.name);
     match is.map(|file| (file, &file.pin)) {
-        None => Some(format!("{name}: has vanished")),
+        None => Some(match left_out.cause(&was.name) {
+            Some(why) => format!("{name}: is left out now: {why}"),
+            None => format!("{name}: has vanished"),
+        }),
         Some((_, is)) if is.size != was.size => Some(format!(
             "{name}: has changed, from {} to {} bytes",
             was.size, is.size
@@ -204,9 +232,7 @@ mod tests {
             pin: PinnedFile::new((*name).to_owned(), content.len() as u64, content, b""),
             location: Location::Local(PathBuf::from(name)),
         };
-        InputList {
-            files: files.iter().map(file).collect(),
-        }
+        InputList::of(files.iter().map(file).collect())
     }
 
     #[test]
@@ -215,9 +241,7 @@ mod tests {
         let path = folder.path().join("a");
         let content = vec![7; 3 * FINGERPRINT_BYTES as usize];
         std::fs::write(&path, &content).unwrap();
-        let now = || InputList {
-            files: vec![pin_local(path.clone()).unwrap()],
-        };
+        let now = || InputList::of(vec![pin_local(path.clone()).unwrap()]);
         let mut was = now().files[0].pin.clone();
         assert!(!was.has_earlier_fingerprint());
         let end = &content[..FINGERPRINT_BYTES as usize];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::conversations::ConversationColumns;
-use super::decompress::{Codec, Counted};
+use super::decompress::{Codec, Counted, DecoderMemory};
 use super::ids::IdRows;
 use super::lines::{Line, Lines};
 use super::rows::Rows;
@@ -48,6 +48,8 @@ pub struct ReadOptions {
     pub members: Vec<String>,
     /// Size of the longest document in bytes.
     pub max_document_bytes: u64,
+    /// Most memory of the window of a decoder in bytes.
+    pub decompress_memory: u64,
     /// This producer's share of the units.
     pub share: Share,
     /// Most of these units are left out, so that those that are kept must not hold the memory of others.
@@ -70,6 +72,8 @@ pub struct FileReader<'a> {
     /// Place of the next unit.
     pub(super) at: Place,
     pub(super) codec: Codec,
+    /// The first bytes of a compressed file.
+    head: Vec<u8>,
     /// Bytes of a compressed file that the decoder has taken.
     pub(super) packed: Option<Arc<AtomicU64>>,
     pub(super) kind: Kind<'a>,
@@ -157,6 +161,7 @@ impl<'a> FileReader<'a> {
             options,
             at,
             codec: Codec::Plain,
+            head: Vec::new(),
             packed: None,
             kind: Kind::Done,
             begun: None,
@@ -173,6 +178,16 @@ impl<'a> FileReader<'a> {
             }
             Format::Megatron => return Err(self.unpaired("one file alone")),
             Format::Webdataset => self.open_shard()?,
+            Format::Text
+                if options.format == Format::Auto
+                    && let Some(why) = Format::refusal(&file.pin.name) =>
+            {
+                return Err(SourceError::NoReader {
+                    first: file.pin.name.clone(),
+                    number: 1,
+                    why,
+                });
+            }
             Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
             Format::Text | Format::Npy => self.kind = Kind::Text(self.open_stream()?),
             _ => {
@@ -233,13 +248,15 @@ impl<'a> FileReader<'a> {
         let mut first = begun.by_ref().take(Codec::HEAD_BYTES);
         first.read_to_end(&mut head)?;
         self.codec = Codec::from_head(&head);
+        self.head.clone_from(&head);
+        let memory = self.memory();
         let whole = io::Cursor::new(head).chain(begun);
         let mut stream: Box<dyn Read + Send> = if self.codec == Codec::Plain {
             Box::new(whole)
         } else {
             let (file, count) = Counted::new(whole);
             self.packed = Some(count);
-            self.codec.decode(Box::new(file))?
+            self.codec.decode(Box::new(file), memory)?
         };
         // An earlier reader returned this place, so these bytes were readable then.
         io::copy(&mut stream.by_ref().take(offset), &mut io::sink())?;
@@ -310,7 +327,11 @@ impl<'a> FileReader<'a> {
         let content = matches!(
             why.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
-        );
+        ) || self.codec == Codec::Xz
+            && matches!(
+                why.kind(),
+                io::ErrorKind::OutOfMemory | io::ErrorKind::Unsupported
+            );
         // The zstd decoder reports damage as `Other`, which failures of the store and shrunken files are too.
         let zstd = self.codec == Codec::Zstd
             && why.get_ref().is_none_or(|e| {
@@ -319,20 +340,31 @@ impl<'a> FileReader<'a> {
         if self.codec == Codec::Plain || !(content || zstd) {
             return Err(self.unreadable(why));
         }
-        Ok(Reason::Damaged {
-            codec: self.codec.name(),
-            detail: why.to_string(),
-        })
+        Ok(self.codec.reason(&why, &self.head, self.memory()))
+    }
+
+    fn memory(&self) -> DecoderMemory {
+        DecoderMemory {
+            most: self.options.decompress_memory,
+            file: self.file.pin.size,
+        }
     }
 
     fn text(&mut self, mut stream: Box<dyn Read + Send>) -> Result<Option<Unit>, SourceError> {
         let limit = self.options.max_document_bytes;
         match whole(&mut stream, limit, self.file.pin.size) {
-            Ok(text) => Ok(Some(Unit {
-                place: self.at,
-                raw: text.ok_or(Reason::TooLong { limit }),
-                cells: Vec::new(),
-            })),
+            Ok(text) => {
+                let raw = match text {
+                    None => Err(Reason::TooLong { limit }),
+                    Some(text) if self.options.format == Format::Auto => self.as_named(text)?,
+                    Some(text) => Ok(text),
+                };
+                Ok(Some(Unit {
+                    place: self.at,
+                    raw,
+                    cells: Vec::new(),
+                }))
+            }
             Err(why) => self.failed(why),
         }
     }

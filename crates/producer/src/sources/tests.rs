@@ -19,6 +19,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
         beside: Vec::new(),
         members: Vec::new(),
         max_document_bytes: 100,
+        decompress_memory: 512 << 20,
         share: Share::ALL,
         inbox: false,
         sparse: false,

@@ -52,6 +52,8 @@ pub(crate) struct Parts {
     pub(crate) plans: Vec<Arc<SourcePlan>>,
     /// The state of their sampler; `None` at the start.
     pub(crate) order: Option<SamplerState>,
+    /// The pieces that the cursor counts are of standard JSON alone.
+    pub(crate) strict_replay: bool,
 }
 
 impl Parts {
@@ -113,6 +115,7 @@ pub(crate) fn assemble(
         endless: config.source.epochs == 0 && parts.plans.is_empty(),
         fill_last: config.packing.last_batch == LastBatch::Pad,
         on_bad_document: config.source.on_bad_document,
+        strict_replay: parts.strict_replay,
         object_bytes,
         group_batches: flow_control::entry_max(config).min(GROUP_BATCHES_MAX),
     };
@@ -228,6 +231,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
             shard_members(config)
         },
         max_document_bytes: config.source.max_document_bytes.bytes(),
+        decompress_memory: config.source.decompress_memory.bytes(),
         inbox: config.source.inbox,
         sparse: config.split.every > 1,
         share: if config.source.grows() {

@@ -14,13 +14,18 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let source = &config.source;
     let endpoint = non_empty(&source.endpoint).or(non_empty(&config.store.endpoint));
     let region = non_empty(&config.store.region);
-    let open = move |url: String| {
-        let options = OpenOptions {
-            endpoint: endpoint.clone(),
-            region: region.clone(),
-            ..OpenOptions::default()
+    let opener = |input: bool| {
+        let (endpoint, region) = (endpoint.clone(), region.clone());
+        let open = move |url: String| {
+            let options = OpenOptions {
+                endpoint: endpoint.clone(),
+                region: region.clone(),
+                input,
+                ..OpenOptions::default()
+            };
+            async move { batchweave_store::open(&url, &options).await }.boxed()
         };
-        async move { batchweave_store::open(&url, &options).await }.boxed()
+        Arc::new(open)
     };
     let settled = Settled {
         marker: source.settled_marker.clone(),
@@ -35,7 +40,8 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     InputFinder {
         paths: source.paths.clone(),
         sources: sources.collect(),
-        open: Arc::new(open),
+        open: opener(true),
+        open_inbox: opener(false),
         settled: source.grows().then(|| settled.clone()),
         share: source.grows().then(|| share(config)),
         inbox: source.inbox,

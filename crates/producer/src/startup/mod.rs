@@ -2,6 +2,7 @@
 //! before the producer is opened, because opening it fences an older instance.
 //!
 //! - `stream` finds or creates the stream; `tokenizer_file` stores the tokenizer beside it; `inputs` makes the finder of the input files;
+//! - `forms` finds what names of files mean, now and for an older cursor;
 //! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
 //!   input;
 //! - `sources` plans the order of several sources;
@@ -9,6 +10,7 @@
 
 mod assemble;
 mod check;
+mod forms;
 mod inputs;
 mod resume;
 mod settings;
@@ -27,14 +29,13 @@ use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
 
 use self::inputs::{file_root, input_finder};
 use self::resume::{Resume, Resumed};
-use self::settings::{IGNORED_KEY, settings};
+use self::settings::settings;
 use self::sources::plan;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::packing::Point;
 use crate::produce::Site;
 use crate::sources::{InputFinder, InputList, Inputs, SourceError, store_list};
-use crate::transform::chat::DIALECT_KEY;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
@@ -67,7 +68,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     health.not_ready("loading the tokenizer");
     let transform = site.transform(config).await?;
     health.not_ready("opening the stream");
-    let mut settings = settings(config, &transform);
+    let settings = settings(config, &transform);
     let finder = input_finder(config);
     let root = file_root(config, &finder).await?;
     stream::open(&store, config, &transform, &finder).await?;
@@ -90,8 +91,13 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         settings: &settings,
         follow: config.source.grows(),
         sources: &config.sources,
+        format: config.source.format,
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
+    forms::check(config, &resumed.inputs)?;
+    for line in resumed.inputs.left_out.lines() {
+        tracing::warn!("{line}");
+    }
     health.not_ready("opening the producer");
     let mut policy = policy(config);
     let opened = Committer::open_with(log, name.clone(), &instance(), &mut policy).await?;
@@ -118,9 +124,10 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         from,
         order,
         dialect,
+        settings,
+        strict_replay,
     } = resumed;
-    if dialect.is_earlier() && settings.remove(DIALECT_KEY).is_some() {
-        settings.remove(IGNORED_KEY);
+    if dialect.is_earlier() {
         tracing::info!(
             producer = %name,
             "this producer began by the rules for templates of an earlier version: each conversation is made by those \
@@ -145,6 +152,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         from,
         plans,
         order,
+        strict_replay,
     };
     Ok(Opening::Opened(Box::new(Opened {
         producer,

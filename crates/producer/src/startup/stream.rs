@@ -10,6 +10,7 @@ use batchweave_daemon::timestamp;
 use batchweave_log::{Creation, LogError, create};
 use batchweave_store::Store;
 
+use super::forms;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::sources::InputFinder;
@@ -26,7 +27,7 @@ pub(super) async fn open(
         Ok(_) => {}
         // A mistyped path must not leave a stream behind, because a stream's parameters are permanent.
         Err(e) if e.is_not_found() && config.stream.create => {
-            drop(finder.find(BTreeSet::new()).await?);
+            forms::check(config, &finder.find(BTreeSet::new()).await?)?;
         }
         Err(e) if e.is_not_found() => {
             return Err(LogError::NoStream {

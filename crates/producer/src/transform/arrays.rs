@@ -5,6 +5,7 @@ use batchweave_core::tgb::Dtype;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::json::number;
 use super::text::BOM;
 use crate::packing::ArraySpec;
 use crate::sources::{Cell, Format, Reason, Unit};
@@ -93,7 +94,7 @@ fn json_with(
     if raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let value: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+    let value = super::json::value(raw).map_err(|e| Reason::broken_json(&e))?;
     let Value::Object(object) = value else {
         return Err(Reason::NotArrays);
     };
@@ -120,7 +121,9 @@ pub(super) fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reas
             }
         }
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
-        Value::String(text) if spec.dtype == Dtype::U8 && spec.shape.is_empty() => {
+        Value::String(text)
+            if spec.dtype == Dtype::U8 && spec.shape.is_empty() && number(text).is_none() =>
+        {
             data.extend_from_slice(text.as_bytes());
         }
         Value::Array(items) => {
@@ -151,6 +154,9 @@ fn put_json(
             let mut items = items.iter();
             return items.try_for_each(|item| put_json(spec, inner, item, data));
         }
+        ([], Value::String(text)) if let Some(n) = number(text) => {
+            n.and_then(|n| put_float(spec.dtype, n, data))
+        }
         ([], Value::Bool(b)) if spec.dtype == Dtype::BOOL => put_int(spec.dtype, (*b).into(), data),
         ([], Value::Number(n)) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
             (Some(n), _, _) => put_int(spec.dtype, n.into(), data),
@@ -163,7 +169,10 @@ fn put_json(
         _ => None,
     };
     put.ok_or_else(|| {
-        let mut found = value.to_string();
+        let mut found = match value.as_str().filter(|text| number(text).is_some()) {
+            Some(text) => text.chars().skip(1).collect(),
+            None => value.to_string(),
+        };
         found.truncate(found.floor_char_boundary(60));
         let dtype = spec.dtype.name();
         let of_item = match &spec.shape[..] {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::json;
 use super::text::{BOM, fields};
 use crate::packing::Content;
 use crate::sources::{Cell, Format, Reason, Unit};
@@ -69,7 +70,7 @@ fn ids(
 ) -> Result<Option<Vec<u32>>, Reason> {
     let raw = unit.raw?;
     let numbers = match format {
-        Format::Jsonl => match json(&raw, field, unit.place.unit == 0)? {
+        Format::Jsonl => match line(&raw, field, unit.place.unit == 0)? {
             Some(numbers) => numbers,
             None => return Ok(None),
         },
@@ -100,16 +101,12 @@ fn not_ids(found: impl Into<String>) -> Reason {
     }
 }
 
-fn json(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason> {
+fn line(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason> {
     let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
     if raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let mut parser = serde_json::Deserializer::from_slice(raw);
-    let found = Line(field)
-        .deserialize(&mut parser)
-        .and_then(|found| parser.end().map(|()| found))
-        .map_err(|e| Reason::broken_json(&e))?;
+    let found = json::from_slice_seed(raw, Line(field)).map_err(|e| Reason::broken_json(&e))?;
     match found {
         Some(List::Ids(ids)) => Ok(Some(ids)),
         Some(List::Other(found)) => Err(not_ids(format!("field \"{field}\", {found}"))),

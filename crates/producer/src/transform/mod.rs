@@ -5,8 +5,10 @@
 //!   `columns` takes the numbers beside them;
 //!   `shards` finds the text or the conversation in a sample of a tar;
 //! - `function` applies the user's own function to units, before all others;
+//! - `json` reads JSON as Python does, and `again` decides when;
 //! - `error` holds the reasons why a transform cannot be set up.
 
+mod again;
 pub mod arrays;
 pub mod chat;
 mod columns;
@@ -14,6 +16,7 @@ mod error;
 mod frames;
 pub mod function;
 pub mod ids;
+pub(crate) mod json;
 mod setup;
 pub(crate) mod shards;
 pub mod text;
@@ -34,6 +37,7 @@ pub(crate) use tokenizer::missing_begin_token;
 
 use self::arrays::sample;
 use self::chat::{Chat, Dialect, PairFields};
+use self::json::Beyond;
 use self::setup::{beside, chat, pair_fields};
 use self::text::decode;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
@@ -264,8 +268,8 @@ impl DocumentTransform {
         }
     }
 
-    /// Returns what the document in `unit` becomes; `Ok(None)` for a blank line. `field` is the JSON field that holds it.
-    pub(crate) fn transform(
+    /// Reads the document once, by the standard unless it is marked.
+    fn transform_once(
         &self,
         format: Format,
         field: &str,
@@ -300,6 +304,7 @@ impl DocumentTransform {
             columns: values.numbers,
             arrays: values.arrays,
             bytes: bytes + arrays as u64,
+            beyond: Beyond::default(),
         }))
     }
 
@@ -317,6 +322,8 @@ impl DocumentTransform {
             }
             Kind::Chat { chat, pairs, .. } => match (format, unit.raw) {
                 (Format::Jsonl | Format::Parquet, Ok(raw)) => {
+                    let bom = usize::from(unit.place.unit == 0 && raw.starts_with(text::BOM));
+                    let raw = raw.slice(bom * text::BOM.len()..);
                     let made = match pairs {
                         Some(fields) => chat.pair(&raw, fields)?,
                         None => chat.turns(&raw)?,
@@ -371,6 +378,7 @@ impl DocumentTransform {
                     columns: None,
                     arrays: Vec::new(),
                     bytes,
+                    beyond: Beyond::default(),
                 })
             }),
             Kind::Text {
@@ -411,6 +419,8 @@ pub(crate) struct Transformed {
     pub(crate) arrays: Vec<Bytes>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
+    /// What its JSON has beyond the standard.
+    pub(crate) beyond: Beyond,
 }
 
 /// Returns the name of a configuration value, for example `best_fit`.

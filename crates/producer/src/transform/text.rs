@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::json;
 use crate::sources::{Format, Reason};
 
 mod quick;
@@ -73,10 +74,7 @@ fn utf8(raw: &[u8]) -> Result<&str, Reason> {
 /// Returns the string under `field` of the JSON object in `line`; of a repeated field the last one, as most JSON readers
 /// do. The whole line is checked, also after the field.
 fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
-    let mut parser = serde_json::Deserializer::from_str(line);
-    let found = FieldSeed(Some(field))
-        .deserialize(&mut parser)
-        .and_then(|found| parser.end().map(|()| found))
+    let found = json::from_slice_seed(line.as_bytes(), FieldSeed(Some(field)))
         .map_err(|e| Reason::broken_json(&e))?;
     let field = field.to_owned();
     match found {
@@ -92,8 +90,10 @@ fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
 
 /// Returns the first fields of the JSON object in `line`, for a message.
 pub(super) fn fields(line: &str) -> String {
-    let object: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(line).unwrap_or_default();
+    let object = match json::value(line.as_bytes()) {
+        Ok(serde_json::Value::Object(object)) => object,
+        _ => serde_json::Map::new(),
+    };
     let names = object.keys().take(FIELDS_NAMED);
     let names: Vec<String> = names.map(|name| format!("\"{name:.40}\"")).collect();
     match (names.len(), object.len()) {

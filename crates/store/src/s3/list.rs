@@ -9,7 +9,8 @@ use aws_sdk_s3::primitives::DateTime;
 use aws_sdk_s3::types::{EncodingType, Object};
 
 use super::S3Store;
-use crate::answer::decoded;
+use crate::answer::{decoded, decoded_exactly};
+use crate::key::Keys;
 use crate::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError, key};
 
 /// Lists one page of the objects whose keys begin with `prefix`.
@@ -22,7 +23,7 @@ pub(super) async fn page(
     let answer = send(store, prefix, list).await?;
     let next = next_page(store, prefix, &answer, page.as_deref())?;
     Ok(ListPage {
-        objects: objects(store, &answer),
+        objects: objects(store, prefix, &answer)?,
         next,
     })
 }
@@ -45,7 +46,7 @@ pub(super) async fn page_after(
         return Err(broken(store, prefix, detail));
     }
     Ok(ListPage {
-        objects: objects(store, &answer),
+        objects: objects(store, prefix, &answer)?,
         next,
     })
 }
@@ -115,12 +116,33 @@ fn broken(store: &S3Store, prefix: &str, detail: &str) -> StoreError {
     store.error(Op::List, prefix, kind, effect, detail)
 }
 
-fn objects(store: &S3Store, answer: &ListObjectsV2Output) -> Vec<ObjectMeta> {
+fn objects(
+    store: &S3Store,
+    prefix: &str,
+    answer: &ListObjectsV2Output,
+) -> Result<Vec<ObjectMeta>, StoreError> {
     let encoded = answer.encoding_type() == Some(&EncodingType::Url);
     let objects = answer.contents().iter();
-    objects
-        .filter_map(|object| relative(store, object, encoded))
-        .collect()
+    if store.0.keys == Keys::Ours {
+        let ours = objects.filter_map(|object| relative(store, object, encoded));
+        return Ok(ours.collect());
+    }
+    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+    for object in objects {
+        match foreign(store, object, encoded) {
+            Some(object) => all.extend(object),
+            None => unreadable.push(object.key().unwrap_or_default()),
+        }
+    }
+    let Some(first) = unreadable.first() else {
+        return Ok(all);
+    };
+    let detail = format!(
+        "{} keys on a page of the listing can't be read, first {first:?} (percent-encoded): they are not UTF-8, or \
+         begin otherwise than asked for; rename them",
+        unreadable.len()
+    );
+    Err(store.error(Op::List, prefix, ErrorKind::Invalid, Effect::DidNot, detail))
 }
 
 /// Returns the time of an answer, if it is one that this machine can represent.
@@ -135,9 +157,27 @@ const ETAG_BYTES_MAX: usize = 256;
 fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMeta> {
     let full = decoded(object.key()?, encoded);
     let key = full.strip_prefix(&store.0.prefix)?;
+    let ours = key::fault_of(key).is_none();
+    ours.then(|| described(object, key)).flatten()
+}
+
+/// Returns the object of any key; the inner `None` for the marker of the listed folder itself, which has no name in it.
+/// `None` for a key that can't be read.
+fn foreign(store: &S3Store, object: &Object, encoded: bool) -> Option<Option<ObjectMeta>> {
+    let full = decoded_exactly(object.key()?, encoded)?;
+    let found = described(object, full.strip_prefix(&store.0.prefix)?)?;
+    if found.key.is_empty() && found.size == 0 {
+        return Some(None);
+    }
+    key::foreign_fault(&found.key)
+        .is_none()
+        .then_some(Some(found))
+}
+
+fn described(object: &Object, key: &str) -> Option<ObjectMeta> {
     let size = u64::try_from(object.size()?).ok()?;
     let etag = object.e_tag().filter(|etag| etag.len() <= ETAG_BYTES_MAX);
-    key::fault_of(key).is_none().then(|| ObjectMeta {
+    Some(ObjectMeta {
         key: key.to_owned(),
         size,
         etag: etag.map(str::to_owned),

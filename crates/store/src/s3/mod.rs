@@ -42,6 +42,7 @@ struct Inner {
     bucket: String,
     /// Prefix of all keys; empty, or ends in `/`.
     prefix: String,
+    keys: key::Keys,
     /// The endpoint's name for messages.
     endpoint: String,
     /// Client without retries, for `create`.
@@ -76,6 +77,11 @@ impl S3Store {
                 String::new()
             } else {
                 format!("{prefix}/")
+            },
+            keys: if options.input {
+                key::Keys::Foreign
+            } else {
+                key::Keys::Ours
             },
             endpoint: clients.endpoint,
             commit: clients.commit,
@@ -131,7 +137,7 @@ impl Store for S3Store {
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        key::check(Op::Create, &self.0.root, key)?;
+        self.0.keys.check(Op::Create, &self.0.root, key)?;
         let size = body.len();
         let put = self
             .0
@@ -156,22 +162,22 @@ impl Store for S3Store {
     }
 
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        key::check(Op::Upload, &self.0.root, key)?;
+        self.0.keys.check(Op::Upload, &self.0.root, key)?;
         upload::upload(self, key, body).await
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        key::check(Op::Get, &self.0.root, key)?;
+        self.0.keys.check(Op::Get, &self.0.root, key)?;
         read::whole(self, &self.0.data, key, at_most).await
     }
 
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        key::check(Op::Get, &self.0.root, key)?;
+        self.0.keys.check(Op::Get, &self.0.root, key)?;
         read::whole(self, &self.0.fresh, key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        key::check_range(&self.0.root, key, &range)?;
+        self.0.keys.check_range(&self.0.root, key, &range)?;
         read::range(self.clone(), key, range).await
     }
 
@@ -181,12 +187,12 @@ impl Store for S3Store {
         range: Range<u64>,
         fresh: bool,
     ) -> Result<Box<dyn Body>, StoreError> {
-        key::check_range(&self.0.root, key, &range)?;
+        self.0.keys.check_range(&self.0.root, key, &range)?;
         direct_read::open(self.clone(), key, range, fresh).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        key::check(Op::Head, &self.0.root, key)?;
+        self.0.keys.check(Op::Head, &self.0.root, key)?;
         let head = self
             .0
             .data
@@ -213,22 +219,22 @@ impl Store for S3Store {
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        self.0.keys.check_prefix(Op::List, &self.0.root, prefix)?;
         list::page(self, prefix, page).await
     }
 
     async fn list_after(&self, prefix: &str, after: &str) -> Result<ListPage, StoreError> {
-        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        self.0.keys.check_prefix(Op::List, &self.0.root, prefix)?;
         list::page_after(self, prefix, after).await
     }
 
     async fn folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        self.0.keys.check_prefix(Op::List, &self.0.root, prefix)?;
         list::folders(self, prefix).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        key::check(Op::Delete, &self.0.root, key)?;
+        self.0.keys.check(Op::Delete, &self.0.root, key)?;
         let delete = self
             .0
             .data

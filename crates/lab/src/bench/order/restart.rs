@@ -133,6 +133,7 @@ fn form(args: &OrderArgs, case: &Case, list: &InputList) -> Result<FormReport, C
         beside: Vec::new(),
         members: Vec::new(),
         max_document_bytes: 64 << 20,
+        decompress_memory: 512 << 20,
         inbox: false,
         sparse: false,
         share: Share::ALL,

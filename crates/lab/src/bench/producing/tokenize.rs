@@ -101,6 +101,7 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
             beside: Vec::new(),
             members: Vec::new(),
             max_document_bytes: 64 << 20,
+            decompress_memory: 512 << 20,
             inbox: false,
             sparse: false,
             share: Share::ALL,

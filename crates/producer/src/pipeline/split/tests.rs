@@ -86,6 +86,7 @@ impl Mode {
         };
         let bytes = items as u64;
         Tokenized::Document {
+            beyond: None,
             document,
             more: Vec::new(),
             bytes,
@@ -133,6 +134,7 @@ fn make(
         endless: false,
         fill_last: true,
         on_bad_document: OnBadDocument::Fail,
+        strict_replay: false,
         object_bytes,
         group_batches: 4,
     });

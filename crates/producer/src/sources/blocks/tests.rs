@@ -25,6 +25,7 @@ fn options() -> ReadOptions {
         beside: Vec::new(),
         members: Vec::new(),
         max_document_bytes: 1 << 20,
+        decompress_memory: 512 << 20,
         share: Share::ALL,
         inbox: false,
         sparse: false,
@@ -70,7 +71,7 @@ fn ranges_hold_each_line_once() {
     ] {
         let size = text.len() as u64;
         let file = input(&folder.path().join("a.txt"), text.as_bytes(), true);
-        let list = InputList { files: vec![file] };
+        let list = InputList::of(vec![file]);
         let whole = read(&list, Span::Files { first: 0, last: 0 }, 0);
         assert_eq!(whole.len(), text.lines().count());
         for cut in 1..size {
@@ -103,6 +104,7 @@ fn a_run_of_files_is_read_as_one() {
             input(&path("b"), b"three\n", true),
             input(&path("c"), &packed.finish().unwrap(), false),
         ],
+        ..InputList::default()
     };
     let text = |n: u32, unit, text: &str| (n, unit, text.to_owned());
     let all = [
@@ -128,6 +130,7 @@ async fn a_file_that_grew_since_it_was_listed_is_refused_by_name() {
             input(&path("a"), b"one\ntwo\n", true),
             input(&path("b"), &packed, false),
         ],
+        ..InputList::default()
     };
     let parquet = path("c.parquet");
     super::super::columns::tests::parquet(

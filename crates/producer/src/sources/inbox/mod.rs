@@ -217,7 +217,7 @@ impl InputFinder {
     ) -> Result<InputList, SourceError> {
         let mut inboxes = self.inboxes(source, &InputList::default()).await?;
         let files = inboxes.look().await?;
-        Ok(InputList { files })
+        Ok(InputList::of(files))
     }
 
     /// Opens the inboxes of `source`, or of `[source]`, of which the files of `list` were read.
@@ -229,7 +229,13 @@ impl InputFinder {
         let paths = source.map_or(&self.paths, |source| &source.paths);
         let of_source = source.and_then(|source| source.grows.as_ref());
         let share = of_source.map(|(_, share)| *share).or(self.share);
-        Inboxes::open(paths, share.unwrap_or(Share::ALL), self.open.as_ref(), list).await
+        Inboxes::open(
+            paths,
+            share.unwrap_or(Share::ALL),
+            self.open_inbox.as_ref(),
+            list,
+        )
+        .await
     }
 }
 

@@ -73,7 +73,7 @@ async fn each_look_finds_what_is_new() {
     assert_eq!(next(&mut own, &path).await, [number("a", 2)]);
     // A restart knows from its list what was read.
     let files = inboxes(&path, Share::ALL).await.look().await.unwrap();
-    let list = InputList { files };
+    let list = InputList::of(files);
     put(&path, &number("b", 1));
     let paths = [path.display().to_string()];
     let mut again = Inboxes::open(&paths, Share::ALL, &open(), &list)
@@ -289,6 +289,7 @@ async fn a_look_at_a_million_files_costs_as_many_requests_as_at_a_hundred() {
         let location = Location::Local(pin.name.clone().into());
         let list = InputList {
             files: vec![InputFile { pin, location }],
+            ..InputList::default()
         };
         let paths = ["s3://b/inbox/".to_owned()];
         let mut own = Inboxes::open(&paths, Share::ALL, &open, &list)

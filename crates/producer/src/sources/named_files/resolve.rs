@@ -27,7 +27,7 @@ impl PathFault {
             ),
             Self::Circle => "is a circle of links; name a file".to_owned(),
             Self::NoKey => format!(
-                "can't be a key below {root}, which has letters, digits, . _ @ = - and / only; rename the object"
+                "can't be a key below {root}: a key has at most 1024 bytes; correct the path"
             ),
         }
     }

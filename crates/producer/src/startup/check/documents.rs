@@ -9,17 +9,17 @@ use futures::StreamExt;
 use tokio::runtime::Handle;
 
 use super::super::assemble::read_options;
+use super::super::forms;
 use super::super::inputs::{file_root, input_finder};
 use super::function;
-use crate::config::{OnBadDocument, PackingMode, ProducerConfig, SourceContent};
-use crate::packing::Content;
+use super::readable::{Readable, counted, document, excerpt};
+use crate::config::{OnBadDocument, ProducerConfig};
 use crate::pipeline::named_files::NamedFiles;
 use crate::sources::{
     DocumentError, FileReader, FileRoot, Format, InputFile, InputFinder, InputList, Inputs, Place,
-    ReadOptions, Reason, Share, SourceError, Unit,
+    ReadOptions, Share, SourceError, Unit, shown,
 };
-use crate::transform::text::decode;
-use crate::transform::{DocumentTransform, shards};
+use crate::transform::DocumentTransform;
 use crate::worker::Worker;
 
 /// Most files of a path whose first document is read.
@@ -67,6 +67,19 @@ pub(super) async fn check(
                 continue;
             }
         };
+        let unlisted = ProducerConfig {
+            sources: Vec::new(),
+            ..config.clone()
+        };
+        if let Err(why) = forms::check(&unlisted, &found) {
+            findings.fault("source.paths", why);
+            complete = false;
+            continue;
+        }
+        for line in found.left_out.lines() {
+            findings.opened("left out", line);
+        }
+        let counted = counted(config.source.format, &found.files);
         let all = found.files.len();
         let new = found.files.into_iter();
         let new: Vec<_> = new
@@ -80,7 +93,7 @@ pub(super) async fn check(
         });
         match read {
             Ok(read) => match read.join().await {
-                Ok(read) => read.report(path, (all, new.len()), findings),
+                Ok(read) => read.report(path, (all, new.len()), &counted, findings),
                 Err(why) => findings.fault(path, why),
             },
             Err(why) => findings.fault(path, why),
@@ -130,8 +143,8 @@ fn all_documents(config: &ProducerConfig, transform: Option<&DocumentTransform>)
 /// The first documents of some files.
 #[derive(Default)]
 struct FirstDocuments {
-    /// Name and tokens, where it has tokens, of the first one.
-    first: Option<(String, Option<usize>)>,
+    /// The first one, with the name of its file.
+    first: Option<(String, Readable)>,
     /// Files that were read.
     files: usize,
     /// Files without any document.
@@ -140,7 +153,13 @@ struct FirstDocuments {
 }
 
 impl FirstDocuments {
-    fn report(self, path: &str, (all, new): (usize, usize), findings: &mut Findings) {
+    fn report(
+        self,
+        path: &str,
+        (all, new): (usize, usize),
+        counted: &str,
+        findings: &mut Findings,
+    ) {
         let no_document = self.first.is_none() && self.faults.is_empty() && new > 0;
         for fault in self.faults {
             findings.fault("source.paths", fault);
@@ -159,20 +178,23 @@ impl FirstDocuments {
         }
         let mut text = match all {
             0 => format!("{path}: no file yet; new ones are read when they have settled"),
-            1 => format!("{path}: 1 file"),
-            all => format!("{path}: {all} files"),
+            1 => format!("{path}: 1 file, {counted}"),
+            all => format!("{path}: {all} files, {counted}"),
         };
         if all > new {
             let _ = write!(text, ", {} of them named before and read once", all - new);
         }
-        if let Some((name, tokens)) = self.first {
+        let mut as_trained = None;
+        if let Some((name, first)) = self.first {
             let of = if all == 1 {
                 "its first document".to_owned()
             } else {
-                format!("the first document of {name}")
+                format!("the first document of {}", shown(&name))
             };
+            let tokens = first.tokens;
             let tokens = tokens.map_or("can be read".to_owned(), |n| format!("has {n} tokens"));
-            let _ = write!(text, "; {of} {tokens}");
+            let _ = write!(text, "; {of} {tokens}{}", first.beyond_words());
+            as_trained = first.text;
         }
         if self.files > 1 {
             let _ = write!(text, "; the first of {} files can be read", self.files);
@@ -185,6 +207,9 @@ impl FirstDocuments {
             );
         }
         findings.opened("input", text);
+        if let Some(text) = as_trained {
+            findings.opened("document", format!("\"{}\"", excerpt(&text)));
+        }
     }
 }
 
@@ -196,7 +221,7 @@ fn first_documents(
 ) -> FirstDocuments {
     let options = all_documents(config, transform);
     let mut found = FirstDocuments::default();
-    let list = InputList { files };
+    let list = InputList::of(files);
     let inputs = Arc::new(Inputs::new(list.clone()));
     // The settings of one source still list all of them, and each has a format of its own.
     let alone = ProducerConfig {
@@ -214,7 +239,7 @@ fn first_documents(
         ) {
             Ok(Some(document)) => {
                 found.files += 1;
-                found.first.get_or_insert((name, document.tokens));
+                found.first.get_or_insert((name, document));
             }
             // One file of each of Megatron's pairs has the documents.
             Ok(None) if options.format == Format::Megatron => {}
@@ -226,12 +251,6 @@ fn first_documents(
         }
     }
     found
-}
-
-/// A document that can be read.
-struct Readable {
-    /// Number of its tokens; `None` for arrays and where there is no tokenizer.
-    tokens: Option<usize>,
 }
 
 /// Returns the first document of `file`; `None` when there is none in its first units.
@@ -285,52 +304,4 @@ fn with_files(named: &Arc<NamedFiles>, unit: Unit) -> Result<Unit, SourceError> 
     let runtime = Handle::try_current().map_err(|why| unreadable(std::io::Error::other(why)))?;
     let filled = runtime.block_on(async { named.fill(0, vec![unit]).next().await });
     filled.unwrap_or_else(|| Err(unreadable(std::io::ErrorKind::UnexpectedEof.into())))
-}
-
-/// Makes the document of a unit, as far as that is possible without the tokenizer.
-fn document(
-    unit: Unit,
-    format: Format,
-    config: &ProducerConfig,
-    transform: Option<&DocumentTransform>,
-) -> Result<Option<Readable>, Reason> {
-    if let Some(transform) = transform {
-        let field = &config.source.field;
-        let mut prepared = transform.prepare(field, vec![(format, unit)]);
-        let Some(Some(prepared)) = prepared.units.pop() else {
-            return Ok(None);
-        };
-        let (mut made, of) = (None, 1 + prepared.more.len());
-        let units = std::iter::once(prepared.unit).chain(prepared.more);
-        for (number, unit) in (1..).zip(units) {
-            let one = transform.transform(prepared.format, field, unit);
-            made = made.or(one.map_err(|why| why.of_several(number, of))?);
-        }
-        return Ok(made.map(|made| Readable {
-            tokens: match made.content {
-                Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
-                Content::Pair([chosen, rejected]) => {
-                    Some(chosen.tokens.len() + rejected.tokens.len())
-                }
-                Content::Sample(_) => None,
-            },
-        }));
-    }
-    let is_text = config.source.content == SourceContent::Text
-        && !config.packing.mode.has_template()
-        && config.packing.mode != PackingMode::Opaque;
-    let field = &config.source.field;
-    let (format, field, unit) = if is_text && format == Format::Webdataset {
-        shards::document(field, false, unit)
-    } else {
-        (format, field.as_str(), unit)
-    };
-    let first = unit.place.unit == 0;
-    let raw = unit.raw?;
-    let some = if is_text {
-        decode(format, field, first, &raw, |_| ())?.is_some()
-    } else {
-        true
-    };
-    Ok(some.then_some(Readable { tokens: None }))
 }

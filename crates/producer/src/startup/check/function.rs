@@ -28,7 +28,7 @@ pub(super) fn compare(
     options: &ReadOptions,
     (config, transform): (&ProducerConfig, &Arc<DocumentTransform>),
 ) -> Result<String, String> {
-    let list = InputList { files };
+    let list = InputList::of(files);
     let field = &config.source.field;
     let first = run(&list, options, (field, transform))?;
     transform.renew_function();

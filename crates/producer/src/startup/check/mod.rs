@@ -3,6 +3,7 @@
 
 mod documents;
 mod function;
+mod readable;
 mod stream;
 
 use std::path::Path;

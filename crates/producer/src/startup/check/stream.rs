@@ -102,6 +102,7 @@ async fn examine(
             settings: &settings,
             follow: config.source.grows(),
             sources: &config.sources,
+            format: config.source.format,
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::super::json;
 use super::super::text::BOM;
 use super::wrong;
 use crate::packing::ArraySpec;
@@ -30,7 +31,7 @@ pub(crate) fn paths(
                 .strip_prefix(BOM)
                 .filter(|_| unit.place.unit == 0)
                 .unwrap_or(raw);
-            let Ok(Value::Object(object)) = serde_json::from_slice(raw) else {
+            let Ok(Value::Object(object)) = json::value_as_python(raw) else {
                 return Ok(Vec::new());
             };
             let value = |spec: &ArraySpec| match object.get(spec.source()) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use minijinja::Value;
 use serde::{Deserialize, Serialize};
 
+use super::super::json;
 use super::dialect::Dialect;
 use super::learned::Learned;
 use super::mapping::Mapping;
@@ -61,7 +62,7 @@ impl RendererSetup {
 impl ConversationRenderer {
     /// Renders the conversation in `raw`.
     pub(super) fn text(&self, raw: &[u8], dialect: Dialect) -> Result<Rendered, Reason> {
-        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+        let document: Value = json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
         let turns = self.mapping.turns(&document)?;
         let turns = escape(&turns)?;

@@ -5,6 +5,7 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+use super::super::super::json;
 use super::super::dialect::Dialect;
 use super::{PairFields, wrong};
 use crate::sources::Reason;
@@ -36,6 +37,20 @@ fn shown(text: &str) -> String {
     }
 }
 
+/// Returns whether a number below `value` is one that JSON can't write.
+fn holds_non_finite(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Number => f64::try_from(value.clone()).is_ok_and(|number| !number.is_finite()),
+        ValueKind::Seq => (value.try_iter().into_iter().flatten()).any(|item| holds_non_finite(&item)),
+        ValueKind::Map => {
+            let keys = value.try_iter().into_iter().flatten();
+            keys.filter_map(|key| value.get_item(&key).ok())
+                .any(|item| holds_non_finite(&item))
+        }
+        _ => false,
+    }
+}
+
 impl PairFields {
     /// Returns both conversations as objects like a line of messages.
     pub(super) fn conversations(
@@ -43,7 +58,7 @@ impl PairFields {
         raw: &[u8],
         dialect: Dialect,
     ) -> Result<[Vec<u8>; 2], Reason> {
-        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+        let document: Value = json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let (chosen, rejected) = (&self.chosen, &self.rejected);
         if document.kind() != ValueKind::Map {
             return Err(wrong(format!(
@@ -87,6 +102,11 @@ impl PairFields {
             let tools = tools.clone();
             let tools = tools.map(|tools| (Value::from(self.mapping.tools.as_str()), tools));
             let conversation: Value = std::iter::once(messages).chain(tools).collect();
+            if json::is_marked(raw) && holds_non_finite(&conversation) {
+                return Err(wrong(
+                    "has NaN or an infinite number in its messages; write it as a text, or leave it out".to_owned(),
+                ));
+            }
             serde_json::to_vec(&conversation).map_err(|why| wrong(format!("is no JSON: {why}")))
         };
         Ok([whole(chosen, chosen_part)?, whole(rejected, rejected_part)?])

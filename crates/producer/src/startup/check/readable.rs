@@ -1,0 +1,145 @@
+//! A document that `--check` can read, as it is trained.
+
+use std::collections::BTreeMap;
+
+use crate::config::{PackingMode, ProducerConfig, SourceContent};
+use crate::packing::Content;
+use crate::sources::{Format, InputFile, Reason, Unit};
+use crate::transform::json::Beyond;
+use crate::transform::text::decode;
+use crate::transform::{DocumentTransform, shards};
+
+/// Most characters of the document that is shown.
+const EXCERPT_CHARS: usize = 200;
+
+/// Returns how many files are read in which form.
+pub(super) fn counted(format: Format, files: &[InputFile]) -> String {
+    let mut forms: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in files {
+        *forms
+            .entry(format.for_file(&file.pin.name).words())
+            .or_default() += 1;
+    }
+    let one = forms.len() == 1;
+    let each = forms.into_iter().map(|(words, n)| {
+        if one {
+            words.to_owned()
+        } else {
+            format!("{n} {words}")
+        }
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the beginning of a text in one line.
+pub(super) fn excerpt(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars().take(EXCERPT_CHARS) {
+        if c.is_control() || matches!(c, '"' | '\\' | '\u{2028}' | '\u{2029}') {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    if text.chars().nth(EXCERPT_CHARS).is_some() {
+        out.push_str(" ...");
+    }
+    out
+}
+
+/// A document that can be read.
+pub(super) struct Readable {
+    /// Number of its tokens; `None` for arrays and where there is no tokenizer.
+    pub(super) tokens: Option<usize>,
+    /// Its text as it is trained; `None` where it has none, or there is no tokenizer.
+    pub(super) text: Option<String>,
+    beyond: Beyond,
+}
+
+impl Readable {
+    pub(super) fn beyond_words(&self) -> &'static str {
+        match (self.beyond.numbers, self.beyond.surrogates) {
+            (0, 0) => "",
+            (_, 0) => ", and NaN or an infinite number, read as Python reads it",
+            _ => ", and halves of surrogate pairs, each of which becomes U+FFFD",
+        }
+    }
+}
+
+/// Makes the document of a unit, as far as that is possible without the tokenizer.
+pub(super) fn document(
+    unit: Unit,
+    format: Format,
+    config: &ProducerConfig,
+    transform: Option<&DocumentTransform>,
+) -> Result<Option<Readable>, Reason> {
+    if let Some(transform) = transform {
+        let field = &config.source.field;
+        let mut prepared = transform.prepare(field, vec![(format, unit)]);
+        let Some(Some(prepared)) = prepared.units.pop() else {
+            return Ok(None);
+        };
+        let (mut made, of) = (None, 1 + prepared.more.len());
+        let units = std::iter::once(prepared.unit).chain(prepared.more);
+        for (number, unit) in (1..).zip(units) {
+            let one = transform.transform(prepared.format, field, unit);
+            made = made.or(one.map_err(|why| why.of_several(number, of))?);
+        }
+        return Ok(made.map(|made| {
+            let (tokens, text) = match &made.content {
+                Content::Tokens(tokens) | Content::Turns(tokens, _) => (Some(tokens.len()), tokens),
+                Content::Pair([chosen, rejected]) => {
+                    let both = chosen.tokens.len() + rejected.tokens.len();
+                    (Some(both), &chosen.tokens)
+                }
+                Content::Sample(_) => (None, &Vec::new()),
+            };
+            let some = &text[..text.len().min(EXCERPT_CHARS)];
+            let all = some.len() == text.len();
+            let text = transform.decode(some).filter(|text| !text.is_empty());
+            Readable {
+                tokens,
+                text: text.map(|text| if all { text } else { text + " ..." }),
+                beyond: made.beyond,
+            }
+        }));
+    }
+    let is_text = config.source.content == SourceContent::Text
+        && !config.packing.mode.has_template()
+        && config.packing.mode != PackingMode::Opaque;
+    let field = &config.source.field;
+    let (format, field, unit) = if is_text && format == Format::Webdataset {
+        shards::document(field, false, unit)
+    } else {
+        (format, field.as_str(), unit)
+    };
+    let first = unit.place.unit == 0;
+    let raw = unit.raw?;
+    let some = if is_text {
+        decode(format, field, first, &raw, |_| ())?.is_some()
+    } else {
+        true
+    };
+    Ok(some.then(|| Readable {
+        tokens: None,
+        text: None,
+        beyond: Beyond::default(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_shown_in_one_short_line() {
+        assert_eq!(
+            excerpt("a\n\"b\" \u{1b}[1mä\u{2028}"),
+            r#"a\n\"b\" \u{1b}[1mä\u{2028}"#
+        );
+        assert_eq!(
+            excerpt(&"x".repeat(201)),
+            format!("{} ...", "x".repeat(200))
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! What `source.format = "auto"` means for each file, now and for an older cursor.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{NamedSource, ProducerConfig, SourceConfig};
+use crate::cursor::NAMES;
+use crate::sources::{Format, InputList, PinnedFile, SourceError, shown};
+
+/// The configured format of each file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forms<'a> {
+    /// The format of `[source]`.
+    pub(super) format: Format,
+    /// The sources of the configuration; empty for the one of `[source]`.
+    pub(super) sources: &'a [NamedSource],
+}
+
+/// What names meant when a cursor was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    AsNow,
+    Earlier,
+}
+
+impl Names {
+    pub(super) fn of_settings(settings: &Map<String, Value>) -> Self {
+        if settings.contains_key(NAMES) {
+            Self::AsNow
+        } else {
+            Self::Earlier
+        }
+    }
+
+    /// Returns how a file is read that is configured so.
+    fn read(self, configured: Format, name: &str) -> Format {
+        match (self, configured) {
+            (Self::Earlier, Format::Auto) => Format::earlier_for_file(name),
+            _ => configured.for_file(name),
+        }
+    }
+}
+
+impl Forms<'_> {
+    fn of(&self, file: &PinnedFile) -> Format {
+        let own = file.source.as_ref();
+        let source = own.and_then(|own| self.sources.iter().find(|source| source.name == *own));
+        source.map_or(self.format, |source| source.format)
+    }
+
+    /// Returns the settings of now, with the mark of names where these decide otherwise than they did.
+    pub(super) fn marked(
+        &self,
+        settings: &Map<String, Value>,
+        list: &InputList,
+    ) -> Map<String, Value> {
+        let grows = settings.contains_key("source.follow")
+            || settings.contains_key("source.inbox")
+            || self.sources.iter().any(NamedSource::grows);
+        let is_auto = match self.sources {
+            [] => self.format == Format::Auto,
+            sources => sources.iter().any(|source| source.format == Format::Auto),
+        };
+        let differs = |file: &PinnedFile| {
+            self.of(file) == Format::Auto
+                && Names::Earlier.read(Format::Auto, &file.name)
+                    != Format::Auto.for_file(&file.name)
+        };
+        let mut settings = settings.clone();
+        if is_auto && (grows || list.files.iter().any(|file| differs(&file.pin))) {
+            settings.insert(NAMES.to_owned(), json!(2));
+        }
+        settings
+    }
+
+    /// Returns the settings `was` of a cursor with the formats of now, where these mean the same for all of its files.
+    pub(super) fn adopted(
+        &self,
+        was: &Map<String, Value>,
+        now: &Map<String, Value>,
+        pins: &[PinnedFile],
+    ) -> Map<String, Value> {
+        let mut adopted = was.clone();
+        let names = Names::of_settings(was);
+        let format = |value: Option<&Value>| -> Format {
+            let value = value.cloned().unwrap_or_default();
+            serde_json::from_value(value).unwrap_or_default()
+        };
+        let same = |source: Option<&str>, was: Format, is: Format| {
+            let own = pins.iter().filter(|pin| pin.source.as_deref() == source);
+            let mut own = own.map(|pin| (names.read(was, &pin.name), is.for_file(&pin.name)));
+            own.all(|(was, is)| was == is)
+        };
+        if self.sources.is_empty() {
+            let key = "source.format";
+            let (was, is) = (format(was.get(key)), format(now.get(key)));
+            if same(None, was, is) {
+                adopted.insert(key.to_owned(), json!(is));
+            }
+            return adopted;
+        }
+        let now: BTreeMap<&str, Format> = (self.sources.iter())
+            .map(|source| (source.name.as_str(), source.format))
+            .collect();
+        let sources = adopted.get_mut("sources").and_then(Value::as_array_mut);
+        for source in sources
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            let name = source
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let Some(is) = now.get(name).copied() else {
+                continue;
+            };
+            if same(Some(name), format(source.get("format")), is) {
+                match is {
+                    Format::Auto => source.remove("format"),
+                    is => source.insert("format".to_owned(), json!(is)),
+                };
+            }
+        }
+        adopted
+    }
+
+    /// Returns one line for each of `pins` that a cursor with these names counts in another form than it has now.
+    pub(super) fn differences<'p>(
+        &self,
+        names: Names,
+        pins: impl Iterator<Item = &'p PinnedFile>,
+    ) -> Vec<String> {
+        let changed = pins.filter_map(|pin| {
+            let configured = self.of(pin);
+            let was = names.read(configured, &pin.name);
+            let is = configured.for_file(&pin.name);
+            let fault = Format::refusal(&pin.name).filter(|_| configured == Format::Auto);
+            let is = match (is == was, fault) {
+                (true, None) => return None,
+                (true, Some(_)) => "not read any more".to_owned(),
+                (false, _) => format!("read as {}", is.words()),
+            };
+            Some(format!(
+                "{}: was read as {}, and is {is}; set source.format = \"{}\" to go on, if all files are so",
+                shown(&pin.name),
+                was.words(),
+                was.key()
+            ))
+        });
+        changed.take(20).collect()
+    }
+}
+
+/// Fails when `source.format = "auto"` has no reader for a file, or takes one for text that the configuration says is none.
+pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), SourceError> {
+    let (all, default) = (config.by_source(), SourceConfig::default());
+    for (n, config) in all.iter().enumerate() {
+        let name = config.sources.get(n).map(|source| source.name.as_str());
+        let source = &config.source;
+        if source.format != Format::Auto {
+            continue;
+        }
+        let own = list.files.iter().map(|file| &file.pin);
+        let own = own.filter(|pin| config.sources.is_empty() || pin.source.as_deref() == name);
+        let text = own.filter(|pin| source.format.for_file(&pin.name) == Format::Text);
+        let text: Vec<&PinnedFile> = text.collect();
+        refuse(&text)?;
+        let key = if source.field != default.field {
+            "source.field"
+        } else if source.column != default.column {
+            "source.column"
+        } else {
+            continue;
+        };
+        if let Some(first) = text.first() {
+            return Err(SourceError::KeyOfText {
+                first: first.name.clone(),
+                number: text.len(),
+                key,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn refuse(text: &[&PinnedFile]) -> Result<(), SourceError> {
+    let mut refused = text
+        .iter()
+        .filter_map(|pin| Some((pin, Format::refusal(&pin.name)?)));
+    match refused.next() {
+        None => Ok(()),
+        Some((first, why)) => Err(SourceError::NoReader {
+            first: first.name.clone(),
+            number: 1 + refused.count(),
+            why,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

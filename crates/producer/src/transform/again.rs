@@ -1,0 +1,112 @@
+//! From a unit to its document: one that fails is read again as Python reads JSON, or its first bytes explain the failure.
+
+use memchr::memmem;
+
+use super::json::{self, Beyond};
+use super::text::BOM;
+use super::{DocumentTransform, Transformed};
+use crate::sources::{Cell, Format, Reason, Unit};
+
+impl DocumentTransform {
+    /// Returns what the document in `unit` becomes; `Ok(None)` for a blank line. `field` is the JSON field that holds it.
+    /// A line that is no standard JSON is read once more, as Python does.
+    pub(crate) fn transform(
+        &self,
+        format: Format,
+        field: &str,
+        mut unit: Unit,
+    ) -> Result<Option<Transformed>, Reason> {
+        let (place, raw) = (unit.place, unit.raw.clone());
+        if format == Format::Jsonl && raw.as_ref().is_ok_and(|raw| json::is_marked(raw)) {
+            return Err(nul());
+        }
+        let cells = cells(format, &unit);
+        let why = match self.transform_once(format, field, unit) {
+            Err(why) => why,
+            made => return made,
+        };
+        let Ok(raw) = raw else {
+            return Err(why);
+        };
+        let first = place.unit == 0;
+        match marked(format, &why, first, &raw).zip(cells) {
+            Some(((marked, beyond), cells)) => {
+                unit = Unit {
+                    place,
+                    raw: Ok(marked.into()),
+                    cells,
+                };
+                let made = self.transform_once(format, field, unit)?;
+                Ok(made.map(|made| Transformed { beyond, ..made }))
+            }
+            None => Err(explained(format, why, first, &raw)),
+        }
+    }
+}
+
+/// Returns the cells with which `unit` is read again, which are copied where there are any and its line may need it; `None`
+/// where it is not read again.
+fn cells(format: Format, unit: &Unit) -> Option<Vec<Cell>> {
+    if format != Format::Jsonl {
+        return None;
+    }
+    if unit.cells.is_empty() {
+        return Some(Vec::new());
+    }
+    let raw = unit.raw.as_ref().ok()?;
+    let holds = |word: &[u8]| memmem::find(raw, word).is_some();
+    let may = holds(b"NaN") || holds(b"Infinity") || holds(b"\\u");
+    may.then(|| unit.cells.clone())
+}
+
+/// Returns the reason for a line that begins with a NUL, which is the mark of lines that are read again.
+fn nul() -> Reason {
+    Reason::BrokenJson {
+        column: 1,
+        detail: "expected value, not a NUL".to_owned(),
+    }
+}
+
+/// Returns the line that failed with `why` in the form in which it is read as Python does; `None` for all other faults.
+fn marked(format: Format, why: &Reason, first: bool, raw: &[u8]) -> Option<(Vec<u8>, Beyond)> {
+    let is_json = matches!(why, Reason::BrokenJson { .. }) && format == Format::Jsonl;
+    is_json
+        .then(|| json::mark(without_bom(first, raw)))
+        .flatten()
+}
+
+/// Returns the reason that the first bytes of the file give for the failure, or the same one.
+fn explained(format: Format, why: Reason, first: bool, raw: &[u8]) -> Reason {
+    if !first || !matches!(format, Format::Jsonl | Format::Lines | Format::Text) {
+        return why;
+    }
+    if let Some(encoding) = encoding(raw) {
+        return Reason::Encoding { encoding };
+    }
+    if format != Format::Jsonl {
+        return why;
+    }
+    let text = without_bom(first, raw).trim_ascii();
+    match (text, &why) {
+        ([b'[', items @ ..], _) if matches!(items.trim_ascii_start(), [] | [b'{', ..]) => {
+            Reason::JsonArray
+        }
+        ([b'{', ..], Reason::BrokenJson { detail, .. }) if detail.starts_with("EOF while") => {
+            Reason::IndentedJson
+        }
+        _ => why,
+    }
+}
+
+/// Returns the encoding of a file that begins with its mark, unless it is UTF-8.
+fn encoding(raw: &[u8]) -> Option<&'static str> {
+    match raw {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        _ => None,
+    }
+}
+
+fn without_bom(first: bool, raw: &[u8]) -> &[u8] {
+    raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw)
+}

@@ -340,6 +340,7 @@ mod check_columns;
 mod check_paths;
 mod check_sources;
 mod defaults;
+mod end;
 mod function;
 mod hints;
 mod ids;

@@ -202,13 +202,10 @@ pub(super) async fn check(
     role: Role,
     file: &Path,
     options: &[String],
+    extent: &str,
 ) -> Result<(Option<i32>, String), RunError> {
     let mut command = Command::from(programs::start(role.program()).command());
-    command
-        .arg("--config")
-        .arg(file)
-        .args(options)
-        .arg("--check");
+    command.arg("--config").arg(file).args(options).arg(extent);
     let output = command.stdin(Stdio::null()).output().await;
     let output = output.map_err(|why| no_program(role, why))?;
     let text = [output.stdout, output.stderr].concat();

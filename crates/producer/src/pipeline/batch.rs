@@ -101,6 +101,8 @@ pub struct BatchBuilder {
     gave_document: bool,
     /// Number of bad documents left out.
     left_out: u64,
+    /// Tokens of the current batch that are in no other.
+    own: u64,
     /// Of several sources: where each document begins that no batch has moved past, and the sampler's state there.
     places: VecDeque<(Point, SamplerState)>,
     /// Of several sources: the sampler's state after the last document.
@@ -120,6 +122,7 @@ impl BatchBuilder {
             next_seq: options.next_seq,
             gave_document: false,
             left_out: 0,
+            own: 0,
             places: VecDeque::new(),
             order: None,
             begun: Vec::new(),
@@ -239,8 +242,10 @@ impl BatchBuilder {
             }
         } else if self.options.packer.waiting() > 1 || self.splitter.is_open() {
             let waiting = (self.options.packer.waiting() as u64).saturating_sub(1);
+            let tokens = waiting + self.splitter.waiting();
+            metrics.batch_dropped(tokens);
             tracing::info!(
-                tokens = waiting + self.splitter.waiting(),
+                tokens,
                 "the last, partial batch is dropped (packing.last_batch)"
             );
         }
@@ -270,9 +275,10 @@ impl BatchBuilder {
             let padding = (rows.tokens.len() as u64).saturating_sub(unit.own + 1);
             metrics.padding.inc_by(padding);
         }
+        self.own += unit.own;
         let (all, of_unit) = self.options.slices;
         if of_unit == all {
-            self.add_batch(unit);
+            self.add_batch(unit, metrics);
             return;
         }
         let bytes = self.options.encoder.frame_bytes(&unit, of_unit);
@@ -280,14 +286,14 @@ impl BatchBuilder {
         self.splitter.push(unit, bytes, &mut splits);
         for split in splits {
             match split {
-                Split::Whole(batch) => self.add_batch(batch),
-                Split::Part(units, part) => self.add_part(units, part),
+                Split::Whole(batch) => self.add_batch(batch, metrics),
+                Split::Part(units, part) => self.add_part(units, part, metrics),
             }
         }
     }
 
     /// Adds a whole batch to the group.
-    fn add_batch(&mut self, batch: PackedBatch) {
+    fn add_batch(&mut self, batch: PackedBatch, metrics: &Metrics) {
         let bytes = self
             .options
             .encoder
@@ -302,7 +308,7 @@ impl BatchBuilder {
             Some(group) => group,
             None => self.empty_group(),
         };
-        let mixture_begins = self.complete();
+        let mixture_begins = self.complete(metrics);
         group.cursor = self.cursor(&batch);
         group.inputs = self.options.inputs;
         group.bytes = group.bytes.saturating_add(bytes);
@@ -319,7 +325,8 @@ impl BatchBuilder {
     }
 
     /// Goes on to the next sequence number; true when a mixture begins there.
-    fn complete(&mut self) -> bool {
+    fn complete(&mut self, metrics: &Metrics) -> bool {
+        metrics.batch_made(self.next_seq, std::mem::take(&mut self.own));
         self.next_seq += 1;
         let taken = self.taken();
         let changes = self.options.changes.as_mut();
@@ -333,12 +340,12 @@ impl BatchBuilder {
         self.order.as_ref().map_or(0, |order| order.total[0])
     }
 
-    fn add_part(&mut self, units: Vec<PackedBatch>, part: BatchPart) {
+    fn add_part(&mut self, units: Vec<PackedBatch>, part: BatchPart, metrics: &Metrics) {
         let before = self.group.take();
         self.full.extend(before);
         let mut group = self.empty_group();
         if part.last.is_some() {
-            self.complete();
+            self.complete(metrics);
         }
         if let Some(unit) = units.last() {
             group.cursor = self.cursor(unit);

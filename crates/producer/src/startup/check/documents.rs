@@ -19,7 +19,7 @@ use crate::sources::{
     ReadOptions, Reason, Share, SourceError, Unit,
 };
 use crate::transform::text::decode;
-use crate::transform::{DocumentTransform, shards};
+use crate::transform::{DocumentTransform, Transformed, shards};
 use crate::worker::Worker;
 
 /// Most files of a path whose first document is read.
@@ -120,7 +120,10 @@ async fn check_function(
 }
 
 /// Returns the settings to read all documents, whatever the share.
-fn all_documents(config: &ProducerConfig, transform: Option<&DocumentTransform>) -> ReadOptions {
+pub(super) fn all_documents(
+    config: &ProducerConfig,
+    transform: Option<&DocumentTransform>,
+) -> ReadOptions {
     ReadOptions {
         share: Share::ALL,
         ..read_options(config, transform.and_then(DocumentTransform::end_token))
@@ -229,9 +232,11 @@ fn first_documents(
 }
 
 /// A document that can be read.
-struct Readable {
+pub(super) struct Readable {
     /// Number of its tokens; `None` for arrays and where there is no tokenizer.
-    tokens: Option<usize>,
+    pub(super) tokens: Option<usize>,
+    /// Bytes of its arrays.
+    pub(super) array_bytes: u64,
 }
 
 /// Returns the first document of `file`; `None` when there is none in its first units.
@@ -287,8 +292,17 @@ fn with_files(named: &Arc<NamedFiles>, unit: Unit) -> Result<Unit, SourceError> 
     filled.unwrap_or_else(|| Err(unreadable(std::io::ErrorKind::UnexpectedEof.into())))
 }
 
+fn array_bytes(made: &Transformed) -> u64 {
+    let of_sample = match &made.content {
+        Content::Sample(arrays) => &arrays[..],
+        _ => &[],
+    };
+    let all = of_sample.iter().chain(&made.arrays);
+    all.map(|array| array.len() as u64).sum()
+}
+
 /// Makes the document of a unit, as far as that is possible without the tokenizer.
-fn document(
+pub(super) fn document(
     unit: Unit,
     format: Format,
     config: &ProducerConfig,
@@ -307,6 +321,7 @@ fn document(
             made = made.or(one.map_err(|why| why.of_several(number, of))?);
         }
         return Ok(made.map(|made| Readable {
+            array_bytes: array_bytes(&made),
             tokens: match made.content {
                 Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
                 Content::Pair([chosen, rejected]) => {
@@ -332,5 +347,8 @@ fn document(
     } else {
         true
     };
-    Ok(some.then_some(Readable { tokens: None }))
+    Ok(some.then_some(Readable {
+        tokens: None,
+        array_bytes: 0,
+    }))
 }

@@ -10,6 +10,7 @@ use batchweave_daemon::config::{Config, Period, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::disk::Disk;
 use super::lead::Lead;
 
 /// A table whose keys only its daemon knows.
@@ -165,6 +166,11 @@ impl RunFile {
     /// Returns the bound on the producer's lead, with a store at `url`.
     pub(super) fn lead(&self, url: &str) -> Lead {
         Lead::new(&self.ahead, &self.job, url)
+    }
+
+    /// Returns the store at `url` of a producer that a full disk ends.
+    pub(super) fn disk(&self, url: &str) -> Option<Disk> {
+        Disk::new(url, &self.packing, &self.reclaim)
     }
 
     /// Returns the options of a daemon's command line that make its configuration of this file.

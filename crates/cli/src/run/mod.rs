@@ -6,6 +6,7 @@
 //! the end, and `display` prints.
 
 mod child;
+mod disk;
 mod display;
 mod error;
 mod file;
@@ -110,7 +111,8 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         let log = LogFile::new(logs.fresh(Role::name(role))?);
         let options = options(role, &socket);
         let profile = context.global().profile.clone();
-        Daemon::start((role, profile), &args.file, &options, log, admin)
+        let disk = file.disk(&url).filter(|_| role == Role::Producer);
+        Daemon::start((role, profile, disk), &args.file, &options, log, admin)
     };
     let producer = start(Role::Producer, place::free_address()?)?;
     let consumer = start(Role::Consumer, place::status_page(file.listen())?)?;

@@ -31,6 +31,8 @@ pub(super) struct Known {
     /// The producer has finished, with this number of batches.
     pub(super) finished: Option<u64>,
     pub(super) elapsed: Duration,
+    /// The producer's batches when it last answered.
+    pub(super) batches: u64,
     pub(super) pace: Pace,
 }
 
@@ -69,7 +71,8 @@ impl Progress {
         let delivered = rate(before.consumer.as_ref(), consumer, "steps_delivered_total");
         let batches = known
             .finished
-            .unwrap_or_else(|| of(producer, "batches") as u64);
+            .unwrap_or_else(|| (of(producer, "batches") as u64).max(known.batches));
+        known.batches = batches;
         let ranks = of(consumer, "sessions") as u64;
         let least = consumer.and_then(|n| n.least("rank_step"));
         let head = of(consumer, "head_step") as u64;
@@ -80,11 +83,12 @@ impl Progress {
         } else {
             producer.and_then(|n| n.least("done_ratio")).unwrap_or(0.0)
         };
+        let held = of(producer, "held") > 0.0;
         let step = least.filter(|_| ranks > 0);
         let outlook = known.pace.add(Instant::now(), share, (steps as f64, step));
         let seconds_left = match step {
             Some(_) => outlook.trained_in,
-            None => outlook.produced_in.filter(|_| !finished),
+            None => outlook.produced_in.filter(|_| !finished && !held),
         };
         Self {
             seconds: known.elapsed.as_secs(),

@@ -92,7 +92,12 @@ pub(super) async fn check(
 }
 
 fn about(bytes: u64) -> String {
-    format!("{}B", short(bytes as f64))
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let bytes = bytes as f64;
+    let unit = units.into_iter().find(|(size, _)| bytes >= *size);
+    unit.map_or(format!("{bytes} B"), |(size, unit)| {
+        format!("{:.1} {unit}", bytes / size)
+    })
 }
 
 fn long_document(name: &str, tokens: u64, steps: u64) -> String {

@@ -312,7 +312,7 @@ pub trait Packer: Send + std::fmt::Debug {
     /// Returns a batch of padding only; call it after `rest`.
     fn blank(&self) -> PackedBatch;
 
-    /// Returns the number of tokens or samples that wait for a batch.
+    /// Returns the number of tokens or samples that are in no batch yet.
     fn waiting(&self) -> usize;
 }
 

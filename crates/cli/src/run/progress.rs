@@ -113,8 +113,12 @@ impl Progress {
     pub(super) fn line(&self) -> String {
         let (minutes, seconds) = (self.seconds / 60, self.seconds % 60);
         let unit = if self.opaque { "sample" } else { "token" };
+        // First, since a narrow terminal shows the beginning.
+        let left = self.seconds_left.map_or(String::new(), |seconds| {
+            format!("{} left; ", period(seconds as f64))
+        });
         let mut line = format!(
-            "{minutes:02}:{seconds:02}  produced {}, {}",
+            "{minutes:02}:{seconds:02}  {left}produced {}, {}",
             count(self.batches, "batch"),
             amount(self.tokens, unit),
         );
@@ -126,12 +130,6 @@ impl Progress {
         if let Some(percent) = self.percent {
             let _ = write!(line, ", about {percent:.0} % of all");
         }
-        let left = self.seconds_left.map_or(String::new(), |seconds| {
-            format!(", {} left", period(seconds as f64))
-        });
-        if self.step.is_none() {
-            line += &left;
-        }
         match self.step {
             Some(step) => {
                 let (ranks, steps) = (count(self.ranks, "rank"), self.steps);
@@ -139,7 +137,7 @@ impl Progress {
                 let expected = self.steps_expected.filter(|all| *all > 0);
                 if let Some(all) = expected {
                     let percent = (step as f64 * 100.0 / all as f64).min(100.0);
-                    let _ = write!(line, ", {percent:.0} % of the run{left}");
+                    let _ = write!(line, ", {percent:.0} % of the run");
                 }
                 if self.steps_per_second > 0.0 {
                     let _ = write!(line, ", {:.1} steps/s", self.steps_per_second);
@@ -311,7 +309,7 @@ mod tests {
         }
         assert_eq!(
             line,
-            "01:15  produced 10 batches, 20480 tokens, about 25 % of all, 30 s left; no rank is connected"
+            "01:15  30 s left; produced 10 batches, 20480 tokens, about 25 % of all; no rank is connected"
         );
         let mut known = super::tests::known();
         for second in 0..=10_u32 {
@@ -326,7 +324,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert!(
-            line.contains("about 50 % of all; 2 ranks at step 10 of 40, 12 % of the run, 1 min 10 s left, 1.0 steps/s"),
+            line.starts_with("01:15  1 min 10 s left; produced 40 batches, 81920 tokens, about 50 % of all; 2 ranks at step 10 of 40, 12 % of the run, 1.0 steps/s"),
             "{line}"
         );
     }

@@ -8,8 +8,10 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
 use batchweave_core::order::{MixtureChanges, SamplerState};
+use batchweave_core::provenance::Form;
 use serde_json::{Map, Value};
 
+use super::bad_document::{is_logged, shortened};
 pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
 use crate::config::OnBadDocument;
@@ -19,11 +21,6 @@ use crate::metrics::Metrics;
 use crate::packing::{BatchContent, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::sources::SourceError;
-
-/// Number of bad documents that are all logged.
-const ALL_LOGGED: u64 = 64;
-/// Most characters of the logged reason, which may quote the document.
-const ERROR_CHARS: usize = 600;
 
 /// The content of one object: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
@@ -72,20 +69,6 @@ pub struct BatchBuilderOptions {
     pub object_bytes: u64,
     /// A group is full at this number of batches.
     pub group_batches: usize,
-}
-
-/// Returns whether the `n`-th bad document is logged: all of the first ones, then every power of two. A file can
-/// hold a million of them; the metric counts all.
-fn is_logged(n: u64) -> bool {
-    n <= ALL_LOGGED || n.is_power_of_two()
-}
-
-fn shortened(mut text: String) -> String {
-    if let Some((at, _)) = text.char_indices().nth(ERROR_CHARS) {
-        text.truncate(at);
-        text.push_str(" ...");
-    }
-    text
 }
 
 /// Makes batches of documents, and groups of batches.
@@ -234,15 +217,16 @@ impl BatchBuilder {
         } else if self.options.fill_last {
             let rest = self.options.packer.rest(self.splitter.is_open());
             if let Some(unit) = rest {
+                // The last token of a sequence is in no batch after this one.
+                self.own += u64::from(unit.sources.form == Form::Sequence);
                 self.add(unit, metrics);
             }
             while self.splitter.is_open() {
                 let unit = self.options.packer.blank();
                 self.add(unit, metrics);
             }
-        } else if self.options.packer.waiting() > 1 || self.splitter.is_open() {
-            let waiting = (self.options.packer.waiting() as u64).saturating_sub(1);
-            let tokens = waiting + self.splitter.waiting();
+        } else if self.options.packer.waiting() > 0 || self.splitter.is_open() {
+            let tokens = self.options.packer.waiting() as u64 + self.own;
             metrics.batch_dropped(tokens);
             tracing::info!(
                 tokens,

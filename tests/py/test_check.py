@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,7 @@ def test_a_producers_check_says_what_it_opened_and_leaves_nothing(site: Site) ->
         "  tokenizer  bytes; token 256 ends a document",
         "  input      DIR/corpus.jsonl: 1 file; its first document has 480 tokens",
         "  stream     none yet: a start creates it, 2 slices x 2 rows x 128 tokens",
+        "  end        the run has no end (source.epochs = 0), and ahead.max_steps = 200 bounds it",
         "  store      file://DIR/stream: readable, creates are exclusive",
     ]
     assert list((site.folder / "stream").iterdir()) == []
@@ -95,6 +97,32 @@ def test_a_check_of_the_file_opens_nothing(site: Site) -> None:
         [*command, "--check=file"], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ended.returncode, ended.stdout) == (0, f"{command[-1]}: ok\n")
+
+
+def test_a_check_warns_of_what_would_surprise_later(site: Site) -> None:
+    text = site.producer_config().read_text().replace("ahead.max_steps = 200", "")
+    report = check("producer", site.config("endless", text))
+    assert (
+        "  warning    the run has no end (source.epochs = 0), and nothing bounds it, and it fills the "
+        "store; set producer.limit, or ahead.max_steps\n" in report
+    )
+    once = text.replace("epochs = 0", "epochs = 1")
+    report = check("producer", site.config("once", once))
+    assert re.search(r"\n  size       about \d+\.\d [kM]B more, by an estimate from some", report)
+    huge = once.replace("epochs = 1", "epochs = 1000000000")
+    report = check("producer", site.config("huge", huge))
+    assert re.search(
+        r"\n  warning    the stream needs about \d+\.\d TB more, by an estimate from some documents, and "
+        r"DIR/stream has \d+\.\d .B free: give it a larger disk",
+        report,
+    ), report
+    (site.folder / "corpus.txt").write_text("word " * 100_000)
+    whole = once.replace("corpus.jsonl", "corpus.txt")
+    report = check("producer", site.config("whole", whole))
+    assert (
+        "  warning    one document of DIR/corpus.txt has about 500k tokens, which fill 976 steps; where "
+        "the file holds many documents, set source.format\n" in report
+    ), report
 
 
 def test_all_faults_come_together_one_per_line(site: Site) -> None:

@@ -31,13 +31,18 @@ class Run:
         self.configure()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def configure(self, extra: str = "", source: str = "corpus.jsonl") -> None:
+    def configure(
+        self,
+        extra: str = "",
+        source: str = "corpus.jsonl",
+        stream: str = "{ slices = 2, rows_per_slice = 2, seq_len = 256 }",
+    ) -> None:
         """Write the file; the root of the stream does not exist."""
         self.file.write_text(
             f"""
             store.url = "file://{self.folder}/root/stream"
             source.paths = ["{self.folder}/{source}"]
-            stream = {{ slices = 2, rows_per_slice = 2, seq_len = 256 }}
+            stream = {stream}
             tokenizer.kind = "bytes"
             arena.bytes = "64MiB"
             {extra}
@@ -89,6 +94,19 @@ class Run:
         """Read to the end of the stream as one rank, and return the number of steps."""
         with batchweave.connect(str(self.socket), job="train", **options) as reader:  # type: ignore[arg-type]
             return sum(1 for _ in reader)
+
+    def count(self) -> tuple[int, int]:
+        """Read to the end of the stream as one rank, and return the number of steps and tokens."""
+        with batchweave.connect(str(self.socket), job="train") as reader:
+            sizes = [batch.inputs.size for batch in reader]
+        return len(sizes), sum(sizes)
+
+    def steps(self) -> int:
+        """Return the number of steps in the stream."""
+        command = [str(BINARIES / "batchweave"), "status", "--json"]
+        store = f"--store=file://{self.folder}/root/stream"
+        ended = subprocess.run([*command, store], capture_output=True, check=True, timeout=60)
+        return int(json.loads(ended.stdout)["head"]["steps"])
 
     def ends(self) -> int:
         assert self.process
@@ -183,6 +201,47 @@ def test_daemons_end_with_a_run_that_is_killed(run: Run) -> None:
         output=run.everything,
     )
     assert "stopping" in run.log("consumer")
+
+
+def test_a_run_is_bounded_until_ranks_read(run: Run) -> None:
+    run.configure(stream="{ slices = 1, rows_per_slice = 1, seq_len = 16 }")
+    run.start()
+    eventually(
+        "a hold", lambda: "held back by job train" in run.log("producer"), output=run.everything
+    )
+    assert (
+        "lead      at most 1,000 steps and " in run.output()
+        and "ahead of the slowest rank; ahead.max_steps in the file changes it" in run.output()
+    ), run.output()
+    assert 700 < run.steps() <= 1000
+    steps, tokens = run.count()
+    assert run.ends() == 0, run.everything()
+    assert steps == run.steps() > 2000
+    finished = re.search(r"finished: .* batches=(\d+) .* tokens=(\d+)", run.log("producer"))
+    assert finished and (int(finished[1]), int(finished[2])) == (steps, tokens)
+
+
+def test_a_bound_of_the_file_wins(run: Run) -> None:
+    run.configure("ahead.max_steps = 0", stream="{ slices = 1, rows_per_slice = 1, seq_len = 16 }")
+    run.start("--until", "stopped")
+    run.waits("the producer has finished")
+    assert "lead      no bound: all input is stored as fast as it can be\n" in run.output()
+    assert run.steps() > 2000
+
+
+def test_nothing_starts_with_a_file_that_a_daemon_refuses(run: Run) -> None:
+    run.configure('arena.segment_bytes = "65MiB"\n')
+    failed = run.complete()
+    assert failed.returncode == CONFIG, failed
+    assert "65MiB is more than arena.bytes (64MiB): not one segment fits; lower it" in failed.stderr
+    assert not run.folder.joinpath("root").exists()
+    assert not run.folder.joinpath("mine.logs").exists()
+    run.file.write_text(run.file.read_text().replace("64MiB", "16MiB").replace("65MiB", "16MiB"))
+    assert run.complete("--check").returncode == 0
+    run.file.unlink()
+    absent = run.complete()
+    assert absent.returncode == CONFIG and "--config" not in absent.stderr, absent
+    assert "give the path of the configuration file" in absent.stderr
 
 
 def test_progress_is_printed_for_programs_too(run: Run) -> None:

@@ -94,8 +94,12 @@ pub fn read_all_objects<'a>(
 
 fn position(state: &JobState, objects: &JobObjects) -> Option<Step> {
     let newest = state.attempts.last()?;
-    let seen = objects.get(&newest.number);
-    Some(seen.map_or(newest.start, |objects| objects.position(newest)))
+    let Some(seen) = objects.get(&newest.number) else {
+        return Some(newest.start);
+    };
+    // Progress is stored less often than marks, and a mark means that the steps below it are received.
+    let marked = seen.complete_marks(newest.dp_size).last().copied();
+    Some(seen.position(newest).max(marked.unwrap_or_default()))
 }
 
 impl JobStatus {

@@ -181,7 +181,7 @@ pub fn bytes(count: u64) -> String {
 pub fn count(number: u64, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
-        None if noun.ends_with("ch") => format!("{noun}es"),
+        None if noun.ends_with("ch") || noun.ends_with("ss") => format!("{noun}es"),
         None => format!("{noun}s"),
     };
     format!("{number} {}", if number == 1 { noun } else { &plural })

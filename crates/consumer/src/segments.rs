@@ -45,7 +45,7 @@ impl SegmentMaker {
     }
 
     pub(crate) fn within(limits: MemoryLimits, table: &ArenaTable) -> Result<Self, String> {
-        let (bytes, segment_bytes) = (table.bytes.bytes(), table.segment_bytes.bytes());
+        let (bytes, segment_bytes) = (table.bytes.bytes(), table.segment().bytes());
         let bytes = match bytes {
             0 => automatic(&limits, segment_bytes)?,
             bytes => given(&limits, bytes)?,

@@ -52,6 +52,11 @@ pub struct StreamConfig {
 }
 
 impl StreamConfig {
+    /// Returns the tokens of a batch, or its samples.
+    pub fn batch_items(&self) -> u64 {
+        u64::from(self.slices) * u64::from(self.rows_per_slice) * u64::from(self.seq_len)
+    }
+
     /// Returns the bytes of `stream.json`.
     pub fn to_json(&self) -> Vec<u8> {
         json::pretty(self)

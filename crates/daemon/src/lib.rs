@@ -6,12 +6,13 @@
 //!   pages; [`metrics`]: their making; [`connection_slots`]: a bound on its connections; `recent_messages`,
 //!   `repeats`: log lines kept or left out.
 //! - [`health`]: readiness; [`notify`]: the service manager; [`timestamp`]: the time of day;
-//!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`man_pages`]: manual pages and completions.
+//!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`disk`]: free space; [`man_pages`]: manual pages and completions.
 #![forbid(unsafe_code)]
 pub mod admin;
 pub mod check;
 pub mod config;
 pub mod connection_slots;
+pub mod disk;
 mod exit;
 pub mod figures;
 pub mod health;

@@ -106,6 +106,11 @@ impl<'a> Maker<'a> {
         self.add("gauge", Gauge::with_opts(self.opts(name, help)))
     }
 
+    /// Makes a gauge of a share, from 0 to 1.
+    pub fn ratio_gauge(&self, name: &str, help: &str) -> Result<Gauge> {
+        self.add("gauge", Gauge::with_opts(self.opts(name, help)))
+    }
+
     /// Makes a histogram of seconds, from 10 ms to a minute.
     pub fn histogram(&self, name: &str, help: &str) -> Result<Histogram> {
         let buckets = vec![

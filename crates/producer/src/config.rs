@@ -354,6 +354,7 @@ mod check_columns;
 mod check_paths;
 mod check_sources;
 mod defaults;
+mod end;
 mod function;
 mod hints;
 mod ids;

@@ -58,6 +58,13 @@ pub enum CursorError {
         was: &'static str,
         is: &'static str,
     },
+    /// The configuration would end the run where the producer goes on so far.
+    #[error(
+        "producer {producer} repeats sources without end (epochs = 0) also after all others have given their passes; \
+         now mixture.when_source_ends = \"last\" would end it with them: set it to \"go-on\" to go on as before, or \
+         start a new producer name"
+    )]
+    EndsEarlier { producer: String },
     /// Settings that decide the bytes were changed.
     #[error(
         "producer {producer} was started with other settings:\n  {}\nset them back, or start a new producer name",
@@ -138,6 +145,11 @@ impl State {
             .filter(|key| *key != AS_PYTHON && *key != NAMES)
             .collect();
         let null = Value::Null;
+        let goes_on = self.settings.get("mixture").is_none_or(goes_on);
+        if goes_on && now.get("mixture").is_some_and(ends_with_last) && self.order.is_some() {
+            let producer = producer.to_owned();
+            return Err(CursorError::EndsEarlier { producer });
+        }
         let differences: Vec<String> = keys
             .into_iter()
             .map(|key| {
@@ -147,7 +159,9 @@ impl State {
                     now.get(key).unwrap_or(&null),
                 )
             })
-            .filter(|(_, was, is)| was != is)
+            .filter(|(key, was, is)| {
+                was != is && !(key.as_str() == "mixture" && is_same_mixture(was, is))
+            })
             .filter_map(
                 |(key, was, is)| match (key.as_str(), added_sources(was, is)) {
                     ("sources", Some(added)) => weighted(added),
@@ -163,6 +177,21 @@ impl State {
             differences,
         })
     }
+}
+
+fn ends_with_last(mixture: &Value) -> bool {
+    mixture["when_source_ends"] == "last"
+}
+
+fn goes_on(mixture: &Value) -> bool {
+    mixture.is_null() || mixture["when_source_ends"] == "go-on"
+}
+
+/// Returns whether two mixtures differ at most in that the first ended with its last source and the second goes on,
+/// which a limit, for example, asks for: no batch before the cursor depends on it.
+fn is_same_mixture(was: &Value, is: &Value) -> bool {
+    let unit = |mixture: &Value| mixture["unit"].as_str().unwrap_or("tokens").to_owned();
+    ends_with_last(was) && goes_on(is) && unit(was) == unit(is)
 }
 
 /// Returns the sources that `is` has after all of `was`; `None` when it has other ones, or no more.
@@ -264,6 +293,40 @@ mod tests {
             assert!(why.contains(part), "{part} in {why}");
         }
         assert!(!why.contains("b: was"), "{why}");
+    }
+
+    #[test]
+    fn an_end_with_the_last_source_begins_only_with_a_new_producer() {
+        let of = |mixture: Value| State {
+            order: Some(SamplerState::start(2)),
+            ..State::new(Restart::default(), list(), settings(mixture))
+        };
+        let last = json!({"mixture": {"unit": "tokens", "when_source_ends": "last"}});
+        let (none, documents) = (
+            json!({}),
+            json!({"mixture": {"unit": "documents", "when_source_ends": "go-on"}}),
+        );
+        let check = |was: &Value, is: &Value| {
+            let checked = of(was.clone()).check_settings(&settings(is.clone()), "p");
+            checked.err().map(|why| why.to_string())
+        };
+        for (was, is, part) in [
+            (&none, &last, Some("set it to \"go-on\" to go on as before")),
+            (&documents, &last, Some("set it to \"go-on\"")),
+            (&last, &last, None),
+            (&last, &none, None),
+            (&last, &documents, Some("mixture: was")),
+            (&none, &documents, Some("mixture: was null")),
+        ] {
+            let why = check(was, is);
+            match part {
+                Some(part) => assert!(
+                    why.as_ref().is_some_and(|why| why.contains(part)),
+                    "{why:?}"
+                ),
+                None => assert_eq!(why, None),
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
+use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::health::Health;
 use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
@@ -78,7 +79,7 @@ pub(crate) fn start(
     queue: &CommitQueue,
     stop_waiting: CancellationToken,
     (metrics, health): (Arc<Metrics>, &Health),
-    by_job: &HeldByJob,
+    (producer, by_job): (&ProducerName, &HeldByJob),
 ) {
     let follow = reader.follow(
         store,
@@ -88,6 +89,7 @@ pub(crate) fn start(
     );
     tokio::spawn(async move { stop_waiting.run_until_cancelled(follow).await });
     let reporter = HoldReporter {
+        producer: producer.clone(),
         metrics,
         health: health.clone(),
         by_job: by_job.clone(),
@@ -127,6 +129,7 @@ impl Drop for HeldMark {
 
 /// Reports in metrics, `/readyz` and the log that this producer is held back, and by which job.
 struct HoldReporter {
+    producer: ProducerName,
     metrics: Arc<Metrics>,
     health: Health,
     by_job: HeldByJob,
@@ -171,9 +174,11 @@ impl HeldShare {
     }
 }
 
-/// The period during which a bound holds back commits.
+/// The period during which a bound holds back one commit.
 struct Hold {
     held: HeldBack,
+    /// The batches of this producer in the stream: with more, it is another hold.
+    committed: Seq,
     since: Instant,
     /// The metric of seconds held is counted up to here.
     counted: Instant,
@@ -182,20 +187,22 @@ struct Hold {
 impl HoldReporter {
     async fn run(mut self, mut status: watch::Receiver<FlowControlStatus>) {
         loop {
-            let (held, lead) = {
+            let (held, lead, committed) = {
                 let now = status.borrow_and_update();
-                (now.held.clone(), now.lead.clone())
+                let own = now.manifest.producer(&self.producer);
+                let committed = own.map_or(0, |state| state.next_seq);
+                (now.held.clone(), now.lead.clone(), committed)
             };
             let steps = lead.as_ref().map_or(0, |lead| lead.steps);
             let bytes = lead.and_then(|lead| lead.bytes).unwrap_or(0);
             self.metrics.flow_control.steps.set(steps.cast_signed());
             self.metrics.flow_control.bytes.set(bytes.cast_signed());
-            self.report(held);
+            self.report(held, committed);
             let tick = tokio::time::sleep(COUNT_INTERVAL);
             tokio::select! {
                 biased;
                 changed = status.changed() => if changed.is_err() {
-                    self.report(None);
+                    self.report(None, committed);
                     return;
                 },
                 () = tick, if self.hold.is_some() => {}
@@ -203,7 +210,7 @@ impl HoldReporter {
         }
     }
 
-    fn report(&mut self, held: Option<HeldBack>) {
+    fn report(&mut self, held: Option<HeldBack>, committed: Seq) {
         let now = Instant::now();
         let by_job = |held: &&HeldBack| !matches!(held.bound, Bound::LaneLead(_));
         match held.as_ref().filter(by_job) {
@@ -231,9 +238,15 @@ impl HoldReporter {
             }
             return;
         };
-        let since = self.hold.as_ref().map_or(now, |hold| hold.since);
+        // A slow job may free one step and take it back before this is called again.
+        let same = self
+            .hold
+            .as_ref()
+            .filter(|hold| hold.committed == committed);
+        let since = same.map_or(now, |hold| hold.since);
         let seconds = now.duration_since(since).as_secs();
-        self.health.ready(format!("{held}, for {seconds} s"));
+        self.health
+            .ready(format!("{held}; this hold lasts for {seconds} s"));
         // A slow job releases and holds this producer again and again; log a new cause at once, the same one at intervals.
         let due = self.last_logged.as_ref().is_none_or(|(last, at)| {
             now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(&held)
@@ -245,6 +258,7 @@ impl HoldReporter {
         let counted = now;
         self.hold = Some(Hold {
             held,
+            committed,
             since,
             counted,
         });
@@ -339,6 +353,36 @@ mod tests {
             }
         }
         assert_eq!(reported, [(119, 50.0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn held_time_is_that_of_one_commit() {
+        let registry = prometheus::Registry::new();
+        let health = Health::default();
+        let mut reporter = HoldReporter {
+            producer: "a".parse().unwrap(),
+            metrics: Arc::new(Metrics::new(&registry).unwrap()),
+            health: health.clone(),
+            by_job: HeldByJob::default(),
+            mark: None,
+            last_logged: None,
+            hold: None,
+            share: HeldShare::new(Instant::now()),
+        };
+        let held = Some(HeldBack {
+            bound: Bound::Steps(9),
+            by: None,
+            lane: None,
+            next_step: 403,
+        });
+        // Steps that free one commit after the other, without a moment between them.
+        for (committed, seconds) in [(1, 0), (1, 30), (2, 0), (2, 30), (2, 60), (3, 0)] {
+            reporter.report(held.clone(), committed);
+            let text = health.get().1;
+            let expected = format!("and has 403 steps; this hold lasts for {seconds} s");
+            assert!(text.ends_with(&expected), "{committed}: {text}");
+            tokio::time::advance(Duration::from_secs(30)).await;
+        }
     }
 
     #[test]

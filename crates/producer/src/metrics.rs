@@ -1,11 +1,15 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use batchweave_core::ids::Seq;
 use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
 use prometheus::{
-    CounterVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    CounterVec, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
 
 const PREFIX: &str = "batchweave_producer";
@@ -42,6 +46,20 @@ pub struct Metrics {
     pub flow_control: FlowControlMetrics,
     pub sources: SourceMetrics,
     pub function: FunctionMetrics,
+    /// The share of the run that is done, from 0 to 1; 0 while unknown.
+    pub share: Gauge,
+    made: Mutex<Made>,
+}
+
+/// The tokens of batches on their way into the stream.
+#[derive(Debug, Default)]
+struct Made {
+    /// Number and own tokens of each batch that is made and not visible yet.
+    waiting: VecDeque<(Seq, u64)>,
+    /// Own tokens of the batches that this process made visible.
+    visible: u64,
+    /// Tokens of the last, partial batch, which was dropped.
+    dropped: u64,
 }
 
 /// The metrics of JSON beyond the standard.
@@ -244,12 +262,39 @@ impl Metrics {
             flow_control: FlowControlMetrics::new(m)?,
             sources: SourceMetrics::new(m)?,
             function: FunctionMetrics::new(m)?,
+            share: m.ratio_gauge(
+                "done_ratio",
+                "Share of the input that is read, or of producer.limit, from 0 to 1; 0 where neither is known.",
+            )?,
+            made: Mutex::default(),
         })
     }
 
     /// Sets the number of batches that the producer starts from.
     pub fn begin(&self, next_seq: u64) {
         self.batches.set(next_seq.cast_signed());
+        self.made().waiting.clear();
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the batch `seq` is made, with this number of tokens that are in no other.
+    pub fn batch_made(&self, seq: Seq, tokens: u64) {
+        self.made().waiting.push_back((seq, tokens));
+    }
+
+    /// Notes that this number of tokens is left out at the end.
+    pub fn batch_dropped(&self, tokens: u64) {
+        self.made().dropped = tokens;
+    }
+
+    /// Returns the tokens of documents in the batches that this process made visible, and those that were dropped at
+    /// the end.
+    pub(crate) fn tokens_visible(&self) -> (u64, u64) {
+        let made = self.made();
+        (made.visible, made.dropped)
     }
 
     /// Returns the number of batches of this producer in the stream, over all its epochs.
@@ -280,6 +325,11 @@ impl Metrics {
         more(&self.combined, now.combined);
         more(&self.refused, now.refused_intents);
         self.leading.set(i64::from(now.leading));
+        let mut made = self.made();
+        while let Some((_, tokens)) = made.waiting.pop_front_if(|(seq, _)| *seq < now.next_seq) {
+            made.visible += tokens;
+        }
+        drop(made);
         let before = self.batches.get().cast_unsigned();
         self.tgbs.inc_by(now.next_seq.saturating_sub(before));
         self.batches.set(now.next_seq.max(before).cast_signed());

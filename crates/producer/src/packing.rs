@@ -317,7 +317,7 @@ pub trait Packer: Send + std::fmt::Debug {
         false
     }
 
-    /// Returns the number of tokens or samples that wait for a batch.
+    /// Returns the number of tokens or samples that are in no batch yet.
     fn waiting(&self) -> usize;
 }
 

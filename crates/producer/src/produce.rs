@@ -139,6 +139,7 @@ async fn produce(
         pace: bounds,
         ..CommitOptions::default()
     };
+    let name = producer.name().clone();
     let queue = producer.spawn(opened.policy, driver);
     health.ready(flow_control::PRODUCING);
     if let Some(reader) = reader {
@@ -148,7 +149,7 @@ async fn produce(
             &queue,
             stop_waiting,
             (metrics.clone(), health),
-            &site.held,
+            (&name, &site.held),
         );
     }
     let mut progress = queue.progress();

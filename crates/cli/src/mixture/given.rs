@@ -18,8 +18,9 @@ const READS: usize = 16;
 pub(super) struct Given {
     /// The first and the last step that was counted.
     pub(super) steps: Option<(Step, Step)>,
-    /// The tokens of these steps, by the name of their source.
+    /// The tokens of these steps, and the documents that begin in them, by the name of their source.
     pub(super) tokens: BTreeMap<String, u64>,
+    pub(super) documents: BTreeMap<String, u64>,
 }
 
 /// The content, by producer and the sequence number from which its mixture is in force.
@@ -55,6 +56,7 @@ pub(super) async fn count(
         }
     }
     let store = log.store().clone();
+    let inputs = log.manifest().stream().batch_items();
     let reads = stream::iter(objects).map(async |(key, steps)| {
         let provenance = sources::provenance(store.as_ref(), &key).await?;
         Ok::<_, CliError>((provenance, steps))
@@ -69,10 +71,17 @@ pub(super) async fn count(
                 Some((first, last)) => (first.min(step), last.max(step)),
                 None => (step, step),
             });
-            for piece in provenance.get(seq).iter().flat_map(|s| &s.pieces) {
+            for piece in provenance
+                .get(seq)
+                .into_iter()
+                .flat_map(|s| s.counted(inputs))
+            {
                 let file = files.and_then(|files| files.get(piece.file as usize));
                 let source = file.and_then(|file| file.source.clone());
-                *one.tokens.entry(source.unwrap_or_default()).or_default() += piece.items;
+                let source = source.unwrap_or_default();
+                let begun = u64::from(piece.skip == 0);
+                *one.documents.entry(source.clone()).or_default() += begun;
+                *one.tokens.entry(source).or_default() += piece.items;
             }
         }
     }

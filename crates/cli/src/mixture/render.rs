@@ -47,6 +47,7 @@ pub(super) fn show(report: &ShowReport, style: Style) -> String {
             let share = s.wanted.map_or("?".to_owned(), percent);
             format!("{} {share}", s.source)
         };
+        let taken = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.taken_share?)));
         let given = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.given?)));
         let batches = match m.until {
             Some(until) => range(m.from, until),
@@ -63,18 +64,20 @@ pub(super) fn show(report: &ShowReport, style: Style) -> String {
             m.id,
             batches,
             joined(m.sources.iter().map(wanted), "-"),
+            joined(m.sources.iter().filter_map(taken), "-"),
             joined(m.sources.iter().filter_map(given), "-"),
             or_dash(counted)
         ]
     };
     let header = [
-        "PRODUCER", "MIXTURE", "BATCHES", "WANTED", "GIVEN", "IN STEPS",
+        "PRODUCER", "MIXTURE", "BATCHES", "WANTED", "TAKEN", "GIVEN", "IN STEPS",
     ];
     let (first, end) = report.steps;
     let mut text = table(style, &header, report.mixtures.iter().map(row));
     let _ = write!(
         text,
-        "\nGIVEN counts the tokens of the steps {}; --steps N counts more. Mixture 0 is each producer's configuration.",
+        "\nTAKEN counts since the mixture is in force, up to the producer's last commit, as `batchweave status` does; GIVEN the \
+         steps {}; --steps N counts more. Mixture 0 is each producer's configuration.",
         range(first, end)
     );
     if report.without_provenance > 0 {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::order::{SamplerState, ShareUnit};
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
@@ -36,6 +38,8 @@ pub(super) struct MixtureShown {
     pub(super) begun: bool,
     /// The first and the last step that was counted.
     pub(super) counted: Option<(Step, Step)>,
+    /// The unit of shares: tokens or documents.
+    pub(super) unit: ShareUnit,
     /// Tokens in these steps.
     pub(super) tokens: u64,
     pub(super) sources: Vec<SourceShown>,
@@ -46,7 +50,10 @@ pub(super) struct SourceShown {
     pub(super) source: String,
     /// Share by the weights, from 0 to 1; `None` when the log does not have them any more.
     pub(super) wanted: Option<f64>,
-    /// Share of the tokens in the counted steps.
+    /// What the sampler has taken of it under this mixture, and its share; `None` for mixtures that are not in force.
+    pub(super) taken: Option<u64>,
+    pub(super) taken_share: Option<f64>,
+    /// Its share in the counted steps.
     pub(super) given: Option<f64>,
 }
 
@@ -74,7 +81,7 @@ pub(super) async fn run(steps: Step, context: &Context) -> Result<Exit, CliError
 /// Returns the mixtures of all producers that have several sources, without what they gave.
 fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
     let spec = read_spec(m)?;
-    let mut all = Vec::new();
+    let mut shown = Vec::new();
     for (name, state) in m.producers() {
         let own = sources(state);
         if own.is_empty() {
@@ -84,6 +91,7 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
         for mixture in &spec.mixtures {
             begins.extend(mixture.from.get(name).map(|from| (*from, mixture.id)));
         }
+        let (unit, order) = (unit(state), order(state));
         // The fold knows what really holds.
         begins.extend(&state.mixtures);
         let ends: Vec<Seq> = begins.keys().skip(1).copied().collect();
@@ -91,24 +99,43 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
             let wanted = weights(&spec, id, &own)
                 .ok()
                 .map(|weights| shares(&weights));
+            let order = order.as_ref().filter(|order| order.mix == id);
+            let taken = |n: usize| Some(order?.at.get(n).map_or(0, |source| source.given));
+            let all: u64 = (0..own.len()).filter_map(taken).sum();
             let sources = own.iter().enumerate().map(|(n, (source, _))| SourceShown {
                 source: source.clone(),
                 wanted: wanted.as_ref().map(|wanted| wanted[n]),
+                taken: taken(n),
+                taken_share: taken(n).map(|taken| taken as f64 / all.max(1) as f64),
                 given: None,
             });
-            all.push(MixtureShown {
+            shown.push(MixtureShown {
                 producer: name.clone(),
                 id,
                 from,
                 until: ends.get(n).copied(),
                 begun: from < state.next_seq,
                 counted: None,
+                unit,
                 tokens: 0,
                 sources: sources.collect(),
             });
         }
     }
-    Ok(all)
+    Ok(shown)
+}
+
+/// Returns the unit of shares, as the producer's cursor keeps it.
+fn unit(state: &ProducerState) -> ShareUnit {
+    let unit = state.cursor.0.pointer("/settings/mixture/unit").cloned();
+    let unit = unit.and_then(|unit| serde_json::from_value(unit).ok());
+    unit.unwrap_or_default()
+}
+
+/// Returns the place of the producer's sampler, as `batchweave status` does.
+fn order(state: &ProducerState) -> Option<SamplerState> {
+    let order = state.cursor.0.get("order")?.clone();
+    serde_json::from_value(order).ok()
 }
 
 fn fill(mixtures: &mut [MixtureShown], given: &GivenByMixture) {
@@ -118,9 +145,14 @@ fn fill(mixtures: &mut [MixtureShown], given: &GivenByMixture) {
         };
         mixture.counted = given.steps;
         mixture.tokens = given.tokens.values().sum();
+        let amounts = match mixture.unit {
+            ShareUnit::Tokens => &given.tokens,
+            ShareUnit::Documents => &given.documents,
+        };
+        let all: u64 = amounts.values().sum();
         for source in &mut mixture.sources {
-            let tokens = given.tokens.get(&source.source).copied().unwrap_or(0);
-            source.given = Some(tokens as f64 / mixture.tokens.max(1) as f64);
+            let amount = amounts.get(&source.source).copied().unwrap_or(0);
+            source.given = Some(amount as f64 / all.max(1) as f64);
         }
     }
 }

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
+use super::disk::Disk;
 use super::error::RunError;
 use super::file::{Role, assignment};
 use super::log_file::LogFile;
@@ -30,6 +31,8 @@ pub(super) struct Daemon {
     options: Vec<String>,
     /// The AWS profile of the command line.
     profile: Option<String>,
+    /// Where it writes, if a full disk is to end the run.
+    disk: Option<Disk>,
     state: State,
     restarts: u32,
 }
@@ -60,7 +63,7 @@ pub(super) enum Event {
 impl Daemon {
     /// Starts the daemon with a file and the options of its command line.
     pub(super) fn start(
-        (role, profile): (Role, Option<String>),
+        (role, profile, disk): (Role, Option<String>, Option<Disk>),
         file: &Path,
         options: &[String],
         log: LogFile,
@@ -77,6 +80,7 @@ impl Daemon {
             program: programs::start(role.program()),
             options: all,
             profile,
+            disk,
             state: State::Done,
             restarts: 0,
         };
@@ -146,6 +150,16 @@ impl Daemon {
         let log = self.log.path.display();
         let words = self.log.last_words(self.role.program().as_str());
         let words = words.unwrap_or_else(|| format!("ended with {status}"));
+        let code = status
+            .code()
+            .filter(|code| *code == i32::from(Exit::StoreUnavailable.code()));
+        let disk = self.disk.as_ref().filter(|_| code.is_some());
+        if let Some(full) = disk.and_then(Disk::full) {
+            self.state = State::Done;
+            let text = format!("{name}: {full}\n  log: {log}");
+            let exit = Exit::StoreUnavailable;
+            return Event::Failed { text, exit };
+        }
         match react(status.code(), lived, self.restarts) {
             Reaction::Restart { pause, restarts } => {
                 let text = format!(
@@ -202,13 +216,10 @@ pub(super) async fn check(
     role: Role,
     file: &Path,
     options: &[String],
+    extent: &str,
 ) -> Result<(Option<i32>, String), RunError> {
     let mut command = Command::from(programs::start(role.program()).command());
-    command
-        .arg("--config")
-        .arg(file)
-        .args(options)
-        .arg("--check");
+    command.arg("--config").arg(file).args(options).arg(extent);
     let output = command.stdin(Stdio::null()).output().await;
     let output = output.map_err(|why| no_program(role, why))?;
     let text = [output.stdout, output.stderr].concat();

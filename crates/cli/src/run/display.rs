@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use batchweave_console::CliError;
 use batchweave_console::output::{Output, fields};
+use batchweave_daemon::live_line::head;
+use rustix::termios::tcgetwinsize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -13,10 +15,17 @@ use super::progress::Progress;
 
 /// Interval between lines where standard output is not a terminal.
 const EVERY: Duration = Duration::from_secs(10);
-/// Clears the line; without wrapping, a long one fits the terminal.
+/// Clears the line.
 const CLEAR: &str = "\r\x1b[K";
-const NO_WRAP: &str = "\x1b[?7l";
-const WRAP: &str = "\x1b[?7h";
+/// Columns of a terminal that does not report its width.
+const COLUMNS: usize = 80;
+
+/// Returns the columns for the line; the last one stays free, since some terminals wrap when it is written.
+fn columns() -> usize {
+    let size = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    let columns = if size == 0 { COLUMNS } else { size };
+    columns.saturating_sub(1).max(1)
+}
 
 #[derive(Debug)]
 pub(super) struct Display {
@@ -51,7 +60,7 @@ impl Display {
     pub(super) fn progress(&mut self, progress: &Progress) -> Result<(), CliError> {
         if self.terminal {
             let mut out = std::io::stdout().lock();
-            write!(out, "{CLEAR}{NO_WRAP}{}{WRAP}", progress.line())?;
+            write!(out, "{CLEAR}{}", head(&progress.line(), columns()))?;
             out.flush()?;
             return Ok(());
         }

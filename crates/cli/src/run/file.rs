@@ -10,6 +10,9 @@ use batchweave_daemon::config::{Config, Period, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::disk::Disk;
+use super::lead::Lead;
+
 /// A table whose keys only its daemon knows.
 type Table = Map<String, Value>;
 
@@ -160,8 +163,23 @@ impl RunFile {
         text(&self.packing, "mode") == Some("opaque")
     }
 
+    /// Returns the bound on the producer's lead, with a store at `url`.
+    pub(super) fn lead(&self, url: &str) -> Lead {
+        Lead::new(&self.ahead, &self.job, url)
+    }
+
+    /// Returns the store at `url` of a producer that a full disk ends.
+    pub(super) fn disk(&self, url: &str) -> Option<Disk> {
+        Disk::new(url, &self.packing, &self.reclaim)
+    }
+
     /// Returns the options of a daemon's command line that make its configuration of this file.
-    pub(super) fn options(&self, role: Role, given: &GlobalArgs, socket: &Path) -> Vec<String> {
+    pub(super) fn options(
+        &self,
+        role: Role,
+        given: &GlobalArgs,
+        (socket, lead): (&Path, &Lead),
+    ) -> Vec<String> {
         let mut set = Vec::new();
         let shared = [
             ("store.url", &given.store),
@@ -180,6 +198,7 @@ impl RunFile {
                 if !self.stream.contains_key("producers") {
                     set.push(format!("stream.producers=[{}]", Value::from(name)));
                 }
+                set.extend(lead.assignments());
             }
             Role::Consumer => {
                 if !self.job.contains_key("name") {
@@ -231,8 +250,13 @@ mod tests {
 
     fn options(text: &str, role: Role) -> String {
         let file: RunFile = parse("run.toml", text).unwrap();
-        file.options(role, &GlobalArgs::default(), Path::new("/x/y.sock"))
-            .join(" ")
+        let lead = Lead::Given(None);
+        file.options(
+            role,
+            &GlobalArgs::default(),
+            (Path::new("/x/y.sock"), &lead),
+        )
+        .join(" ")
     }
 
     /// A new table of a daemon's file must be known here, and its daemon.

@@ -1,16 +1,19 @@
 //! `batchweave run`: one file, one machine, one command: starts a producer daemon and a consumer daemon,
 //! restarts one that dies, shows their progress, and ends when training has taken everything.
 //!
-//! `file` divides the file between the daemons, `place` chooses socket, ports and logs, `child` and `rules` run
-//! the processes, `log_file` reads their logs, `numbers` and `progress` their metrics, `training` recognizes
+//! `file` divides the file between the daemons, `lead` bounds the producer, `place` chooses socket, ports and logs, `child` and `rules` run
+//! the processes, `log_file` reads their logs, `numbers` and `progress` their metrics, `pace` the end that is in sight, `training` recognizes
 //! the end, and `display` prints.
 
 mod child;
+mod disk;
 mod display;
 mod error;
 mod file;
+mod lead;
 mod log_file;
 mod numbers;
+mod pace;
 mod place;
 mod progress;
 mod rules;
@@ -32,6 +35,7 @@ use self::child::{Daemon, Event};
 use self::display::Display;
 use self::error::RunError;
 use self::file::{Role, RunFile};
+use self::lead::Lead;
 use self::log_file::LogFile;
 use self::numbers::Numbers;
 use self::place::{Logs, Socket};
@@ -56,6 +60,10 @@ const STOP_WITHIN: Duration = Duration::from_secs(30);
 const EXPECTED: &str = "WARN waiting for the stream";
 /// Time for the second daemon to report its mistakes when the first one has ended with some.
 const MISTAKES_WITHIN: Duration = Duration::from_secs(5);
+
+/// The checks of the daemons: of everything that the file names, and of the file alone.
+const ALL: &str = "--check";
+const FILE_ONLY: &str = "--check=file";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -84,19 +92,27 @@ enum Until {
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliError> {
     let file: RunFile = config::load(&args.file).map_err(|why| CliError::Usage(why.to_string()))?;
     let global = file.global(context.global());
-    if args.check {
-        let socket = place::socket(file.socket(), false)?;
-        let options = |role| file.options(role, context.global(), &socket.path);
-        return check(&args.file, options).await;
+    let url = global.store.clone().unwrap_or_default();
+    let lead = file.lead(&url);
+    let options = |role, socket: &Socket| {
+        let places = (socket.path.as_path(), &lead);
+        file.options(role, context.global(), places)
+    };
+    let socket = place::socket(file.socket(), false)?;
+    let extent = if args.check { ALL } else { FILE_ONLY };
+    let checked = check(&args.file, |role| options(role, &socket), extent).await?;
+    if args.check || checked != Exit::Ok {
+        return Ok(checked);
     }
     let logs = Logs::open(&args.file, args.logs.as_deref())?;
     let socket = place::socket(file.socket(), true)?;
     let stop = shutdown::on_signals().map_err(RunError::Signals)?;
     let start = |role, admin| -> Result<Daemon, RunError> {
         let log = LogFile::new(logs.fresh(Role::name(role))?);
-        let options = file.options(role, context.global(), &socket.path);
+        let options = options(role, &socket);
         let profile = context.global().profile.clone();
-        Daemon::start((role, profile), &args.file, &options, log, admin)
+        let disk = file.disk(&url).filter(|_| role == Role::Producer);
+        Daemon::start((role, profile, disk), &args.file, &options, log, admin)
     };
     let producer = start(Role::Producer, place::free_address()?)?;
     let consumer = start(Role::Consumer, place::status_page(file.listen())?)?;
@@ -118,17 +134,20 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
             .deadline()
             .map_or(STOP_WITHIN, |own| STOP_WITHIN.max(own + LOOK)),
     };
-    let url = global.store.clone().unwrap_or_default();
-    run.introduce((&url, file.job()), &socket, &logs.folder)?;
+    run.introduce((&url, file.job()), &socket, (&logs.folder, &lead))?;
     Box::pin(run.until_end(stop)).await
 }
 
 /// Runs the checks of both daemons and prints each line once.
-async fn check(file: &Path, options: impl Fn(Role) -> Vec<String>) -> Result<Exit, CliError> {
+async fn check(
+    file: &Path,
+    options: impl Fn(Role) -> Vec<String>,
+    extent: &str,
+) -> Result<Exit, CliError> {
     let (producer, consumer) = (options(Role::Producer), options(Role::Consumer));
     let checks = tokio::try_join!(
-        child::check(Role::Producer, file, &producer),
-        child::check(Role::Consumer, file, &consumer),
+        child::check(Role::Producer, file, &producer, extent),
+        child::check(Role::Consumer, file, &consumer, extent),
     )?;
     let failed = [&checks.0, &checks.1].map(|(code, _)| (*code != Some(0)).then_some(*code));
     let failed = failed.into_iter().flatten().next();
@@ -148,7 +167,9 @@ async fn check(file: &Path, options: impl Fn(Role) -> Vec<String>) -> Result<Exi
     if let Some(code) = failed {
         return Ok(rules::exit_of(code));
     }
-    Output::line(&fine)?;
+    if extent == ALL {
+        Output::line(&fine)?;
+    }
     Ok(Exit::Ok)
 }
 
@@ -185,7 +206,7 @@ impl Run {
         &self,
         (url, job): (&str, &str),
         socket: &Socket,
-        logs: &Path,
+        (logs, lead): (&Path, &Lead),
     ) -> Result<(), CliError> {
         let connect = if socket.found {
             format!("batchweave.connect(job={job:?})")
@@ -199,6 +220,7 @@ impl Run {
             ("logs", logs.display().to_string()),
             ("producer", format!("http://{}/", producer.admin)),
             ("consumer", format!("http://{}/", consumer.admin)),
+            ("lead", lead.text()),
             ("connect", connect),
         ])
     }
@@ -332,7 +354,7 @@ impl Run {
             consumer: read(consumer).await,
         };
         self.known.elapsed = self.began.elapsed();
-        let progress = Progress::new(&self.seen, &now, &self.known);
+        let progress = Progress::new(&self.seen, &now, &mut self.known);
         self.seen = now;
         self.display.progress(&progress)
     }

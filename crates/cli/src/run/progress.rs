@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use batchweave_console::output::count;
 use batchweave_core::ids::Step;
+use batchweave_daemon::figures::period;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::numbers::Numbers;
+use super::pace::Pace;
 
 /// Share of the time above which a wait of the ranks is shown.
 const WAIT_SHOWN: f64 = 0.05;
@@ -28,6 +31,9 @@ pub(super) struct Known {
     /// The producer has finished, with this number of batches.
     pub(super) finished: Option<u64>,
     pub(super) elapsed: Duration,
+    /// The producer's batches when it last answered.
+    pub(super) batches: u64,
+    pub(super) pace: Pace,
 }
 
 /// One report; with `--json` one line.
@@ -39,12 +45,18 @@ pub(super) struct Progress {
     tokens: u64,
     tokens_per_second: f64,
     finished: bool,
+    /// About how much of the input, or of producer.limit, is produced; `None` where it has no end.
+    percent: Option<f64>,
     ranks: u64,
     /// The next step of the slowest connected rank.
     step: Option<Step>,
     /// Steps in the stream.
     steps: u64,
     steps_per_second: f64,
+    /// About how many steps the whole stream will have.
+    steps_expected: Option<u64>,
+    /// About how long the slowest rank will take for these, or the producer while no rank is connected.
+    seconds_left: Option<u64>,
     /// The causes of waits; empty when no rank waits.
     waits: Vec<String>,
     #[serde(skip)]
@@ -53,26 +65,44 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Returns the progress between two polls of the daemons.
-    pub(super) fn new(before: &Seen, now: &Seen, known: &Known) -> Self {
+    pub(super) fn new(before: &Seen, now: &Seen, known: &mut Known) -> Self {
         let of = |numbers: Option<&Numbers>, name| numbers.map_or(0.0, |n| n.sum(name));
         let (producer, consumer) = (now.producer.as_ref(), now.consumer.as_ref());
         let delivered = rate(before.consumer.as_ref(), consumer, "steps_delivered_total");
         let batches = known
             .finished
-            .unwrap_or_else(|| of(producer, "batches") as u64);
+            .unwrap_or_else(|| (of(producer, "batches") as u64).max(known.batches));
+        known.batches = batches;
         let ranks = of(consumer, "sessions") as u64;
         let least = consumer.and_then(|n| n.least("rank_step"));
         let head = of(consumer, "head_step") as u64;
+        let steps = head.max(batches);
+        let finished = known.finished.is_some();
+        let share = if finished {
+            1.0
+        } else {
+            producer.and_then(|n| n.least("done_ratio")).unwrap_or(0.0)
+        };
+        let held = of(producer, "held") > 0.0;
+        let step = least.filter(|_| ranks > 0);
+        let outlook = known.pace.add(Instant::now(), share, (steps as f64, step));
+        let seconds_left = match step {
+            Some(_) => outlook.trained_in,
+            None => outlook.produced_in.filter(|_| !finished && !held),
+        };
         Self {
             seconds: known.elapsed.as_secs(),
             batches,
             tokens: batches * known.batch_tokens,
             tokens_per_second: rate(before.producer.as_ref(), producer, "tgbs_total")
                 * known.batch_tokens as f64,
-            finished: known.finished.is_some(),
+            finished,
+            percent: (share > 0.0 && !finished).then(|| (share * 1000.0).floor() / 10.0),
             ranks,
-            step: least.filter(|_| ranks > 0).map(|step| step as Step),
-            steps: head.max(batches),
+            step: step.map(|step| step as Step),
+            steps,
+            steps_expected: outlook.steps.map(|steps| steps.round() as u64),
+            seconds_left: seconds_left.map(|seconds| seconds.round() as u64),
             steps_per_second: delivered / ranks.max(1) as f64,
             waits: waits(before, now, known),
             opaque: known.opaque,
@@ -83,8 +113,12 @@ impl Progress {
     pub(super) fn line(&self) -> String {
         let (minutes, seconds) = (self.seconds / 60, self.seconds % 60);
         let unit = if self.opaque { "sample" } else { "token" };
+        // First, since a narrow terminal shows the beginning.
+        let left = self.seconds_left.map_or(String::new(), |seconds| {
+            format!("{} left; ", period(seconds as f64))
+        });
         let mut line = format!(
-            "{minutes:02}:{seconds:02}  produced {}, {}",
+            "{minutes:02}:{seconds:02}  {left}produced {}, {}",
             count(self.batches, "batch"),
             amount(self.tokens, unit),
         );
@@ -93,10 +127,18 @@ impl Progress {
         } else if self.tokens_per_second > 0.0 {
             let _ = write!(line, ", {}/s", short(self.tokens_per_second));
         }
+        if let Some(percent) = self.percent {
+            let _ = write!(line, ", about {percent:.0} % of all");
+        }
         match self.step {
             Some(step) => {
                 let (ranks, steps) = (count(self.ranks, "rank"), self.steps);
                 let _ = write!(line, "; {ranks} at step {step} of {steps}");
+                let expected = self.steps_expected.filter(|all| *all > 0);
+                if let Some(all) = expected {
+                    let percent = (step as f64 * 100.0 / all as f64).min(100.0);
+                    let _ = write!(line, ", {percent:.0} % of the run");
+                }
                 if self.steps_per_second > 0.0 {
                     let _ = write!(line, ", {:.1} steps/s", self.steps_per_second);
                 }
@@ -222,34 +264,75 @@ mod tests {
         let before = seen(40, 0, 10, 0);
         tokio::time::advance(Duration::from_secs(2)).await;
         let now = seen(60, 0, 30, 1);
-        let progress = Progress::new(&before, &now, &known());
+        let progress = Progress::new(&before, &now, &mut known());
         assert_eq!(
             progress.line(),
             "01:15  produced 60 batches, 122880 tokens, 20.5k/s; 2 ranks at step 30 of 60, 10.0 steps/s; \
              ranks wait 25 % of the time (producing)"
         );
         let held = seen(60, 1, 30, 1);
-        let line = Progress::new(&now, &held, &known()).line();
+        let line = Progress::new(&now, &held, &mut known()).line();
         assert!(
             line.ends_with("; producer: held back by job train"),
             "{line}"
         );
-        let finished = Known {
+        let mut finished = Known {
             finished: Some(61),
             ..known()
         };
-        let line = Progress::new(&now, &held, &finished).line();
+        let line = Progress::new(&now, &held, &mut finished).line();
         assert!(
-            line.contains("produced 61 batches, 124928 tokens, finished; 2 ranks at step 30 of 61"),
+            line.contains("produced 61 batches, 124928 tokens, finished; 2 ranks at step 30 of 61, 49 % of the run"),
             "{line}"
         );
         assert!(!line.contains("held"), "{line}");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_line_has_percent_and_the_time_left() {
+        let numbers = |text: &str| Some(Numbers::new(text, true, "producing"));
+        let mut known = known();
+        let mut before = Seen::default();
+        let mut line = String::new();
+        for second in 0..=10_u32 {
+            let producer = format!(
+                "batchweave_producer_batches {second}\nbatchweave_producer_done_ratio {}\n",
+                f64::from(second) / 40.0
+            );
+            let now = Seen {
+                producer: numbers(&producer),
+                consumer: numbers(""),
+            };
+            line = Progress::new(&before, &now, &mut known).line();
+            before = now;
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(
+            line,
+            "01:15  30 s left; produced 10 batches, 20480 tokens, about 25 % of all; no rank is connected"
+        );
+        let mut known = super::tests::known();
+        for second in 0..=10_u32 {
+            let now = seen(40, 0, second, 0);
+            let producer = "batchweave_producer_batches 40\nbatchweave_producer_done_ratio 0.5\n";
+            let now = Seen {
+                producer: numbers(producer),
+                ..now
+            };
+            line = Progress::new(&before, &now, &mut known).line();
+            before = now;
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(
+            line.starts_with("01:15  1 min 10 s left; produced 40 batches, 81920 tokens, about 50 % of all; 2 ranks at step 10 of 40, 12 % of the run, 1.0 steps/s"),
+            "{line}"
+        );
+    }
+
     #[tokio::test]
     async fn daemons_that_do_not_answer_are_starting() {
         let nothing = Seen::default();
-        let line = Progress::new(&nothing, &nothing, &Known::default()).line();
+        let line = Progress::new(&nothing, &nothing, &mut Known::default()).line();
         assert_eq!(
             line,
             "00:00  produced 0 batches, 0 tokens; no rank is connected; the producer is starting; \
@@ -259,7 +342,7 @@ mod tests {
             consumer: Some(Numbers::new("", false, "waiting for the stream")),
             producer: Some(Numbers::new("", true, "producing")),
         };
-        let progress = Progress::new(&nothing, &waiting, &Known::default());
+        let progress = Progress::new(&nothing, &waiting, &mut Known::default());
         assert_eq!(progress.waits, ["consumer: waiting for the stream"]);
     }
 

@@ -60,8 +60,7 @@ impl Training {
     /// Returns the tokens of a batch, or its samples; 0 while the stream was not opened.
     pub(super) fn batch_tokens(&self) -> u64 {
         let Some(log) = &self.log else { return 0 };
-        let stream = log.manifest().stream();
-        u64::from(stream.slices) * u64::from(stream.rows_per_slice) * u64::from(stream.seq_len)
+        log.manifest().stream().batch_items()
     }
 
     /// Returns the number of the producer's batches if nothing more will come from it.

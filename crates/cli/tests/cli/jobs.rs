@@ -111,6 +111,12 @@ async fn list_and_status_show_where_jobs_stand() {
     assert_eq!(world.json(&["status"])["jobs"][0], *job);
     let past = world.json(&["status", "--at", "2"]);
     assert_eq!(past["jobs"][0]["position"], Value::Null, "{past}");
+    // Marks are stored at once, progress now and then.
+    for rank in [0, 1] {
+        world.mark("llm@2", 1, 7, Some(rank)).await;
+    }
+    let marked = world.json(&["job", "list"]);
+    assert_eq!(marked["jobs"][0]["position"], json!(7), "{marked}");
     let keeps = ["job", "open", "new", "--keep", "1"];
     assert_eq!(world.run(&keeps).code, 0);
     let held = "held by new@5, which has too few restart points yet";

@@ -34,11 +34,14 @@ pub enum HugePages {
     Reserved,
 }
 
+/// The size of a segment, unless the arena is smaller.
+const SEGMENT: ByteSize = ByteSize::mib(64);
+
 impl Default for ArenaTable {
     fn default() -> Self {
         Self {
             bytes: ByteSize(0),
-            segment_bytes: ByteSize::mib(64),
+            segment_bytes: SEGMENT,
             grow_after: Period::millis(30_000),
             ranks: 0,
             huge_pages: HugePages::Auto,
@@ -53,12 +56,17 @@ impl ArenaTable {
         u32::try_from(self.numa_node).ok()
     }
 
+    /// Returns the size of a segment: at the default no larger than the arena.
+    pub(crate) fn segment(&self) -> ByteSize {
+        let whole = ByteSize::mib(self.bytes.bytes() >> 20);
+        if self.segment_bytes == SEGMENT && (ByteSize::mib(1)..SEGMENT).contains(&whole) {
+            return whole;
+        }
+        self.segment_bytes
+    }
+
     pub(super) fn check(&self, problem: &mut impl FnMut(&str, String)) {
-        let Self {
-            bytes,
-            segment_bytes,
-            ..
-        } = self;
+        let (bytes, segment_bytes) = (&self.bytes, &self.segment());
         if segment_bytes.bytes() < 1 << 20 || !segment_bytes.bytes().is_multiple_of(1 << 20) {
             problem(
                 "arena.segment_bytes",
@@ -71,7 +79,7 @@ impl ArenaTable {
         }
         if segment_bytes > bytes && bytes.bytes() > 0 {
             let message = format!(
-                "{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits; lower it, or raise that"
+                "{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits; lower it to that, or raise arena.bytes"
             );
             problem("arena.segment_bytes", message);
         }

@@ -30,6 +30,20 @@ fn a_job_to_open_needs_a_name() {
 }
 
 #[test]
+fn a_small_arena_is_one_segment() {
+    let report = |arena: &str| {
+        let text = format!("store.url = \"file:///x\"\n[arena]\n{arena}\n");
+        config::parse::<ConsumerConfig>("c.toml", &text).map(|config| config.arena.segment())
+    };
+    assert_eq!(report("bytes = \"16MiB\"").unwrap(), ByteSize::mib(16));
+    assert_eq!(report("bytes = \"1GiB\"").unwrap(), ByteSize::mib(64));
+    assert_eq!(report("").unwrap(), ByteSize::mib(64));
+    let why = report("bytes = \"16MiB\"\nsegment_bytes = \"32MiB\"").unwrap_err();
+    let part = "32MiB is more than arena.bytes (16MiB): not one segment fits; lower it to that, or raise arena.bytes";
+    assert!(why.to_string().contains(part), "{why}");
+}
+
+#[test]
 fn contradictions_come_together() {
     let long = "x".repeat(110);
     let text = format!(

@@ -82,11 +82,11 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
     );
     findings.opened("stream", text);
     let smallest = u64::from(*rows_per_slice) * (u64::from(*seq_len) + 1) * TOKEN_BYTES;
-    if smallest > config.arena.segment_bytes.bytes() {
+    if smallest > config.arena.segment().bytes() {
         let text = format!(
             "{} is less than a slice of this stream, which has at least {smallest} bytes; raise it to a whole number \
              of MiB above that, and arena.bytes with it",
-            config.arena.segment_bytes
+            config.arena.segment()
         );
         findings.fault("arena.segment_bytes", text);
     }
@@ -115,10 +115,7 @@ fn check_arena(config: &ConsumerConfig, findings: &mut Findings) {
         return findings.fault("arena.bytes", why);
     }
     let bytes = maker.bytes();
-    let mut text = format!(
-        "{bytes} bytes in segments of {}",
-        config.arena.segment_bytes
-    );
+    let mut text = format!("{bytes} bytes in segments of {}", config.arena.segment());
     let free = MemoryLimits::default().headroom();
     if let Some(free) = free.filter(|free| free.left < bytes) {
         let _ = write!(

@@ -125,7 +125,7 @@ fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
         ahead_bytes,
         refill_bytes: config.prefetch.read_bytes.bytes().min(ahead_bytes / 4),
         steps_ahead: config.prefetch.steps,
-        segment_bytes: config.arena.segment_bytes.bytes(),
+        segment_bytes: config.arena.segment().bytes(),
         arena_bytes,
     }
 }

@@ -34,7 +34,7 @@ pub use blocks::{Block, Blocks, FileShape, Span};
 pub use changes::MixtureChanges;
 pub use cursor::{Position, SamplerState, SourceState};
 pub use mixture::{ShareUnit, Weight, WeightError, weights};
-pub use sampler::{Limit, Sampler, SamplerOptions, WhenSourceEnds};
+pub use sampler::{Limit, PASS_OF_EMPTY, Sampler, SamplerOptions, WhenSourceEnds};
 pub use source::{OpenBlock, Portion, Quota, Shuffle, SourceOrder};
 pub use spec::{MixtureSpec, NumberedMixture, SpecError, named_weights};
 pub use split::{FileSplit, Split};

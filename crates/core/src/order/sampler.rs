@@ -11,17 +11,19 @@ use crate::guards;
 use crate::limits::NUMBER_MAX;
 
 /// The pass of a source that repeats for ever and has no document.
-const PASS_OF_EMPTY: u64 = NUMBER_MAX - 1;
+pub const PASS_OF_EMPTY: u64 = NUMBER_MAX - 1;
 
 /// The reaction to a source with a weight that has given all of its passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenSourceEnds {
-    /// The others go on in their shares.
-    #[default]
+    /// The others go on in their shares, those that repeat for ever without end.
     GoOn,
     /// The run ends with it.
     Finish,
+    /// The others go on in their shares, and the run ends with the last one that does not repeat for ever.
+    #[default]
+    Last,
 }
 
 /// The end of a run, counted from its start over all sources.
@@ -93,11 +95,25 @@ impl Sampler {
             Some(Limit::Tokens(most)) => tokens >= most,
             None => false,
         };
-        let finish = self.options.when_source_ends == WhenSourceEnds::Finish;
-        if over || finish && self.weighted().any(|n| self.has_ended(n)) {
+        let finish = match self.options.when_source_ends {
+            WhenSourceEnds::GoOn => false,
+            WhenSourceEnds::Finish => self.weighted().any(|n| self.has_ended(n)),
+            WhenSourceEnds::Last => self.only_endless_left(),
+        };
+        if over || finish {
             return None;
         }
         mixture::next((0..self.weights.len()).map(|n| self.candidate(n)))
+    }
+
+    /// Returns whether all sources that have a weight and an end have ended, if there are any.
+    pub fn only_endless_left(&self) -> bool {
+        let mut finite = self.weighted().filter(|n| self.passes(*n) > 0).peekable();
+        finite.peek().is_some() && finite.all(|n| self.has_ended(n))
+    }
+
+    fn passes(&self, source: usize) -> u64 {
+        self.options.passes.get(source).copied().unwrap_or(1)
     }
 
     fn candidate(&self, source: usize) -> Candidate {
@@ -114,7 +130,7 @@ impl Sampler {
     }
 
     fn has_ended(&self, source: usize) -> bool {
-        let passes = self.options.passes.get(source).copied().unwrap_or(1);
+        let passes = self.passes(source);
         let pass = self.state.at[source].position.pass;
         pass >= if passes == 0 { PASS_OF_EMPTY } else { passes }
     }
@@ -146,7 +162,7 @@ impl Sampler {
 
     /// Declares that `source` has no more documents.
     pub fn end(&mut self, source: usize) {
-        let passes = self.options.passes.get(source).copied().unwrap_or(1);
+        let passes = self.passes(source);
         let pass = if passes == 0 { PASS_OF_EMPTY } else { passes };
         self.state.at[source].position = Position::pass(pass);
     }

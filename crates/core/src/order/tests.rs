@@ -212,3 +212,51 @@ fn a_source_without_documents_ends_even_if_it_repeats_for_ever() {
     let given = world.run(0, |given| given == 10);
     assert_eq!(given.len(), 24 * 40);
 }
+
+/// The documents are those of `GoOn`, and the end is that of the last source with one, wherever a restart falls.
+#[test]
+fn a_run_ends_with_its_last_source_that_has_an_end() {
+    let mut world = busy_world();
+    (world.of, world.change) = (1, None);
+    for source in &mut world.sources {
+        source.files.truncate(3);
+    }
+    world.sources[0].passes = 0;
+    world.sources.push(Source {
+        files: vec![(SyntheticForm::Lines, 20, 40_000)],
+        passes: 1,
+        ..world.sources[1].clone()
+    });
+    let attempts = |when_source_ends, limit, every: u64| {
+        let opened = world.open(0);
+        let options = SamplerOptions {
+            when_source_ends,
+            limit,
+            ..opened.options.clone()
+        };
+        let opened = Opened { options, ..opened };
+        let (mut state, mut all) = (SamplerState::start(3), Vec::new());
+        loop {
+            let before = all.len();
+            state = world.attempt(&opened, state, &|given| given % every == 0, &mut all);
+            if all.len() == before {
+                return all;
+            }
+        }
+    };
+    let whole = attempts(WhenSourceEnds::Last, None, u64::MAX);
+    for every in [1, 2, 7] {
+        assert_eq!(attempts(WhenSourceEnds::Last, None, every), whole);
+    }
+    let of = |source| whole.iter().filter(|(n, ..)| *n == source).count();
+    assert_eq!((of(1), of(2)), (2 * 3 * 40, 20));
+    let longer = Some(Limit::Documents(whole.len() as u64 + 50));
+    let on = attempts(WhenSourceEnds::GoOn, longer, u64::MAX);
+    assert_eq!(on[..whole.len()], whole);
+    assert!(on[whole.len()..].iter().all(|(n, ..)| *n == 0), "endless");
+    // Sources without end alone have none.
+    world.sources.truncate(1);
+    let opened = world.open(0);
+    let alone = Sampler::new(opened.options, SamplerState::start(1));
+    assert!(!alone.only_endless_left());
+}

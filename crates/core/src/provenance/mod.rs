@@ -59,6 +59,22 @@ pub struct Sources {
     pub pieces: Vec<Piece>,
 }
 
+impl Sources {
+    /// Returns the pieces as they add up over TGBs with this number of inputs: of a sequence without the token that the
+    /// next TGB begins with.
+    pub fn counted(&self, inputs: u64) -> impl Iterator<Item = Piece> {
+        let mut left = match self.form {
+            Form::Sequence => inputs,
+            Form::Rows => u64::MAX,
+        };
+        self.pieces.iter().filter_map(move |piece| {
+            let items = piece.items.min(left);
+            left -= items;
+            (items > 0).then_some(Piece { items, ..*piece })
+        })
+    }
+}
+
 /// The content of a provenance object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {

@@ -51,6 +51,28 @@ fn any_provenance() -> impl Strategy<Value = Provenance> {
         })
 }
 
+/// The last token of a sequence's batch is the first of the next one.
+#[test]
+fn shared_tokens_count_once() {
+    let of = |form, pieces| Sources { form, pieces };
+    let counted = |sources: &Sources| -> Vec<(u64, u64)> {
+        let pieces = sources.counted(8);
+        pieces.map(|piece| (piece.unit, piece.items)).collect()
+    };
+    let pieces = vec![
+        piece(0, 0, 6, false),
+        piece(1, 0, 2, false),
+        piece(2, 0, 1, false),
+    ];
+    assert_eq!(
+        counted(&of(Form::Sequence, pieces.clone())),
+        [(0, 6), (1, 2)]
+    );
+    assert_eq!(counted(&of(Form::Rows, pieces)), [(0, 6), (1, 2), (2, 1)]);
+    let padded = vec![piece(0, 0, 6, false)];
+    assert_eq!(counted(&of(Form::Sequence, padded)), [(0, 6)]);
+}
+
 /// Such sums would lie beyond every TGB, and adding to them would overflow.
 #[test]
 fn counts_that_can_not_be_are_malformed() {

@@ -72,8 +72,8 @@ pub fn load_with<T: Config>(path: &Path, overrides: &Overrides) -> Result<T, Con
 
 fn unreadable(why: &std::io::Error) -> String {
     let remedy = match why.kind() {
-        std::io::ErrorKind::NotFound => "; name the configuration file with --config",
-        std::io::ErrorKind::IsADirectory => "; name the configuration file in it with --config",
+        std::io::ErrorKind::NotFound => "; give the path of the configuration file",
+        std::io::ErrorKind::IsADirectory => "; give the path of the configuration file in it",
         std::io::ErrorKind::PermissionDenied => "; let this user read it",
         std::io::ErrorKind::InvalidData => "; write it as TOML in UTF-8",
         _ => "",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::aftermath::Aftermath;
 use super::checker::Differences;
 use super::corpus::Corpus;
+use super::mixture::producer_name;
 use super::setup::{JOB, KEEP};
 use batchweave_console::output::bytes;
 use batchweave_daemon::figures::grouped as group;
@@ -101,15 +102,15 @@ impl Summary {
         let Some(from) = &self.mixture else {
             return "one mixture to the end".to_owned();
         };
-        let from = from.iter().map(|from| match from {
-            Some(batch) => batch.to_string(),
-            None => "never".to_owned(),
-        });
-        let from: Vec<String> = from.collect();
-        format!(
-            "changed from batch {} of the producers on, to the document",
-            from.join(" and ")
-        )
+        let of = |(number, from): (usize, &Option<u64>)| match from {
+            Some(batch) => format!("from batch {batch} of {}", producer_name(number)),
+            None => format!(
+                "not for {}, which had made all its batches by then",
+                producer_name(number)
+            ),
+        };
+        let all: Vec<String> = from.iter().enumerate().map(of).collect();
+        format!("changed {}, to the document", all.join(" and "))
     }
 
     fn reclaimed(&self) -> String {

@@ -85,6 +85,14 @@ pub struct MixtureConfig {
     pub when_source_ends: WhenSourceEnds,
 }
 
+impl MixtureConfig {
+    /// The mixture that cursors leave out: the default before `when_source_ends = "last"` was one.
+    pub(crate) const UNTIL_LAST_WAS_ADDED: Self = Self {
+        unit: ShareUnit::Tokens,
+        when_source_ends: WhenSourceEnds::GoOn,
+    };
+}
+
 impl NamedSource {
     /// Returns whether files that appear later join it.
     pub(crate) fn grows(&self) -> bool {

@@ -72,6 +72,17 @@ fn a_producer_must_be_among_those_named() {
     );
 }
 
+/// Returns the configuration of these tables and what else must be given.
+pub(super) fn parsed_sources(text: &str) -> ProducerConfig {
+    let name = if text.contains("[producer]") {
+        ""
+    } else {
+        "[producer]\nname = \"a\"\n"
+    };
+    let base = format!("[store]\nurl = \"file:///x\"\n{name}");
+    parse("f.toml", &(base + text)).unwrap_or_else(|e| panic!("{e}"))
+}
+
 fn sources_report(text: &str) -> String {
     let base = "[store]\nurl = \"file:///x\"\n[producer]\nname = \"a\"\n";
     parse::<ProducerConfig>("f.toml", &format!("{base}{text}"))

@@ -324,6 +324,7 @@ impl Packer for BestFit {
 
     fn waiting(&self) -> usize {
         let pieces = self.pieces.iter().filter(|piece| !piece.placed);
-        pieces.map(|piece| piece.length).sum::<usize>() + self.row_count * self.shape.width()
+        let tokens = pieces.map(|piece| piece.length - usize::from(piece.goes_on));
+        tokens.sum::<usize>() + usize::try_from(self.own).unwrap_or(usize::MAX)
     }
 }

@@ -95,6 +95,10 @@ impl Concat {
         segments
     }
 
+    fn buffered(&self) -> usize {
+        self.buffer.len() - self.head
+    }
+
     /// Returns the provenance of the next `tokens` tokens.
     fn sources(&self, tokens: usize) -> Sources {
         let end = self.base + tokens as u64;
@@ -157,7 +161,7 @@ impl Packer for Concat {
             return Ok(());
         }
         point.skip += skip as u64;
-        let at = self.base + self.waiting() as u64;
+        let at = self.base + self.buffered() as u64;
         self.starts.push_back(Beginning {
             index: at,
             at: point,
@@ -172,7 +176,7 @@ impl Packer for Concat {
     fn pop(&mut self) -> Option<PackedBatch> {
         let advance = self.shape.tokens();
         let sources = self
-            .waiting()
+            .buffered()
             .gt(&advance)
             .then(|| self.sources(advance + 1))?;
         let tokens = self.next_tokens(advance)?;
@@ -203,7 +207,7 @@ impl Packer for Concat {
     fn rest(&mut self, begun: bool) -> Option<PackedBatch> {
         let end = self.ended?;
         // A single token is the one that ended the batch before, and is not an input with a label.
-        let own = self.waiting().checked_sub(1).filter(|n| *n > 0 || begun)?;
+        let own = self.buffered().checked_sub(1).filter(|n| *n > 0 || begun)?;
         let mut tokens = self.buffer.split_off(self.head);
         tokens.resize(self.shape.tokens() + 1, self.pad);
         let content = self.rows(tokens, own);
@@ -225,6 +229,7 @@ impl Packer for Concat {
     }
 
     fn waiting(&self) -> usize {
-        self.buffer.len() - self.head
+        // The first one is the last batch's too.
+        self.buffered().saturating_sub(1)
     }
 }

@@ -8,6 +8,7 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
 use batchweave_core::order::{MixtureChanges, SamplerState};
+use batchweave_core::provenance::Form;
 use serde_json::{Map, Value};
 
 use super::noted::NotedDocuments;
@@ -84,6 +85,8 @@ pub struct BatchBuilder {
     /// This pass has given a document.
     gave_document: bool,
     noted: NotedDocuments,
+    /// Tokens of the current batch that are in no other.
+    own: u64,
     /// Of several sources: where each document begins that no batch has moved past, and the sampler's state there.
     places: VecDeque<(Point, SamplerState)>,
     /// Of several sources: the sampler's state after the last document.
@@ -103,6 +106,7 @@ impl BatchBuilder {
             next_seq: options.next_seq,
             gave_document: false,
             noted: NotedDocuments::default(),
+            own: 0,
             places: VecDeque::new(),
             order: None,
             begun: Vec::new(),
@@ -213,16 +217,19 @@ impl BatchBuilder {
         } else if self.options.fill_last {
             let rest = self.options.packer.rest(self.splitter.is_open());
             if let Some(unit) = rest {
+                // The last token of a sequence is in no batch after this one.
+                self.own += u64::from(unit.sources.form == Form::Sequence);
                 self.add(unit, metrics);
             }
             while self.splitter.is_open() {
                 let unit = self.options.packer.blank();
                 self.add(unit, metrics);
             }
-        } else if self.options.packer.waiting() > 1 || self.splitter.is_open() {
-            let waiting = (self.options.packer.waiting() as u64).saturating_sub(1);
+        } else if self.options.packer.waiting() > 0 || self.splitter.is_open() {
+            let tokens = self.options.packer.waiting() as u64 + self.own;
+            metrics.batch_dropped(tokens);
             tracing::info!(
-                tokens = waiting + self.splitter.waiting(),
+                tokens,
                 "the last, partial batch is dropped (packing.last_batch)"
             );
         }
@@ -252,9 +259,10 @@ impl BatchBuilder {
             let padding = (rows.tokens.len() as u64).saturating_sub(unit.own + 1);
             metrics.padding.inc_by(padding);
         }
+        self.own += unit.own;
         let (all, of_unit) = self.options.slices;
         if of_unit == all {
-            self.add_batch(unit);
+            self.add_batch(unit, metrics);
             return;
         }
         let bytes = self.options.encoder.frame_bytes(&unit, of_unit);
@@ -262,14 +270,14 @@ impl BatchBuilder {
         self.splitter.push(unit, bytes, &mut splits);
         for split in splits {
             match split {
-                Split::Whole(batch) => self.add_batch(batch),
-                Split::Part(units, part) => self.add_part(units, part),
+                Split::Whole(batch) => self.add_batch(batch, metrics),
+                Split::Part(units, part) => self.add_part(units, part, metrics),
             }
         }
     }
 
     /// Adds a whole batch to the group.
-    fn add_batch(&mut self, batch: PackedBatch) {
+    fn add_batch(&mut self, batch: PackedBatch, metrics: &Metrics) {
         let bytes = self
             .options
             .encoder
@@ -284,7 +292,7 @@ impl BatchBuilder {
             Some(group) => group,
             None => self.empty_group(),
         };
-        let mixture_begins = self.complete();
+        let mixture_begins = self.complete(metrics);
         group.cursor = self.cursor(&batch);
         group.inputs = self.options.inputs;
         group.bytes = group.bytes.saturating_add(bytes);
@@ -301,7 +309,8 @@ impl BatchBuilder {
     }
 
     /// Goes on to the next sequence number; true when a mixture begins there.
-    fn complete(&mut self) -> bool {
+    fn complete(&mut self, metrics: &Metrics) -> bool {
+        metrics.batch_made(self.next_seq, std::mem::take(&mut self.own));
         self.next_seq += 1;
         let taken = self.taken();
         let changes = self.options.changes.as_mut();
@@ -315,12 +324,12 @@ impl BatchBuilder {
         self.order.as_ref().map_or(0, |order| order.total[0])
     }
 
-    fn add_part(&mut self, units: Vec<PackedBatch>, part: BatchPart) {
+    fn add_part(&mut self, units: Vec<PackedBatch>, part: BatchPart, metrics: &Metrics) {
         let before = self.group.take();
         self.full.extend(before);
         let mut group = self.empty_group();
         if part.last.is_some() {
-            self.complete();
+            self.complete(metrics);
         }
         if let Some(unit) = units.last() {
             group.cursor = self.cursor(unit);

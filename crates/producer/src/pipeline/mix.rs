@@ -78,10 +78,34 @@ impl MixedFeed {
             passes: (state.position.pass, state.position.pass),
             grown: None,
         });
-        Self {
+        let feed = Self {
             plans,
             feeds: feeds.collect(),
             sampler,
+        };
+        feed.report_endless();
+        feed
+    }
+
+    /// Logs that only sources that repeat without end are left, and whether the run ends with that.
+    fn report_endless(&self) {
+        let follows = self.plans.iter().any(|plan| plan.follows);
+        if follows || !self.sampler.only_endless_left() {
+            return;
+        }
+        let endless = self.plans.iter().filter(|plan| plan.passes == 0);
+        let left = endless.map(|plan| plan.name()).collect::<Vec<_>>();
+        let left = left.join(", ");
+        if self.sampler.next().is_none() {
+            tracing::info!(
+                left,
+                "all sources with an end have given their passes, so the run ends"
+            );
+        } else if !left.is_empty() {
+            tracing::warn!(
+                left,
+                "only sources of epochs = 0 are left, and they repeat: up to producer.limit, and without it for ever"
+            );
         }
     }
 
@@ -119,7 +143,10 @@ impl MixedFeed {
             }
             match self.feeds[source].fill().await {
                 Ok(true) => {}
-                Ok(false) => self.sampler.end(source),
+                Ok(false) => {
+                    self.sampler.end(source);
+                    self.report_endless();
+                }
                 Err(end) => return Err(end),
             }
             let (gave, reads) = self.feeds[source].passes;
@@ -181,6 +208,7 @@ impl MixedFeed {
             bytes,
             total,
             sources,
+            taken: self.sampler.state().total,
         }
     }
 }

@@ -77,12 +77,6 @@ impl BatchSplitter {
         self.open.is_some()
     }
 
-    /// Returns the number of samples or tokens that wait for the next part.
-    pub(super) fn waiting(&self) -> u64 {
-        let units = self.open.iter().flat_map(|open| &open.units);
-        units.map(|unit| unit.own).sum()
-    }
-
     /// Adds the next slice, whose frame has `bytes`; appends the parts or the batch that it completes to `splits`.
     pub(super) fn push(&mut self, unit: PackedBatch, bytes: u64, splits: &mut Vec<Split>) {
         let open = self.open.get_or_insert_with(|| OpenBatch {

@@ -15,7 +15,11 @@ pub(crate) struct Totals {
     pub(crate) batches: u64,
     pub(crate) documents: u64,
     pub(crate) bad_documents: u64,
+    /// Tokens of these documents.
     pub(crate) tokens: u64,
+    /// Tokens of documents in the batches that this run made visible, and those of a partial batch that was dropped.
+    pub(crate) stored: u64,
+    pub(crate) dropped: u64,
     /// Tokens that only fill up rows.
     pub(crate) padding: u64,
     /// Bytes of the documents' texts or arrays.
@@ -28,7 +32,10 @@ pub(crate) struct Totals {
 impl Totals {
     /// Returns the totals of a run that took this time.
     pub(crate) fn read(metrics: &Metrics, took: Duration) -> Self {
+        let (stored, dropped) = metrics.tokens_visible();
         Self {
+            stored,
+            dropped,
             batches: metrics.batches_made(),
             documents: metrics.documents.get(),
             bad_documents: metrics.bad_documents.get(),
@@ -52,19 +59,27 @@ pub(crate) fn produced(
         Outcome::Finished { .. } if config.producer.limit != RunLimit::None => {
             "finished: all input up to producer.limit is in the stream"
         }
+        Outcome::Finished { .. } if totals.dropped > 0 => {
+            "finished: all input is in the stream, but for the last, partial batch (packing.last_batch)"
+        }
         Outcome::Finished { .. } => "finished: all input is in the stream",
         Outcome::Stopped { .. } => "stopped; a restart continues from here",
         Outcome::Sealed => return sealed(),
     };
     let batches = outcome.batches().unwrap_or(totals.batches);
-    // The others are of earlier runs, whose documents are not counted here.
-    let new_batches = (totals.batches != batches).then_some(totals.batches);
+    // Earlier runs made the others, whose documents are not counted here.
+    let all = totals.batches == batches;
+    let if_all = |number: u64| all.then_some(number);
+    let if_new = |number: u64| (!all).then_some(number);
     tracing::info!(
         lane,
         batches,
-        new_batches,
-        documents = totals.documents,
-        tokens = totals.tokens,
+        new_batches = if_new(totals.batches),
+        documents = if_all(totals.documents),
+        new_documents = if_new(totals.documents),
+        tokens = if_all(totals.stored),
+        new_tokens = if_new(totals.stored),
+        dropped_tokens = Some(totals.dropped).filter(|dropped| *dropped > 0),
         padding = totals.padding,
         text_bytes = totals.text_bytes,
         bytes = totals.bytes,

@@ -53,6 +53,8 @@ pub(crate) struct InputPosition {
     pub(crate) total: Option<u64>,
     /// Each source of several.
     pub(crate) sources: Vec<SourcePosition>,
+    /// Of several sources: documents and tokens that were taken since the start.
+    pub(crate) taken: [u64; 2],
 }
 
 /// The progress in one source of several.
@@ -129,6 +131,7 @@ impl InputProgress {
                 .saturating_add(earlier + at.bytes),
             total: (self.passes > 0 && !self.grows).then(|| self.passes.saturating_mul(whole)),
             sources: Vec::new(),
+            taken: [0; 2],
         })
     }
 }

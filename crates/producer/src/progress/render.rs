@@ -29,18 +29,31 @@ pub(super) struct View {
     pub(super) batches: u64,
     /// Why it does not produce now, if so.
     pub(super) hindered: Option<String>,
+    /// The share of `producer.limit` that is done; `None` without a limit.
+    pub(super) of_limit: Option<f64>,
 }
 
 impl View {
-    /// Returns the share of the input that is read; `None` when its size is unknown.
+    /// Returns the share of the run that is done, by the bytes of the input that is read or by the limit, whichever is
+    /// reached first; `None` when neither is known.
     pub(super) fn share(&self) -> Option<f64> {
+        let input = self.of_input();
+        let limit = self.of_limit.map(|share| share.min(1.0));
+        input.into_iter().chain(limit).max_by(f64::total_cmp)
+    }
+
+    fn of_input(&self) -> Option<f64> {
         let input = self.input.as_ref()?;
         let total = input.total?.max(1);
         Some(input.bytes.min(total) as f64 / total as f64)
     }
 
-    /// Returns the seconds until the input is read, at the speed of the last minute; `None` when unknown.
+    /// Returns the seconds until the input is read, at the speed of the last minute; `None` when unknown, or when the
+    /// limit ends the run before.
     pub(super) fn seconds_left(&self) -> Option<f64> {
+        if self.share() > self.of_input() {
+            return None;
+        }
         let (input, speeds) = (self.input.as_ref()?, self.speeds?);
         let left = input.total?.saturating_sub(input.bytes);
         (speeds.bytes >= 1.0).then(|| left as f64 / speeds.bytes)
@@ -204,6 +217,7 @@ mod tests {
                 bytes: 42_000,
                 total: Some(100_000),
                 sources: Vec::new(),
+                taken: [0; 2],
             }),
             speeds: Some(Speeds {
                 tokens: 3_145_728.0,
@@ -214,7 +228,20 @@ mod tests {
             tokens: 9_000_000,
             batches: 192,
             hindered: None,
+            of_limit: None,
         }
+    }
+
+    #[test]
+    fn a_limit_is_a_share_too() {
+        let mut view = view();
+        view.of_limit = Some(0.75);
+        assert_eq!((view.share(), view.seconds_left()), (Some(0.75), None));
+        view.of_limit = Some(0.3);
+        assert_eq!(view.share(), Some(0.42));
+        assert!(view.seconds_left().is_some());
+        (view.input, view.of_limit) = (None, Some(1.5));
+        assert_eq!(view.share(), Some(1.0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::order::Limit;
 use batchweave_daemon::health::Health;
 use batchweave_daemon::live_line::{LiveLine, head};
 use tokio::time::Instant;
@@ -13,7 +14,7 @@ use tracing::Level;
 use super::InputProgress;
 use super::rate::Window;
 use super::render::View;
-use crate::config::ProducerConfig;
+use crate::config::{ProducerConfig, RunLimit};
 use crate::flow_control::PRODUCING;
 use crate::metrics::Metrics;
 
@@ -29,6 +30,7 @@ const NAME_CHARS: usize = 300;
 /// Reports the progress of a producer until it is dropped.
 pub(crate) struct Reporter {
     producer: String,
+    limit: (RunLimit, (u32, u32)),
     progress: Arc<InputProgress>,
     metrics: Arc<Metrics>,
     health: Health,
@@ -49,6 +51,10 @@ impl Reporter {
     ) -> Self {
         Self {
             producer: config.producer.name.clone(),
+            limit: (
+                config.producer.limit,
+                (config.producer.index, config.producer.of),
+            ),
             progress,
             metrics,
             health,
@@ -76,6 +82,7 @@ impl Reporter {
             let view = self.view(Instant::now());
             if due {
                 told_at = Instant::now();
+                self.metrics.share.set(view.share().unwrap_or(0.0));
                 for (name, text) in view.facts() {
                     self.health.tell(name, text);
                 }
@@ -119,9 +126,25 @@ impl Reporter {
             of_sources,
             documents: metrics.documents.get(),
             tokens,
+            of_limit: self.of_limit(),
             batches: metrics.batches(),
             hindered: hindered.then_some(doing),
         }
+    }
+}
+
+impl Reporter {
+    /// Returns the share of the limit that is done.
+    fn of_limit(&self) -> Option<f64> {
+        let (limit, of) = self.limit;
+        let taken = self.progress.now().map_or([0; 2], |input| input.taken);
+        let (done, most) = match (limit.batches(of), limit.of_sampler(of)) {
+            (Some(most), _) => (self.metrics.batches(), most),
+            (_, Some(Limit::Documents(most))) => (taken[0], most),
+            (_, Some(Limit::Tokens(most))) => (taken[1], most),
+            (None, None) => return None,
+        };
+        Some(done as f64 / most.max(1) as f64)
     }
 }
 

@@ -141,6 +141,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     let opening = (producer.epoch(), producer.nonce());
     let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;
     log_start(&producer, from.at, &inputs);
+    log_end(config);
     let parts = Parts {
         store,
         transform,
@@ -212,6 +213,15 @@ fn log_start(producer: &Committer, from: Point, inputs: &InputList) {
         skip = from.skip,
         "producing"
     );
+}
+
+/// Logs what ends the run where sources repeat without end.
+fn log_end(config: &ProducerConfig) {
+    match config.end_of_repeating() {
+        Some((true, text)) if config.bound().is_none() => tracing::warn!("{text}"),
+        Some((_, text)) => tracing::info!("{text}"),
+        None => {}
+    }
 }
 
 /// Returns the name of this process for people: host and process id.

@@ -128,14 +128,14 @@ pub(super) fn settings(
         ),
     ];
     let several = !config.sources.is_empty();
-    let mixture = MixtureConfig::default();
+    let mixture = config.kept_mixture();
     let of_sources = [
         (config.split.every > 0, "split", json!(config.split)),
         (several, "sources", sources(config)),
         (
-            several && config.mixture != mixture,
+            several && mixture != MixtureConfig::UNTIL_LAST_WAS_ADDED,
             "mixture",
-            json!(config.mixture),
+            json!(mixture),
         ),
     ];
     let sometimes = sometimes.into_iter().chain(of_sources);

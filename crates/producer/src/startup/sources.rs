@@ -94,7 +94,7 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
         mixtures: BTreeMap::new(),
         passes: config.sources.iter().map(passes).collect(),
         unit: config.mixture.unit,
-        when_source_ends: config.mixture.when_source_ends,
+        when_source_ends: config.when_source_ends(),
         limit: config
             .producer
             .limit

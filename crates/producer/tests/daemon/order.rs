@@ -274,6 +274,18 @@ impl WithOneSource for ProducerConfig {
     }
 }
 
+/// The run ends with `web` and `code`; a restart anywhere, also where they have ended, changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_source_ends_with_the_others_however_it_is_cut() {
+    the_same_however_cut(|world| {
+        let mut config = three(world);
+        (config.sources[1].weight, config.sources[2].weight) = (0.2, 0.2);
+        config.sources[2].epochs = 0;
+        config
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_in_two_sources_is_refused() {
     let world = World::new();

@@ -1,10 +1,11 @@
 //! How far producers are in their input, from their cursors and stored input lists.
 
+use batchweave_console::output::count;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::head_of;
 use batchweave_core::manifest::Manifest;
-use batchweave_core::order::SamplerState;
+use batchweave_core::order::{PASS_OF_EMPTY, Position, SamplerState};
 use batchweave_log::read_inputs;
 use batchweave_store::Store;
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,11 @@ pub(super) struct InputStatus {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct SourceStatus {
     name: String,
-    /// Passes over it that are complete.
-    passes: u64,
+    /// Passes over it that are complete; `None` where it repeats without end and has no document.
+    passes: Option<u64>,
+    /// No pass has begun after these.
+    #[serde(skip)]
+    at_end: bool,
     /// Tokens, or documents (`mixture.unit`), that it has given under the mixture in force.
     given: u64,
     /// Its share of what all have given.
@@ -106,7 +110,8 @@ fn sources(cursor: &Cursor) -> Vec<SourceStatus> {
         .zip(&order.at)
         .map(|(named, state)| SourceStatus {
             name: name(named),
-            passes: state.position.pass,
+            passes: Some(state.position.pass).filter(|pass| *pass < PASS_OF_EMPTY),
+            at_end: state.position == Position::pass(state.position.pass),
             given: state.given,
             share: (all > 0).then(|| state.given as f64 / all as f64),
         });
@@ -151,10 +156,15 @@ impl InputStatus {
 impl SourceStatus {
     /// Formats the source's share and pass, as `web 60.0 % (pass 2)`.
     fn text(&self) -> String {
-        let (name, pass) = (&self.name, self.passes.saturating_add(1));
+        let name = &self.name;
+        let pass = match self.passes {
+            None => "no document".to_owned(),
+            Some(passes) if passes > 0 && self.at_end => format!("{} read", count(passes, "pass")),
+            Some(passes) => format!("pass {}", passes + 1),
+        };
         match self.share {
-            Some(share) => format!("{name} {:.1} % (pass {pass})", share * 100.0),
-            None => format!("{name} (pass {pass})"),
+            Some(share) => format!("{name} {:.1} % ({pass})", share * 100.0),
+            None => format!("{name} ({pass})"),
         }
     }
 }
@@ -166,11 +176,17 @@ mod tests {
     #[test]
     fn several_sources_have_their_shares() {
         let cursor = Cursor(serde_json::json!({
-            "order": {"ahead": 0, "at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 400]], "mix": 0, "total": [13, 1000]},
-            "settings": {"sources": [{"name": "web"}, {"name": "code"}]},
+            "order": {"ahead": 0, "at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 300], [2, 0, 0, 0, 100], [9_007_199_254_740_990_u64, 0, 0, 0, 0]], "mix": 0, "total": [13, 1000]},
+            "settings": {"sources": [{"name": "web"}, {"name": "code"}, {"name": "books"}, {"name": "empty"}]},
         }));
         let texts: Vec<String> = sources(&cursor).iter().map(SourceStatus::text).collect();
-        assert_eq!(texts, ["web 60.0 % (pass 2)", "code 40.0 % (pass 1)"]);
+        let expected = [
+            "web 60.0 % (pass 2)",
+            "code 30.0 % (pass 1)",
+            "books 10.0 % (2 passes read)",
+            "empty 0.0 % (no document)",
+        ];
+        assert_eq!(texts, expected);
         assert_eq!(sources(&Cursor(serde_json::json!({"settings": {}}))), []);
     }
 

@@ -47,12 +47,13 @@ impl PerStep {
     /// documents are unknown: what reclamation left would not stand for the rest.
     pub(super) async fn read(log: &mut Log, newest: &NewestRecords) -> Self {
         let (chosen, tried) = chosen(log, newest).await;
+        let inputs = log.manifest().stream().batch_items();
         let store = log.store().as_ref();
         let reads = chosen.iter().map(|key| sources::provenance(store, key));
         let read = stream::iter(reads).buffer_unordered(SAMPLES);
         let read: Vec<Provenance> = read.filter_map(|one| async { one.ok() }).collect().await;
         let steps: u64 = read.iter().map(|one| one.tgbs.len() as u64).sum();
-        let documents: u64 = read.iter().map(begun).sum();
+        let documents: u64 = read.iter().map(|one| begun(one, inputs)).sum();
         let known = steps > 0 && 2 * read.len() > tried;
         let (documents, steps) = if known { (documents, steps) } else { (0, 0) };
         let mut per_step = Self {
@@ -117,8 +118,8 @@ async fn chosen(log: &mut Log, newest: &NewestRecords) -> (BTreeSet<String>, usi
 }
 
 /// Returns the number of documents that begin in these TGBs.
-fn begun(provenance: &Provenance) -> u64 {
-    let pieces = provenance.tgbs.iter().flat_map(|tgb| &tgb.pieces);
+fn begun(provenance: &Provenance, inputs: u64) -> u64 {
+    let pieces = provenance.tgbs.iter().flat_map(|tgb| tgb.counted(inputs));
     pieces.filter(|piece| piece.skip == 0).count() as u64
 }
 

@@ -133,7 +133,10 @@ async fn check_function(
 }
 
 /// Returns the settings to read all documents, whatever the share.
-fn all_documents(config: &ProducerConfig, transform: Option<&DocumentTransform>) -> ReadOptions {
+pub(super) fn all_documents(
+    config: &ProducerConfig,
+    transform: Option<&DocumentTransform>,
+) -> ReadOptions {
     ReadOptions {
         share: Share::ALL,
         ..read_options(config, transform.and_then(DocumentTransform::end_token))

@@ -1,10 +1,11 @@
 //! `--check` of the user's function: the first documents pass it twice, in two processes, with the same results.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use batchweave_core::ids::Hash;
 
-use crate::config::ProducerConfig;
+use crate::config::{OnBadDocument, ProducerConfig};
 use crate::sources::{Cell, FileReader, Format, InputFile, InputList, Place, ReadOptions};
 use crate::transform::DocumentTransform;
 use crate::transform::function::Prepared;
@@ -13,6 +14,8 @@ use crate::transform::function::Prepared;
 const DOCUMENTS: usize = 1000;
 /// Documents that pass it at a time.
 const AT_ONCE: usize = 16;
+/// Documents that are named of those for which it raises.
+const NAMED: usize = 3;
 
 /// The documents of some files, as they came out of the function.
 #[derive(Debug, Default)]
@@ -20,6 +23,9 @@ struct Results {
     /// The place and a digest of each.
     digests: Vec<(Place, Hash)>,
     dropped: u64,
+    /// The documents for which it raised: how many, and place and reason of the first ones.
+    raised: u64,
+    first_raised: Vec<(Place, String)>,
 }
 
 /// Compares two runs over the first documents of `files`. Returns what it found, for people.
@@ -40,14 +46,27 @@ pub(super) fn compare(
         .map(|((place, _), _)| *place)
         .collect();
     let documents = first.digests.len();
-    if let Some(place) = different.first() {
-        let different = different.len();
+    let at = |place: &Place| {
         let name = list.files.get(place.file as usize);
         let name = name.map_or("", |file| file.pin.name.as_str());
-        let at = match options.format.for_file(name) {
+        match options.format.for_file(name) {
             Format::Text => name.to_owned(),
             _ => format!("{name}:{}", place.unit + 1),
-        };
+        }
+    };
+    let named = first
+        .first_raised
+        .iter()
+        .map(|(place, why)| format!("{}: {why}", at(place)));
+    let named = named.collect::<Vec<_>>().join("; ");
+    let raised = first.raised;
+    if raised > 0 && config.source.on_bad_document == OnBadDocument::Fail {
+        return Err(format!(
+            "{function} failed for {raised} of the first {documents} documents, and the first one would end the producer: {named}"
+        ));
+    }
+    if let Some(place) = different.first() {
+        let (different, at) = (different.len(), at(place));
         return Err(format!(
             "{function} made different documents of {different} of {documents} in two processes, first of {at}; a restart \
              then repeats documents that differ. Make it depend on its argument alone: seed random numbers by a field, \
@@ -55,9 +74,16 @@ pub(super) fn compare(
         ));
     }
     let dropped = first.dropped;
-    Ok(format!(
+    let mut text = format!(
         "{function} made the same of {documents} documents in two processes; it left out {dropped}"
-    ))
+    );
+    if raised > 0 {
+        let _ = write!(
+            text,
+            ", and failed for {raised}, which are left out as bad: {named}"
+        );
+    }
+    Ok(text)
 }
 
 fn run(
@@ -88,6 +114,15 @@ fn run(
             let places: Vec<Place> = units.iter().map(|(_, unit)| unit.place).collect();
             let made = transform.prepare(field, units);
             results.dropped += made.dropped;
+            for (unit, place) in made.units.iter().zip(&places) {
+                let Some(Err(why)) = unit.as_ref().map(|made| &made.unit.raw) else {
+                    continue;
+                };
+                results.raised += 1;
+                if results.first_raised.len() < NAMED {
+                    results.first_raised.push((*place, why.to_string()));
+                }
+            }
             let digests = made.units.iter().map(|one| digest(one.as_ref()));
             results.digests.extend(places.into_iter().zip(digests));
         }

@@ -1,9 +1,10 @@
 //! `--check`: opens everything that the configuration names, as a start does, and changes nothing: the tokenizer
-//! and template, the first documents of the input (`documents`), the stream (`stream`) and the store.
+//! and template, the first documents of the input (`documents`), the stream (`stream`) and its size (`size`) and the store.
 
 mod documents;
 mod function;
 mod readable;
+mod size;
 mod stream;
 
 use std::path::Path;
@@ -36,8 +37,15 @@ async fn open_everything(config: ProducerConfig) -> Findings {
     let transform = check_transform(&config, &mut findings).await;
     let listed = documents::check(&config, transform.as_ref(), &mut findings).await;
     if let Some(transform) = &transform {
-        let opened = (store.as_ref(), listed);
-        stream::check(&config, transform, opened, &mut findings).await;
+        let opened = (store.as_ref(), listed.clone());
+        let committed = stream::check(&config, transform, opened, &mut findings).await;
+        if let Some((list, committed)) = listed.as_ref().zip(committed) {
+            size::check(&config, transform, (list, committed), &mut findings).await;
+        }
+    }
+    if let Some((without_end, text)) = config.end_of_repeating() {
+        let unbounded = without_end && config.bound().is_none();
+        findings.opened(if unbounded { "warning" } else { "end" }, text);
     }
     // Last: from here on Ctrl-C ends this program only after the objects of the check are deleted.
     if let Some(store) = store {

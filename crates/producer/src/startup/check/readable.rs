@@ -7,7 +7,7 @@ use crate::packing::Content;
 use crate::sources::{Format, InputFile, Reason, Unit};
 use crate::transform::json::Beyond;
 use crate::transform::text::decode;
-use crate::transform::{DocumentTransform, shards};
+use crate::transform::{DocumentTransform, Transformed, shards};
 
 /// Most characters of the document that is shown.
 const EXCERPT_CHARS: usize = 200;
@@ -53,6 +53,8 @@ pub(super) struct Readable {
     pub(super) tokens: Option<usize>,
     /// Its text as it is trained; `None` where it has none, or there is no tokenizer.
     pub(super) text: Option<String>,
+    /// Bytes of its arrays.
+    pub(super) array_bytes: u64,
     beyond: Beyond,
 }
 
@@ -64,6 +66,15 @@ impl Readable {
             _ => ", and halves of surrogate pairs, each of which becomes U+FFFD",
         }
     }
+}
+
+fn array_bytes(made: &Transformed) -> u64 {
+    let of_sample = match &made.content {
+        Content::Sample(arrays) => &arrays[..],
+        _ => &[],
+    };
+    let all = of_sample.iter().chain(&made.arrays);
+    all.map(|array| array.len() as u64).sum()
 }
 
 /// Makes the document of a unit, as far as that is possible without the tokenizer.
@@ -99,6 +110,7 @@ pub(super) fn document(
             let text = transform.decode(some).filter(|text| !text.is_empty());
             Readable {
                 tokens,
+                array_bytes: array_bytes(&made),
                 text: text.map(|text| if all { text } else { text + " ..." }),
                 beyond: made.beyond,
             }
@@ -123,6 +135,7 @@ pub(super) fn document(
     Ok(some.then(|| Readable {
         tokens: None,
         text: None,
+        array_bytes: 0,
         beyond: Beyond::default(),
     }))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use batchweave_core::ids::ProducerName;
+use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::stream::StreamConfig;
@@ -21,17 +21,15 @@ use crate::sources::InputList;
 use crate::transform::DocumentTransform;
 
 /// Checks the stream in `store`, if that could be opened, and that the producer can continue with the input that
-/// was `listed`.
+/// was `listed`. Returns the batches that it has committed, if it is to make more.
 pub(super) async fn check(
     config: &ProducerConfig,
     transform: &Arc<DocumentTransform>,
     (store, listed): (Option<&Arc<dyn Store>>, Option<InputList>),
     findings: &mut Findings,
-) {
+) -> Option<Seq> {
     let outcome = Box::pin(examine(config, transform, (store, listed), findings)).await;
-    if let Err(why) = outcome {
-        findings.fault("", why);
-    }
+    outcome.map_err(|why| findings.fault("", why)).ok()?
 }
 
 async fn examine(
@@ -39,7 +37,7 @@ async fn examine(
     transform: &Arc<DocumentTransform>,
     (store, listed): (Option<&Arc<dyn Store>>, Option<InputList>),
     findings: &mut Findings,
-) -> Result<(), RunError> {
+) -> Result<Option<Seq>, RunError> {
     let wanted = wanted(config, transform)?;
     if let Err(why) = wanted.check() {
         findings.fault("stream", why);
@@ -49,7 +47,7 @@ async fn examine(
             "stream",
             format!("none yet: a start creates it, {}", shape(&wanted)),
         );
-        return Ok(());
+        return Ok(Some(0));
     };
     let root = store.root().to_owned();
     let bytes = found(store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await)?;
@@ -66,7 +64,7 @@ async fn examine(
             "stream",
             format!("none yet: a start creates it, {}", shape(&wanted)),
         );
-        return Ok(());
+        return Ok(Some(0));
     };
     let there = StreamConfig::from_json(&bytes, keys::STREAM).map_err(LogError::from)?;
     let differences = there.differences(&wanted);
@@ -84,7 +82,7 @@ async fn examine(
     let name: ProducerName = config.producer.name.parse()?;
     let Some(state) = log.manifest().producer(&name) else {
         findings.opened("producer", format!("{name} is new in this stream"));
-        return Ok(());
+        return Ok(Some(0));
     };
     if state.finished {
         let text = format!(
@@ -92,7 +90,7 @@ async fn examine(
             state.next_seq
         );
         findings.opened("producer", text);
-        return Ok(());
+        return Ok(None);
     }
     if let Some(listed) = listed {
         let settings = settings(config, transform);
@@ -108,7 +106,7 @@ async fn examine(
     }
     let text = format!("{name} continues after {} batches", state.next_seq);
     findings.opened("producer", text + &running(state));
-    Ok(())
+    Ok(Some(state.next_seq))
 }
 
 /// Returns the size of a batch.

@@ -1,0 +1,251 @@
+//! The size of the stream in `--check`, estimated from some documents: whether the disk can hold it, and whether one
+//! document fills many steps.
+
+use std::sync::Arc;
+
+use batchweave_core::order::{Blocks, FileShape};
+use batchweave_daemon::check::Findings;
+use batchweave_daemon::disk::free_space;
+use batchweave_daemon::figures::{grouped, short};
+
+use super::documents::all_documents;
+use super::readable::document;
+use crate::config::{ProducerConfig, RunLimit};
+use crate::sources::{FileReader, InputFile, InputList, Place, ReadOptions, shapes};
+use crate::transform::DocumentTransform;
+use crate::worker::Worker;
+
+/// Most files of a source that are sampled, and most documents of each.
+const FILES: usize = 4;
+const DOCUMENTS: usize = 50;
+/// Steps that one document may fill without a warning.
+const STEPS_OF_DOCUMENT: u64 = 10;
+
+/// Sums over the sampled documents of a source.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Sample {
+    documents: u64,
+    /// Their bytes as they are read, uncompressed.
+    raw: u64,
+    /// Their tokens with end tokens, and the bytes of their arrays.
+    tokens: u64,
+    arrays: u64,
+    /// Name and tokens of the longest.
+    longest: (String, u64),
+}
+
+/// The estimated content of a stream.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Estimate {
+    tokens: f64,
+    arrays: f64,
+}
+
+/// Reports the estimated size of the stream, of which this producer has committed a number of batches.
+pub(super) async fn check(
+    config: &ProducerConfig,
+    transform: &Arc<DocumentTransform>,
+    (list, committed): (&InputList, u64),
+    findings: &mut Findings,
+) {
+    let stream = &config.stream;
+    let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
+    let inputs = rows * u64::from(stream.seq_len);
+    let mut whole = Some(Estimate::default());
+    for (number, own) in config.by_source().into_iter().enumerate() {
+        let name = config.sources.get(number).map(|source| &source.name);
+        let of = |file: &&InputFile| file.pin.source.as_ref() == name;
+        let files: Vec<InputFile> = list.files.iter().filter(of).cloned().collect();
+        let transform = Arc::clone(transform);
+        let epochs = own.source.epochs;
+        let Ok(work) = Worker::start("check", move || sample(&files, &own, &transform)) else {
+            return;
+        };
+        let Ok(Some((sample, once))) = work.join().await else {
+            return;
+        };
+        let (name, tokens) = &sample.longest;
+        if *tokens > STEPS_OF_DOCUMENT * inputs {
+            findings.opened("warning", long_document(name, *tokens, tokens / inputs));
+        }
+        whole = whole.filter(|_| epochs > 0).map(|sum| Estimate {
+            tokens: sum.tokens + once.tokens * epochs as f64,
+            arrays: sum.arrays + once.arrays * epochs as f64,
+        });
+    }
+    let batch = transform.encoder.batch_bytes();
+    let Some(bytes) = bytes(config, (whole, inputs, batch), committed) else {
+        return;
+    };
+    let Some(free) = free_space(&config.store.url) else {
+        return;
+    };
+    let (about, folder) = (about(bytes), free.folder.display());
+    let free_bytes = self::about(free.bytes);
+    if bytes > free.bytes {
+        findings.opened("warning", format!(
+            "the stream needs about {about} more, by an estimate from some documents, and {folder} has {free_bytes} free: give it \
+             a larger disk, or bound it with ahead.max_bytes and let reclaim.enabled of the consumer delete what is trained"
+        ));
+    } else {
+        findings.opened("size", format!("about {about} more, by an estimate from some documents; {folder} has {free_bytes} free"));
+    }
+}
+
+fn about(bytes: u64) -> String {
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let bytes = bytes as f64;
+    let unit = units.into_iter().find(|(size, _)| bytes >= *size);
+    unit.map_or(format!("{bytes} B"), |(size, unit)| {
+        format!("{:.1} {unit}", bytes / size)
+    })
+}
+
+fn long_document(name: &str, tokens: u64, steps: u64) -> String {
+    format!(
+        "one document of {name} has about {} tokens, which fill {} steps; where the file holds many documents, set \
+         source.format",
+        short(tokens as f64),
+        grouped(steps)
+    )
+}
+
+/// Returns the bytes that are still to be stored: of `whole`, or up to the limit. `batch` is the size of a batch.
+fn bytes(
+    config: &ProducerConfig,
+    (whole, inputs, batch): (Option<Estimate>, u64, Option<u64>),
+    committed: u64,
+) -> Option<u64> {
+    let of = u64::from(config.producer.of.max(1));
+    let input = whole.map(|whole| (whole.tokens / inputs as f64, whole.arrays));
+    let limit = match config.producer.limit {
+        RunLimit::Batches(batches) => Some(batches as f64),
+        RunLimit::Tokens(tokens) => Some(tokens as f64 / inputs as f64),
+        RunLimit::None | RunLimit::Documents(_) => None,
+    };
+    let batches = match (input, limit) {
+        (Some((input, _)), Some(limit)) => input.min(limit),
+        (input, limit) => limit.or(input.map(|(batches, _)| batches))?,
+    };
+    let left = (batches - (committed * of) as f64).max(0.0);
+    match batch {
+        Some(batch) => Some((left * batch as f64) as u64),
+        // Samples and arrays of documents differ in size.
+        None => {
+            let (all, arrays) = input?;
+            Some((arrays * left / all.max(1.0)) as u64)
+        }
+    }
+}
+
+/// Samples the documents of a source, and estimates what one pass over it holds. `None` when nothing can be read.
+fn sample(
+    files: &[InputFile],
+    config: &ProducerConfig,
+    transform: &DocumentTransform,
+) -> Option<(Sample, Estimate)> {
+    let options = Arc::new(all_documents(config, Some(transform)));
+    let chosen = chosen(files);
+    let mut sample = Sample::default();
+    for file in &chosen {
+        sample.add(file, &options, (config, transform));
+    }
+    let runtime = tokio::runtime::Handle::try_current().ok()?;
+    let shapes = runtime.block_on(shapes(chosen.clone(), &options)).ok()?;
+    let size = |files: &[InputFile]| files.iter().map(|file| file.pin.size).sum::<u64>();
+    let scale = size(files) as f64 / size(&chosen).max(1) as f64;
+    let documents: f64 = shapes
+        .iter()
+        .zip(&chosen)
+        .map(|(shape, file)| sample.documents_of(shape, file))
+        .sum();
+    let per = |sum: u64| sum as f64 / sample.documents.max(1) as f64;
+    let estimate = Estimate {
+        tokens: per(sample.tokens) * documents * scale,
+        arrays: per(sample.arrays) * documents * scale,
+    };
+    Some((sample, estimate))
+}
+
+/// Returns the largest file and some from all over the list.
+fn chosen(files: &[InputFile]) -> Vec<InputFile> {
+    let step = files.len().div_ceil(FILES - 1).max(1);
+    let largest = (0..files.len()).max_by_key(|n| files[*n].pin.size);
+    let mut numbers: Vec<usize> = (0..files.len()).step_by(step).chain(largest).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.into_iter().map(|n| files[n].clone()).collect()
+}
+
+impl Sample {
+    /// Adds the first documents of a file, as far as they can be read: faults are reported elsewhere.
+    fn add(
+        &mut self,
+        file: &InputFile,
+        options: &Arc<ReadOptions>,
+        (config, transform): (&ProducerConfig, &DocumentTransform),
+    ) {
+        let list = InputList {
+            files: vec![file.clone()],
+            ..InputList::default()
+        };
+        let format = options.format.for_file(&file.pin.name);
+        let Ok(Some(mut reader)) = FileReader::open_in(&list, options, Place::default()) else {
+            return;
+        };
+        for _ in 0..DOCUMENTS {
+            let Ok(Some(unit)) = reader.next_unit() else {
+                return;
+            };
+            let raw = unit.raw.as_ref().map_or(0, |raw| raw.len() as u64);
+            let Ok(Some(made)) = document(unit, format, config, Some(transform)) else {
+                continue;
+            };
+            let tokens = made.tokens.map_or(1, |tokens| tokens as u64 + 1);
+            self.documents += 1;
+            self.raw += raw;
+            self.tokens += tokens;
+            self.arrays += made.array_bytes;
+            if tokens > self.longest.1 {
+                self.longest = (file.pin.name.clone(), tokens);
+            }
+        }
+    }
+
+    /// Returns about how many documents a file has.
+    fn documents_of(&self, shape: &FileShape, file: &InputFile) -> f64 {
+        if let FileShape::RowGroups(groups) = shape {
+            return groups.iter().map(|(rows, _)| *rows as f64).sum();
+        }
+        let bytes = Blocks::plan([(0, file.pin.size, shape.clone())]).bytes();
+        bytes as f64 * self.documents as f64 / self.raw.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_and_what_is_stored_lower_the_size() {
+        let whole = Some(Estimate {
+            tokens: 1000.0 * 100.0,
+            arrays: 7e6,
+        });
+        let config = |limit| {
+            let mut config = ProducerConfig::default();
+            config.producer.limit = limit;
+            config
+        };
+        let none = config(RunLimit::None);
+        assert_eq!(bytes(&none, (whole, 100, Some(300)), 0), Some(300_000));
+        assert_eq!(bytes(&none, (whole, 100, Some(300)), 400), Some(180_000));
+        assert_eq!(bytes(&none, (whole, 100, None), 500), Some(3_500_000));
+        assert_eq!(bytes(&none, (None, 100, Some(300)), 0), None, "without end");
+        let batches = config(RunLimit::Batches(10));
+        assert_eq!(bytes(&batches, (None, 100, Some(300)), 0), Some(3000));
+        assert_eq!(bytes(&batches, (whole, 100, Some(300)), 0), Some(3000));
+        let tokens = config(RunLimit::Tokens(1 << 40));
+        assert_eq!(bytes(&tokens, (whole, 100, Some(300)), 0), Some(300_000));
+    }
+}

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from conftest import eventually
 from fake_daemon import FakeDaemon
 
@@ -48,3 +49,14 @@ def test_an_interrupt_at_any_line_loses_nothing(path: Path) -> None:
     lines, wrong = json.loads(run.stdout)
     assert wrong == []
     assert lines > 500
+
+
+@pytest.mark.parametrize("mode", ["marks", "closes", "exits"])
+def test_a_handler_calls_the_reader_at_any_line(path: Path, mode: str) -> None:
+    """A preempted rank marks its checkpoint, closes and exits, wherever the signal finds it."""
+    program = [sys.executable, str(Path(__file__).with_name("interrupted_calls.py"))]
+    with FakeDaemon(path, end=2, slots=4096):
+        run = subprocess.run([*program, str(path), mode], stdout=subprocess.PIPE, timeout=900)
+    lines, wrong = json.loads(run.stdout)
+    assert wrong == []
+    assert lines > 200

@@ -125,7 +125,7 @@ class DataLoader:
 
 
 def fetching(name: str) -> ModuleType:
-    """The DataLoader of torch and its fetcher, as far as they join items, in a module of this name."""
+    """The DataLoader of torch and its fetcher, as far as they join items, in this module."""
     made = ModuleType(name)
     exec(compile(_FETCH, f"<{name}>", "exec"), vars(made))
     return made

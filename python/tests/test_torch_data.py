@@ -376,11 +376,9 @@ for item in items:
 def test_a_loader_that_joins_steps_is_refused(
     path: Path, job: str | None, given: dict[str, Any]
 ) -> None:
-    with (
-        FakeDaemon(path, end=4) as daemon,
-        warnings.catch_warnings(),
-        pytest.raises(errors.WrappedLoaderError, match="joins that number of global"),
-    ):
-        warnings.simplefilter("ignore")
-        next(iter(data.DataLoader(batchweave.torch.Dataset(path, job=job, copy=True), **given)))
-    assert not daemon.peers, "no step was delivered"
+    dataset = batchweave.torch.Dataset(path, job=job, copy=True)
+    loader = data.DataLoader(dataset, **given)
+    with FakeDaemon(path, end=4) as daemon:
+        with pytest.raises(errors.WrappedLoaderError, match="joins that number of global"):
+            next(iter(loader))
+        assert not daemon.peers, "no step was delivered"

@@ -227,6 +227,7 @@ def test_a_loader_that_joins_steps_is_refused(
 def test_a_loader_without_a_batch_size_and_loaders_of_rows_are_served(
     ended: FakeDaemon, path: Path, dataset_class: Any
 ) -> None:
+    assert not ended.peers
     with dataset_class(path, dtype=None) as dataset:
         assert [*torch_data.DataLoader(Passing(dataset), batch_size=None)] == [*range(STEPS)]
     # Rows of one's own, made of a reader's batches, may be joined.

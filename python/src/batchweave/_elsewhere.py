@@ -1,4 +1,4 @@
-"""Calls of the client in progress: of other threads, and those that a signal handler has interrupted.
+"""Calls of the client in progress: of other threads, and those that a signal interrupted.
 
 A signal handler runs between two lines of any call, and may call back into the reader: mark a
 checkpoint, close it, end the process. So may the garbage collector, by a finalizer.

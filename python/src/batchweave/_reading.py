@@ -169,12 +169,11 @@ class Reading:
 
     def _ready(self, wait: Wait) -> Session:
         session = self._session
-        if session is not None:
-            if not session.lost and not session.torn:
-                session.next_step = self.next_step
-                self._report(session, False)
-                session.flush()
-                return session
+        if session is not None and not session.lost and not session.torn:
+            session.next_step = self.next_step
+            self._report(session, False)
+            session.flush()
+            return session
         if session is not None and session.torn:
             self._resyncs += 1
             if self._resyncs > _RESYNCS_MAX:
@@ -188,13 +187,11 @@ class Reading:
         self._waited, self._progress_at = wait.without_session(), -math.inf
         return session
 
-    def open(
-        self, deadline: float, since: float | None = None, *, ending: bool = False
-    ) -> Session:
+    def open(self, deadline: float, since: float | None = None, *, ending: bool = False) -> Session:
         """Opens a session at the position, in place of the current one.
 
-        `since`: when the wait for it began, for warnings; default: now. `ending`: for `close`, which
-        may have interrupted another `open`: that one then ends without a session.
+        `since`: when the wait for it began, for warnings; default: now. `ending`: for `close`,
+        which may have interrupted another `open`: that one then ends without a session.
         """
         begun = time.monotonic() if since is None else since
         first, before = self._welcome is None, self._last if ending else self._session

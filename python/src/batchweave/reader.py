@@ -139,9 +139,9 @@ class Reader(Reading):
 
     def __getitem__(self, _: object) -> NoReturn:
         raise TypeError(
-            "a reader gives its batches in order and has none by number: iterate it; for a DataLoader "
-            "make a batchweave.torch.Dataset and pass batch_size=None; to look at a step, use "
-            "batchweave.open(url)[step]"
+            "a reader gives its batches in order and has none by number: iterate it; for a "
+            "DataLoader make a batchweave.torch.Dataset and pass batch_size=None; to look at a "
+            "step, use batchweave.open(url)[step]"
         )
 
     def updates(self, steps: int) -> Iterator[list[Batch]]:

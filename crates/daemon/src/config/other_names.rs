@@ -212,7 +212,7 @@ fn of_name(key: &str, names: &[(&str, &str)]) -> Option<String> {
     let names = store.unwrap_or(names);
     let known = names
         .iter()
-        .find(|(names, _)| names.contains(&name.as_str()));
+        .find(|(names, _)| names.split(' ').any(|known| known == name));
     known.map(|(_, remedy)| (*remedy).to_owned())
 }
 

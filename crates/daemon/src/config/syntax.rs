@@ -36,6 +36,9 @@ pub(super) fn explain(message: &str, text: &str, at: usize) -> String {
         | "invalid inline table element"
         | "missing assignment between key-value pairs" => line.no_assignment(),
         "unexpected key or value" | "unexpected content" => line.behind_the_value(),
+        "extra assignment between key-value pairs" if !line.whole.contains("==") => {
+            "two keys have no comma between them; write { A = 1, B = 2 }".to_owned()
+        }
         "extra `=`" | "extra assignment between key-value pairs" => {
             "one `=` is enough between key and value".to_owned()
         }

@@ -1,9 +1,9 @@
 """A rank whose signal handler calls the reader, at each line in turn.
 
 Arguments: SOCKET MODE. Modes: "marks" marks a checkpoint and returns; "closes" marks, closes and
-returns; "exits" marks, closes and ends the process, as a rank that is preempted. As interrupted_once.py, but the handler
-runs from the second `next()` to the end of `close()`. Prints the number of lines and what went
-wrong, as JSON.
+returns; "exits" marks, closes and ends the process, as a rank that is preempted. As
+interrupted_once.py, but the handler runs from the second `next()` to the end of `close()`. Prints
+the number of lines and what went wrong, as JSON.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def dataset(path: str) -> Any:
         data.IterableDataset, data.get_worker_info = object, lambda: None
         sys.modules.update({**fake_torch.modules(), data.__name__: data})
     made = batchweave.torch.Dataset(path, job="j", dtype=None)
-    vars(made)["_item"] = lambda batch: batch
+    made.__dict__["_item"] = lambda batch: batch
     return made
 
 

@@ -24,7 +24,8 @@ pub(crate) fn runnable(text: &str, store: Option<&str>) -> String {
         };
         let verb = command.split_whitespace().next().unwrap_or_default();
         whole += command;
-        if !WITHOUT_STORE.contains(&verb) && !command.contains("--store") {
+        let whole_line = command.contains("--store") || command.ends_with("--help");
+        if !WITHOUT_STORE.contains(&verb) && !whole_line {
             whole += &format!(" --store {store}");
         }
         whole += "`";

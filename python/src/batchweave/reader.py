@@ -133,7 +133,7 @@ class Reader(Reading):
             # `list(reader)` calls this and accepts a TypeError as "unknown".
             raise TypeError(
                 "the stream has no end yet, so its length is unknown: seal it with "
-                "`batchweave seal`, or pass limit= to connect()"
+                "`batchweave seal --reason TEXT`, or pass limit= to connect()"
             )
         return max(0, end - self._start)
 

@@ -89,3 +89,43 @@ def module(name: str) -> ModuleType:
     vars(made)["SimpleNamespace"] = SimpleNamespace
     exec(compile(_PROGRAM, f"<{name}>", "exec"), vars(made))
     return made
+
+
+_FETCH = '''
+class _BaseDatasetFetcher:
+    def __init__(self, dataset, auto_collation):
+        self.dataset, self.auto_collation = dataset, auto_collation
+
+
+class _IterableDatasetFetcher(_BaseDatasetFetcher):
+    """Takes items one by one, or joins a number of them."""
+
+    def __init__(self, dataset, auto_collation):
+        super().__init__(dataset, auto_collation)
+        self.items = iter(dataset)
+
+    def fetch(self, indices):
+        if self.auto_collation:
+            return [next(self.items) for _ in indices]
+        return next(self.items)
+
+
+class DataLoader:
+    def __init__(self, dataset, batch_size=1):
+        self.dataset, self.batch_size = dataset, batch_size
+
+    def __iter__(self):
+        fetcher = _IterableDatasetFetcher(self.dataset, self.batch_size is not None)
+        while True:
+            try:
+                yield fetcher.fetch(range(self.batch_size or 1))
+            except (StopIteration, RuntimeError):
+                return
+'''
+
+
+def fetching(name: str) -> ModuleType:
+    """The DataLoader of torch and its fetcher, as far as they join items, in this module."""
+    made = ModuleType(name)
+    exec(compile(_FETCH, f"<{name}>", "exec"), vars(made))
+    return made

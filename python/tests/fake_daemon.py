@@ -244,6 +244,8 @@ class Peer:
                 self.running = False
                 self.send(68, struct.pack("<Q", d.end))
                 return
+            if d.ready is not None and self.next_step >= d.ready:
+                return
             if len({step for _, step in self.held.values()}) >= self._credits():
                 return
             self.send_step(self.next_step)
@@ -258,6 +260,7 @@ class FakeDaemon:
 
     def __init__(self, path: Path, *, end: int | None = None, slices: int = 1, slots: int = 64):
         self.path, self.end, self.slices = path, end, slices
+        self.ready: int | None = None
         self.stream, self.instance = STREAM, os.urandom(16)
         self.marks, self.stopping, self.attempt_number = True, False, 0
         self.refuses: tuple[int, str] | None = None

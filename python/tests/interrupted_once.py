@@ -25,12 +25,18 @@ CLIENT = str(Path(batchweave.__file__).parent)
 HANDED_OUT = "return batch"
 
 
-class Interrupt:
-    """Ctrl-C before the n-th line, or instruction, of the client."""
+def ctrl_c() -> None:
+    """Python's own handler."""
+    raise KeyboardInterrupt
 
-    def __init__(self, nth: int, unit: str) -> None:
+
+class Interrupt:
+    """A signal, by default Ctrl-C, before the n-th line, or instruction, of the client."""
+
+    def __init__(self, nth: int, unit: str, handler: Callable[[], None] = ctrl_c) -> None:
         self.left = nth
         self.unit = unit
+        self.handler = handler
         self.at = ""
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
@@ -46,7 +52,7 @@ class Interrupt:
             self.left -= 1
             if self.left == 0:
                 self.at = f"{Path(file).name}:{line}"
-                raise KeyboardInterrupt
+                self.handler()
         return self.trace
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import preempted
+import pytest
 from conftest import eventually
 from fake_daemon import FakeDaemon
 
@@ -48,3 +51,32 @@ def test_an_interrupt_at_any_line_loses_nothing(path: Path) -> None:
     lines, wrong = json.loads(run.stdout)
     assert wrong == []
     assert lines > 500
+
+
+@pytest.mark.parametrize("mode", ["marks", "closes", "exits"])
+def test_a_handler_calls_the_reader_at_any_line(path: Path, mode: str) -> None:
+    """A preempted rank marks its checkpoint, closes and exits, wherever the signal finds it."""
+    program = [sys.executable, str(Path(__file__).with_name("interrupted_calls.py"))]
+    with FakeDaemon(path, end=2, slots=4096):
+        run = subprocess.run([*program, str(path), mode], stdout=subprocess.PIPE, timeout=900)
+    lines, wrong = json.loads(run.stdout)
+    assert wrong == []
+    assert lines > 200
+
+
+@pytest.mark.parametrize("way", ["main", "thread", "dataset"])
+def test_a_rank_that_is_preempted_while_it_waits_marks_its_checkpoint(path: Path, way: str) -> None:
+    program = [sys.executable, str(Path(__file__).with_name("preempted.py"))]
+    with FakeDaemon(path) as daemon:
+        daemon.ready = preempted.STEPS
+        with subprocess.Popen(
+            [*program, str(path), way], stdout=subprocess.PIPE, text=True
+        ) as rank:
+            assert rank.stdout is not None
+            steps = [int(rank.stdout.readline()) for _ in range(preempted.STEPS)]
+            eventually(lambda: any(peer.progress for peer in daemon.peers))
+            rank.send_signal(signal.SIGTERM)
+            assert rank.wait(60) == preempted.CODE
+        assert steps == [*range(preempted.STEPS)]
+        marks = [step for peer in daemon.peers for step, _ in peer.checkpoints]
+        assert set(marks) == {preempted.STEPS}

@@ -360,3 +360,25 @@ for item in items:
             timeout=120,
         )
     assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("job", [None, "j"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"batch_size": 1},
+        {"batch_size": 4, "drop_last": True},
+        {"batch_size": 4, "collate_fn": list},
+        {"batch_size": 4, "num_workers": 1},
+    ],
+)
+def test_a_loader_that_joins_steps_is_refused(
+    path: Path, job: str | None, given: dict[str, Any]
+) -> None:
+    dataset = batchweave.torch.Dataset(path, job=job, copy=True)
+    loader = data.DataLoader(dataset, **given)
+    with FakeDaemon(path, end=4) as daemon:
+        with pytest.raises(errors.WrappedLoaderError, match="joins that number of global"):
+            next(iter(loader))
+        assert not daemon.peers, "no step was delivered"

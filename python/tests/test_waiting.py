@@ -30,7 +30,7 @@ CAUSES = {
     6: ("fetched late", "(backpressure: so it is)"),
     7: ("global rank 0 has not begun the attempt (attempt_not_open: so it is)",),
     8: ("the daemon is starting (daemon_starting: so it is)",),
-    10: ("the job is not open (job_not_open: so it is); open it with `batchweave job open`",),
+    10: ("the job is not open (job_not_open: so it is); open it with `batchweave job open NAME`",),
 }
 
 

@@ -1,4 +1,4 @@
-"""Loaders that leave out steps are refused by name, with stand-ins for their libraries."""
+"""Loaders that leave out or join steps are refused by name, with stand-ins for their libraries."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ Wrap = Callable[[Any], Any]
 
 accelerate: Any = fake_accelerate.module("accelerate.data_loader")
 transformers: Any = fake_accelerate.module("transformers.trainer_pt_utils")
+torch_data: Any = fake_accelerate.fetching("torch.utils.data")
+torchdata: Any = fake_accelerate.fetching("torchdata.stateful_dataloader")
 unrelated: Any = fake_accelerate.module("somewhere.else")
 
 
@@ -189,3 +191,47 @@ def test_the_search_keeps_no_batch_of_its_callers(daemon: FakeDaemon, path: Path
         gc.collect()
         next(reader)
         eventually(lambda: 1 in daemon.peers[0].released)
+
+
+class Passing:
+    """A dataset of the user's, around another one."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.dataset
+
+
+@pytest.mark.parametrize("job", [None, "j"])
+@pytest.mark.parametrize("library", [torch_data, torchdata])
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("around", [lambda data: data, Passing, Late])
+def test_a_loader_that_joins_steps_is_refused(
+    ended: FakeDaemon,
+    path: Path,
+    dataset_class: Any,
+    job: str | None,
+    library: Any,
+    size: int,
+    around: Wrap,
+) -> None:
+    dataset = dataset_class(path, job=job, dtype=None)
+    loader = library.DataLoader(around(dataset), batch_size=size)
+    with pytest.raises(WrappedLoaderError, match="joins that number of global steps") as refused:
+        next(iter(loader))
+    assert "DataLoader(dataset, batch_size=None)" in str(refused.value)
+    assert not ended.peers, "no step was delivered"
+
+
+def test_a_loader_without_a_batch_size_and_loaders_of_rows_are_served(
+    ended: FakeDaemon, path: Path, dataset_class: Any
+) -> None:
+    assert not ended.peers
+    with dataset_class(path, dtype=None) as dataset:
+        assert [*torch_data.DataLoader(Passing(dataset), batch_size=None)] == [*range(STEPS)]
+    # Rows of one's own, made of a reader's batches, may be joined.
+    with batchweave.connect(path) as reader:
+        rows = (int(sample["tokens"][0]) for batch in reader for sample in batch.samples())
+        groups = [*torch_data.DataLoader(rows, batch_size=4)]
+        assert [len(group) for group in groups] == [4] * STEPS

@@ -106,9 +106,29 @@ impl Cli {
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes_help()));
-        let command = crate::groups::grouped(command);
+        let command = negative_values(crate::groups::grouped(command));
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
+}
+
+impl Cli {
+    /// Returns the stream that the command line names, by an option or by its URL alone.
+    pub(crate) fn store(&self) -> Option<&str> {
+        let url = match &self.verb {
+            Verb::Delete(args) => args.url(),
+            _ => None,
+        };
+        url.or(self.global.store.as_deref())
+    }
+}
+
+/// Lets a value begin as an option does: -1 is then a wrong number, which its parser explains.
+fn negative_values(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes)
+    });
+    command.mut_subcommands(negative_values)
 }
 
 impl Verb {
@@ -121,6 +141,9 @@ impl Verb {
         }
     }
 }
+
+#[cfg(test)]
+mod remedies;
 
 #[cfg(test)]
 mod tests {

@@ -54,6 +54,13 @@ pub(crate) struct DeleteArgs {
     force: bool,
 }
 
+impl DeleteArgs {
+    /// Returns the stream's URL where it stands alone.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct DeleteReport {
     root: String,
@@ -78,7 +85,11 @@ pub(crate) async fn run(args: &DeleteArgs, context: &Context) -> Result<Exit, Cl
     let root = store.root().to_owned();
     if stream.is_none() && in_use.is_empty() && !marked {
         match listing.example() {
-            None => return Err(LogError::NoStream { root }.into()),
+            None => {
+                return Err(CliError::Refused(format!(
+                    "{root} has no object of a stream, so there is nothing to delete; correct the URL if there should be"
+                )));
+            }
             Some(example) if !args.force => {
                 return Err(CliError::Refused(format!(
                     "{root} has objects of a stream (for example {example}) but no stream.json: restore it from a bucket \
@@ -145,7 +156,8 @@ fn in_use(manifest: &Manifest) -> Vec<String> {
         )
     });
     let jobs = manifest.jobs().keys();
-    let jobs = jobs.map(|job| format!("job {job} is open; run `batchweave job close {job}`"));
+    let jobs = jobs
+        .map(|job| format!("job {job} is open; run `batchweave job close {job} --reason TEXT`"));
     jobs.chain(producers).collect()
 }
 

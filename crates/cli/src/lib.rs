@@ -34,7 +34,9 @@ use std::ffi::OsString;
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
-use batchweave_console::program::{exit_of_parse_error, exit_of_result, init_log};
+use batchweave_console::program::{
+    exit_of_parse_error, exit_of_result, exit_of_result_at, init_log,
+};
 use batchweave_daemon::Exit;
 use batchweave_views::{status, top, ui};
 use clap::CommandFactory;
@@ -59,7 +61,8 @@ async fn run_verb(args: Vec<OsString>) -> Exit {
         Err(e) => return exit_of_parse_error(&e),
     };
     init_log(cli.verb.log_level());
-    exit_of_result(dispatch(cli, &args).await)
+    let store = cli.store().map(str::to_owned);
+    exit_of_result_at(dispatch(cli, &args).await, store.as_deref())
 }
 
 /// Returns the command line of `batchweave`. The verbs of `batchweave-lab` are in it without their arguments.

@@ -162,7 +162,7 @@ fn advice(remedy: &Remedy, damage: &Damage) -> String {
     match remedy {
         Remedy::Repair if matches!(damage.reason, FoldError::OtherView { .. }) => format!(
             "find out which program is right: start this one and the writer again, on the same version of \
-             BatchWeave; if the writer was wrong, `batchweave repair --apply --reason ...` makes version \
+             BatchWeave; if the writer was wrong, `batchweave repair --apply --reason TEXT` makes version \
              {} void, and what the same writer has put after it: its producers commit it again",
             damage.version
         ),
@@ -171,7 +171,7 @@ fn advice(remedy: &Remedy, damage: &Damage) -> String {
              written; restore the bytes with the hash {named} from a backup or bucket version"
         ),
         Remedy::Repair => format!(
-            "{restore}; if there is none, `batchweave repair --apply --reason ...` makes version {} \
+            "{restore}; if there is none, `batchweave repair --apply --reason TEXT` makes version {} \
              void: what it committed is lost with it, and its writers commit it again",
             damage.version
         ),

@@ -19,6 +19,7 @@ pub mod job_status;
 pub mod output;
 pub mod program;
 pub mod programs;
+mod remedies;
 pub mod sources;
 pub mod stream;
 

@@ -7,6 +7,7 @@ use batchweave_daemon::telemetry::{self, LogConfig};
 use clap::error::ErrorKind;
 
 use crate::error::CliError;
+use crate::remedies;
 
 /// Starts the log on standard error, filtered by `level` where RUST_LOG is not set.
 pub fn init_log(level: &str) {
@@ -18,12 +19,17 @@ pub fn init_log(level: &str) {
 
 /// Prints the error of a verb, if there is one, and returns the exit code.
 pub fn exit_of_result(result: Result<Exit, CliError>) -> Exit {
+    exit_of_result_at(result, None)
+}
+
+/// As [`exit_of_result`]; commands in the error get the `store` that the command line named.
+pub fn exit_of_result_at(result: Result<Exit, CliError>, store: Option<&str>) -> Exit {
     match result {
         Ok(exit) => exit,
         // The reader of our output has closed the pipe, as in `batchweave log | head`.
         Err(e) if e.is_closed_pipe() => Exit::Ok,
         Err(e) => {
-            eprintln!("error: {e}");
+            eprintln!("error: {}", remedies::runnable(&e.to_string(), store));
             e.exit()
         }
     }

@@ -20,7 +20,7 @@ pub enum RunError {
     /// The configured job is open with other parameters.
     #[error(
         "job {job} is open already, since version {opened}, and not as configured:\n  {}\n\
-         correct [job], choose another name, or close it with `batchweave job close {job}`",
+         correct [job], choose another name, or close it with `batchweave job close {job} --reason TEXT`",
         .differences.join("\n  ")
     )]
     OtherJob {

@@ -206,7 +206,7 @@ fn weighted(added: &[Value]) -> Option<String> {
     let weighted = added.iter().find(|source| source["weight"] != 0.0)?;
     let name = &weighted["name"];
     Some(format!(
-        "sources: {name} is new, and begins with weight = 0; give it a share with `batchweave mixture set` when the \
+        "sources: {name} is new, and begins with weight = 0; give it a share with `batchweave mixture set SOURCE=WEIGHT ...`, of all sources, when the \
          producer has committed a batch"
     ))
 }

@@ -64,7 +64,7 @@ impl LeftBehind {
         } = self;
         format!(
             "warning: attempt {attempt} began at step {start} without a checkpoint, although attempt {of} had one \
-             at step {checkpoint}: the model lacks what was trained since; if that was not meant, pass \
+             at step {checkpoint}: the model lacks the steps before that checkpoint; if that was not meant, pass \
              the saved state to connect()\n"
         )
     }

@@ -45,7 +45,7 @@ Examples:
   batchweave verify --job llm --mend                    store ledgers that dead daemons did not, while the data exists
 
 The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. It proves
-what ranks received, and names the steps that the job's checkpoints state as trained. The exit code is 76 when something is wrong, with
+what ranks received, and names the steps that the job's checkpoints mark as trained. The exit code is 76 when something is wrong, with
 the first contradiction as the error, and 66 when nothing is wrong but the ledgers end before progress and marks
 do: then the run is not proved to its end.";
 

@@ -37,7 +37,7 @@ pub(crate) struct RunReport {
     /// The highest progress and mark of the newest attempt in the lineage.
     pub(crate) progress: Option<Step>,
     pub(crate) mark: Option<Step>,
-    /// The end of the steps that the job's checkpoints state as trained; later ones are proved to be received only.
+    /// The end of the steps that the job's checkpoints mark as trained; later ones are received only.
     pub(crate) trained: Option<Step>,
     /// The attempts that led to the final model, oldest first.
     pub(crate) lineage: Vec<LegReport>,
@@ -250,14 +250,14 @@ impl RunReport {
             return String::new();
         }
         match self.trained.filter(|trained| *trained > self.from) {
-            None => "\nno checkpoint of the job states that a received step was trained".to_owned(),
-            Some(trained) if trained == self.to => {
-                format!("\nall of them were trained, as the checkpoint at step {trained} states")
-            }
-            Some(trained) => format!(
-                "\nsteps {} were trained, as the checkpoint at step {trained} states; later ones are proved to be \
-                 received only",
-                range(self.from, trained)
+            None => "\nno checkpoint of the job marks a received step as trained".to_owned(),
+            Some(marked) if marked == self.to => format!(
+                "\nall of them are marked as trained, by the checkpoint at step {marked}: that is the trainer's word, and no proof"
+            ),
+            Some(marked) => format!(
+                "\nsteps {} are marked as trained, by the checkpoint at step {marked}: that is the trainer's word, and no \
+                 proof; later ones are received only",
+                range(self.from, marked)
             ),
         }
     }

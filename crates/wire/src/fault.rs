@@ -80,7 +80,7 @@ errors! {
     /// A rank of a job did not state its attempt.
     NoAttempt = 22 "no_attempt" "draw 32 random hexadecimal digits on global rank 0, broadcast them, and pass them as attempt= on all ranks",
     /// The job was not opened in time.
-    JobNotOpen = 23 "job_not_open" "open it with `batchweave job open`, or set job.open in the daemon's config",
+    JobNotOpen = 23 "job_not_open" "open it with `batchweave job open NAME`, or set job.open in the daemon's config",
     /// The job was closed while the rank read.
     JobClosed = 24 "job_closed" "stop this rank, or open the job again and start a new attempt",
     /// A mark's state does not belong to this stream and step.

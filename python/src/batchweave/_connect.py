@@ -93,7 +93,7 @@ def unserved(options: Options, cause: str, position: int | None) -> BatchWeaveEr
     if cause.startswith("job_not_open"):
         return JobNotOpenError(
             f"job {options.job} was not opened in time, says the daemon at {place}; open it with "
-            "`batchweave job open`, or set job.open in the daemon's config"
+            f"`batchweave job open {options.job}`, or set job.open in the daemon's config"
         )
     if position is None:
         return NoDaemonError(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from batchweave._loaders import check_loader
+from batchweave._loaders import check_joined, check_loader
 from batchweave._names import check_names
 from batchweave._packed import check_labels
 from batchweave._tensors import model_inputs
@@ -49,8 +49,9 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     Without a job, iterating again after the last item begins a new pass at `start` or the last
     `seek`; a job's reader never repeats a step.
 
-    Use it without a DataLoader, or with num_workers=0: the daemon prefetches already. Loaders of
-    accelerate and transformers that leave out steps are a `WrappedLoaderError`.
+    Use it without a DataLoader, or with batch_size=None and num_workers=0: the daemon prefetches
+    already. A DataLoader with a batch_size, which joins steps, and loaders of accelerate and
+    transformers that leave out steps, are a `WrappedLoaderError`.
     It is Stateful: torchdata and torch.distributed.checkpoint can save it. Its state is the
     position after the last returned item. Where a trainer takes items ahead of training, save a
     `Checkpointing` instead, and pass it the trained batch (`last`).
@@ -133,11 +134,13 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     def __iter__(self) -> Iterator[Any]:
         # Immediately, because some wrappers take items on one rank only and the others would wait.
         check_loader(self._arguments["job"])
+        check_joined()
         return self._items()
 
     def _items(self) -> Iterator[Any]:
         # Again, because a wrapper may be around an iterator that was made before.
         check_loader(self._arguments["job"])
+        check_joined()
         reader = self.reader
         if self._finished and self._arguments["job"] is None:
             reader.seek(reader.first_step)

@@ -58,7 +58,7 @@ _CAUSES = {
     "daemon_restarting": ("the daemon is gone", "restart batchweave-consumer"),
     "job_not_open": (
         "the job is not open",
-        "open it with `batchweave job open`, or set job.open in the daemon's config",
+        "open it with `batchweave job open NAME`, or set job.open in the daemon's config",
     ),
 }
 NO_DAEMON = "no_daemon"

@@ -1,8 +1,10 @@
-"""Loaders of other libraries around a reader: those that leave out steps are refused.
+"""Loaders of other libraries around a reader: those that leave out or join steps are refused.
 
 accelerate and transformers wrap a DataLoader to divide its items among processes, or to skip the
 first ones after a restart. A rank's reader does both already, so that steps would be delivered,
-count as read, and never be trained. A wrapper is found on the stack when it begins to iterate.
+count as read, and never be trained. A DataLoader with a batch_size joins that number of items, each
+of which is a global step already. A wrapper is found on the stack when it begins to iterate, and a
+joining DataLoader by torch's fetcher, which takes the items of all kinds of them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from batchweave.errors import WrappedLoaderError
 _LIBRARIES = frozenset({"accelerate", "transformers"})
 # Loaders that fetch the next item before they return one.
 _AHEAD = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
+# Libraries of loaders whose fetcher joins items if its attribute `auto_collation` is set.
+_FETCHERS = frozenset({"torch", "torchdata"})
 # The calls between a wrapper and the reader, of torch and of datasets around this one.
 _FRAMES = 32
 
@@ -28,6 +32,12 @@ _UNWRAPPED = (
 _RESUMED = (
     "set ignore_data_skip=True in TrainingArguments, or remove skip_first_batches(): the "
     "position is set by state=, start= or seek()"
+)
+_JOINED = (
+    "use DataLoader(dataset, batch_size=None): an item is the whole batch of a step, of this "
+    "rank's rows; for batches of single rows, iterate the samples() of batchweave.connect()'s "
+    "batches in a dataset of your own; in a transformers Trainer, return that loader from "
+    "get_train_dataloader()"
 )
 
 
@@ -61,6 +71,25 @@ def check_loader(job: str | None = None) -> None:
                 "be one step too far, and a restart would leave out that step",
                 _UNWRAPPED,
             )
+
+
+def check_joined() -> None:
+    """Raises `WrappedLoaderError` if a calling DataLoader joins items, or adds an axis to one."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return
+        library = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if library in _FETCHERS and frame.f_code.co_name in ("__init__", "fetch"):
+            fetcher = frame.f_locals.get("self")
+            if getattr(fetcher, "auto_collation", False) is True:
+                raise _refused(
+                    "a DataLoader with a batch_size joins that number of global steps into one "
+                    "update, or adds an axis to one step (batch_size=1): they would count as "
+                    "several steps, or have another shape",
+                    _JOINED,
+                )
+        frame = frame.f_back
 
 
 def _refused(reason: str, remedy: str) -> WrappedLoaderError:

@@ -59,6 +59,11 @@ class Reading:
         self._limit_from = self._position
         self._stop = self._stop_from(self._position)
         self._session: Session | None = None
+        # Half-open sessions of the last `open`, and the session that `close` ends.
+        self._opening: list[Session] = []
+        self._last: Session | None = None
+        self._ending = False
+        self._interrupts: list[BaseException] = []
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = False
         self._marks = Marks()
@@ -128,6 +133,7 @@ class Reading:
         self._resyncs = 0
         try:
             while True:
+                self._raise_interrupt()
                 self._check()
                 if self._ended or self.next_step >= self._stop:
                     raise StopIteration
@@ -163,16 +169,11 @@ class Reading:
 
     def _ready(self, wait: Wait) -> Session:
         session = self._session
-        if session is not None:
-            if session.interrupted:
-                session.interrupted = False
-                session.torn = True
-                raise KeyboardInterrupt
-            if not session.lost and not session.torn:
-                session.next_step = self.next_step
-                self._report(session, False)
-                session.flush()
-                return session
+        if session is not None and not session.lost and not session.torn:
+            session.next_step = self.next_step
+            self._report(session, False)
+            session.flush()
+            return session
         if session is not None and session.torn:
             self._resyncs += 1
             if self._resyncs > _RESYNCS_MAX:
@@ -186,17 +187,23 @@ class Reading:
         self._waited, self._progress_at = wait.without_session(), -math.inf
         return session
 
-    def open(self, deadline: float, since: float | None = None) -> Session:
+    def open(self, deadline: float, since: float | None = None, *, ending: bool = False) -> Session:
         """Opens a session at the position, in place of the current one.
 
-        `since`: when the wait for it began, for warnings; default: now.
+        `since`: when the wait for it began, for warnings; default: now. `ending`: for `close`,
+        which may have interrupted another `open`: that one then ends without a session.
         """
         begun = time.monotonic() if since is None else since
-        first, before = self._welcome is None, self._session
+        first, before = self._welcome is None, self._last if ending else self._session
         lost = before is None or before.lost
+        for half_open in self._opening:
+            if half_open is not before and not half_open.held:
+                half_open.close()
         opened: list[Session] = []
+        self._opening = opened
 
         def waits(cause: str) -> None:
+            self._refuse_closed(ending)
             self._late.has_no_session(begun, self._position, cause, first=first)
 
         try:
@@ -208,13 +215,18 @@ class Reading:
                 opened,
                 waits,
             )
-            session.taker = self._taker
+            self._refuse_closed(ending)
+            session.taker, session.interrupts = self._taker, self._interrupts
             if first and self._options.begin == "latest":
                 self._begin_at(welcome.next_step)
             session.position = self._at
             # Until it is complete: an interrupt before the last line leads to another session.
             session.torn = True
-            self._session, self._welcome, self._mode = session, welcome, "resume"
+            if ending:
+                self._last = session
+            else:
+                self._session = session
+            self._welcome, self._mode = welcome, "resume"
         except BaseException as error:
             for half_open in opened:
                 half_open.close()
@@ -324,10 +336,20 @@ class Reading:
                 "this reader was inherited by fork and belongs to the parent process; "
                 "connect in the child, or start it by 'spawn'"
             )
-        if self._closed:
-            raise ClosedError("the reader is closed; connect again to continue from a saved state")
+        self._refuse_closed()
         if self._failure is not None:
             raise self._failure
+
+    def _refuse_closed(self, ending: bool = False) -> None:
+        if self._closed and not ending:
+            raise ClosedError("the reader is closed; connect again to continue from a saved state")
+
+    def _raise_interrupt(self) -> None:
+        """Raises what a signal handler raised while an array was dropped."""
+        if self._interrupts:
+            if self._session is not None:
+                self._session.torn = True
+            raise self._interrupts.pop(0)
 
     def leave(self) -> None:
         """Ends the session at the interpreter's exit: without waiting and without a warning."""

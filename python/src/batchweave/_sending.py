@@ -38,7 +38,9 @@ class Sending:
         self.due = 1
         """The number of unused frames that are released at once; fewer wait for others."""
         self.held: dict[int, Hold] = {}
-        self.lost = self.torn = self.forked = self.interrupted = self.parked = False
+        self.lost = self.torn = self.forked = self.parked = False
+        self.interrupts: list[BaseException] = []
+        """Raised while an array was dropped, for the next `next()`; shared with the reader."""
         self._socket = connected
         self._gone: deque[weakref.ref[Array]] = deque()
         self._outbox: deque[bytes] = deque()

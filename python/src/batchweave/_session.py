@@ -10,7 +10,8 @@
    Closing with unread messages would overtake the last ones sent (the daemon reads ECONNRESET
    first): so they are read before, and a reader that closes waits until the daemon has read all.
 4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: the
-   reader continues in a new session.
+   reader continues in a new session. So does a call that interrupts another one (a signal handler,
+   another thread's close): it parks the other's session, whose batch is then dropped.
 5. An event is received again until the reader has set `event` to None: an exception does not lose
    it. (It may lose a batch: the next one has another step, which ends the session.)
 """
@@ -84,8 +85,7 @@ class Session(Sending):
         self._buffers, self._whole = [self._buffer], memoryview(self._buffer)
         # Bound once: these are used for every frame.
         self._receive_into, self._note = connected.recvmsg_into, self._gone.append
-        self._readable = select.poll()
-        self._readable.register(connected, select.POLLIN)
+        self._readable: select.poll | None = self._poll()
         _sessions.add(self)
 
     def _dropped(self, root: weakref.ref[Array]) -> None:
@@ -93,8 +93,8 @@ class Session(Sending):
             sender = cast(Sender, root)
             if next(sender.deaths) == sender.of or self.parked:
                 self._last_dropped(root)
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except BaseException as error:
+            self.interrupts.append(error.with_traceback(None))
 
     def _last_dropped(self, _: weakref.ref[Array]) -> None:
         try:
@@ -104,9 +104,10 @@ class Session(Sending):
                 self.flush()
             if self.parked:
                 self.close_if_free()
-        except KeyboardInterrupt:
-            # Python only prints an exception raised here, so the next `next()` raises it.
-            self.interrupted = True
+        except BaseException as error:
+            # Python only prints an exception raised here, so the next `next()` raises it; without
+            # its traceback, which would keep arrays.
+            self.interrupts.append(error.with_traceback(None))
 
     # Receiving: the reader's thread.
 
@@ -118,7 +119,7 @@ class Session(Sending):
             or self.event
             or self.lost
             or self.torn
-            or self.interrupted
+            or self.interrupts
             or self.forked
         )
 
@@ -126,14 +127,27 @@ class Session(Sending):
         """Waits for a message, at most this long; with `awake`, at first by active polling."""
         # A full socket has no event for other threads' releases: poll again soon.
         limit = seconds if self.flush() else min(seconds, 0.02)
-        if awake:
-            until = time.monotonic() + min(limit, _AWAKE_SECONDS)
+        if self.lost:
+            return
+        # An object polls once at a time: a call of a signal handler within this one has its own.
+        readable, self._readable = self._readable, None
+        if readable is None:
+            readable = self._poll()
+        try:
+            until = time.monotonic() + min(limit, _AWAKE_SECONDS) if awake else 0.0
             while time.monotonic() < until:
-                if self._readable.poll(0):
+                if readable.poll(0):
                     return
                 # The daemon may need this core to send the message.
                 os.sched_yield()
-        self._readable.poll(max(1, int(limit * 1000)))
+            readable.poll(max(1, int(limit * 1000)))
+        finally:
+            self._readable = readable
+
+    def _poll(self) -> select.poll:
+        readable = select.poll()
+        readable.register(self._socket, select.POLLIN)
+        return readable
 
     def receive(self) -> Batch | Event | Lost | None:
         """Returns the next batch or event; None when no more messages wait."""
@@ -160,12 +174,20 @@ class Session(Sending):
                 ):
                     batch = self._single(size) or self._batch(size)
                     if batch is not None:
+                        if self.parked:
+                            # Parked while this call went on: the daemon may reuse its frames.
+                            break
                         self.due = self.together
                         return batch
                 else:
                     self.event = self._other(size, ancillary, flags)
                     if self.event is not None:
                         return self.event
+        except BadMessageError:
+            # A session that was parked meanwhile knows no segments.
+            if not self.parked:
+                self.torn = True
+                raise
         except BaseException:
             self.torn = True
             raise
@@ -304,7 +326,8 @@ class Session(Sending):
         _parked.add(self)
         self.parked = True
         deadline = time.monotonic() + linger
-        with contextlib.suppress(OSError):
+        # Without a socket, a call that interrupted this one has ended the session.
+        with contextlib.suppress(OSError, ValueError):
             while not self.lost and time.monotonic() < deadline and self._unread():
                 time.sleep(0.001)
         self.close_if_free()
@@ -317,8 +340,10 @@ class Session(Sending):
         """Closes the socket of a parked session once no array needs its frames."""
         if not self.lost and self.held_now():
             return
+        # A call that is in progress may decode a message in the session's own buffer.
+        rest = bytearray(64)
         with contextlib.suppress(OSError):
-            while not self.lost and self._socket.recv_into(self._buffer, 0, _RECEIVE_FLAGS):
+            while not self.lost and self._socket.recv_into(rest, 0, _RECEIVE_FLAGS):
                 pass
         self.close()
 

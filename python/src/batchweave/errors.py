@@ -279,7 +279,7 @@ class BadStateError(BatchWeaveError):
 
 
 class WrappedLoaderError(BatchWeaveError):
-    """Another library's loader would leave out steps of this rank, or save wrong positions."""
+    """A loader would leave out or join steps of this rank, or save wrong positions."""
 
     name = "wrapped_loader"
 

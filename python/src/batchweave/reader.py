@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from sys import _getframe
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from batchweave import _wire
 from batchweave._connect import Options
 from batchweave._describe import Described, describe
+from batchweave._elsewhere import reads_elsewhere
 from batchweave._events import Event, Lost
 from batchweave._info import Info
 from batchweave._loaders import check_loader
@@ -132,9 +133,16 @@ class Reader(Reading):
             # `list(reader)` calls this and accepts a TypeError as "unknown".
             raise TypeError(
                 "the stream has no end yet, so its length is unknown: seal it with "
-                "`batchweave seal`, or pass limit= to connect()"
+                "`batchweave seal --reason TEXT`, or pass limit= to connect()"
             )
         return max(0, end - self._start)
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise TypeError(
+            "a reader gives its batches in order and has none by number: iterate it; for a "
+            "DataLoader make a batchweave.torch.Dataset and pass batch_size=None; to look at a "
+            "step, use batchweave.open(url)[step]"
+        )
 
     def updates(self, steps: int) -> Iterator[list[Batch]]:
         """Yields lists of `steps` batches, each for one update of the model.
@@ -224,9 +232,10 @@ class Reader(Reading):
         Any thread may call it, and it does not wait. `state` is the one captured when the model was
         saved. Call it on all ranks, whatever the daemon's `checkpoints` setting. If the daemon
         refuses a mark, that is logged, and the next `checkpoint` or `close` raises the error;
-        reading continues.
+        reading continues. A signal handler may call it at any time, and `close` after it.
         """
-        self._check()
+        if not self._ending:
+            self._check()
         saved = self._own(State.from_dict(state))
         if self._options.job is None:
             raise BadHelloError("checkpoint() needs a job: pass job= to connect()")
@@ -241,8 +250,9 @@ class Reader(Reading):
                 step=saved.next_step,
             )
         self._marks.add(saved.next_step, text)
-        if self._session is not None:
-            self._session.post(_wire.checkpoint(saved.next_step, text))
+        session = self._session or self._last
+        if session is not None:
+            session.post(_wire.checkpoint(saved.next_step, text))
         self._marks.raise_refusal()
 
     def close(self) -> None:
@@ -254,18 +264,36 @@ class Reader(Reading):
         self._marks.raise_refusal()
 
     def _end(self) -> None:
-        if self._closed:
+        if self._closed and not self._ending:
             return
-        self._closed = True
-        if self._session is not None and not self._session.forked:
-            with contextlib.suppress(BatchWeaveError):
-                self._await_marks(self._session)
-            if late := self._marks.unconfirmed():
-                _log.warning("checkpoints at steps %s were not confirmed", late)
-        session, self._session = self._session, None
-        if session is not None and not session.forked:
-            session.park(self.next_step, _LINGER_SECONDS)
-            close_parked()
+        # Until the end: a signal handler within this call, and a call after Ctrl-C, do all of it.
+        self._closed = self._ending = True
+        if self._session is not None:
+            self._last = self._session
+            self._session = None
+        waited: set[int] = set()
+        while self._ending:
+            waited.update(self._marks.unconfirmed())
+            self._end_last()
+            self._ending = False
+            # Added meanwhile.
+            if not waited.issuperset(self._marks.unconfirmed()):
+                self._ending = True
+        self._last = None
+
+    def _end_last(self) -> None:
+        session = self._last
+        if session is None or session.forked:
+            return
+        if self._marks.unconfirmed() and reads_elsewhere():
+            # That call may have received the confirmation: it is sent again in a new session.
+            session.torn = True
+        with contextlib.suppress(BatchWeaveError):
+            self._await_marks(session)
+        if late := self._marks.unconfirmed():
+            _log.warning("checkpoints at steps %s were not confirmed", late)
+        (self._last or session).park(self.next_step, _LINGER_SECONDS)
+        close_parked()
 
     def __enter__(self) -> Reader:
         return self
@@ -291,10 +319,11 @@ class Reader(Reading):
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS
         while self._marks.unconfirmed() and time.monotonic() < deadline:
-            found = Lost() if session.torn else session.receive()
+            left = session.torn or session.parked
+            found = Lost() if left else session.receive()
             if isinstance(found, Lost):
                 # A daemon that is restarting receives them, too, as does the one of a torn session.
-                session = self.open(deadline)
+                session = self.open(deadline, ending=True)
             elif isinstance(found, Event) and found.kind == _wire.MARKED:
                 self._marks.stored(found.value)
             elif isinstance(found, Event) and found.kind == _wire.MARK_REFUSED:

@@ -155,7 +155,7 @@ class Stream:
         if batch is None or batch.step != number:
             raise StepQuarantinedError(
                 f"step {number} is quarantined, so readers pass over it; `batchweave quarantine` "
-                "lists the reasons, and `batchweave show` its contents",
+                f"lists the reasons, and `batchweave show {number}` its contents",
                 step=number,
             )
         return batch

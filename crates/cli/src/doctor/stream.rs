@@ -52,7 +52,7 @@ async fn no_stream(store: &dyn Store) -> Finding {
         Ok(None) => Finding::warn(
             "stream.json",
             "there is no stream yet, and the root is empty",
-            "make one with `batchweave init`, or start a producer with stream.create = true",
+            "start a producer with stream.create = true, or see `batchweave init --help`",
         ),
         Ok(Some(example)) => Finding::fail(
             "stream.json",

@@ -127,7 +127,10 @@ fn render(report: &JobShowReport, style: Style) -> String {
     text += &attempt_table(&report.job, style);
     if oldest.number > 0 {
         text += &count(oldest.number, "earlier attempt");
-        text += " ended below the watermark; `batchweave verify --job` shows all\n";
+        text += &format!(
+            " ended below the watermark; `batchweave verify --job {}` shows all\n",
+            report.job.name
+        );
     }
     if !report.marks.is_empty() {
         text = text + "\n" + &mark_table(&report.marks, style);

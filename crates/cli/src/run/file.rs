@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_console::GlobalArgs;
 use batchweave_console::programs::Name;
-use batchweave_daemon::config::{Config, Period, Problem};
+use batchweave_daemon::config::{Config, Period, Problem, other_names};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -79,6 +79,10 @@ pub(super) enum Role {
 }
 
 impl Config for RunFile {
+    fn hint(key: &str, _: Option<&str>) -> Option<String> {
+        other_names::of_producer(key).or_else(|| other_names::of_consumer(key))
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if text(&self.store, "url").is_none_or(str::is_empty) {

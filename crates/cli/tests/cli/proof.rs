@@ -182,7 +182,7 @@ async fn an_honest_run_is_proved_also_after_its_data_is_gone() {
         "      4    28  30      4      2        0  attempt 3, step 28",
         "      5    30  40      4     10        0  attempt 4, step 30",
         "proved: steps 0..39, 38 in all, each received by every data coordinate exactly once",
-        "steps 0..29 were trained, as the checkpoint at step 30 states; later ones are proved to be received only",
+        "steps 0..29 are marked as trained, by the checkpoint at step 30: that is the trainer's word, and no proof; later ones are received only",
     ];
     run.world.run(&verify).prints(&expected);
     let picture = fs::read_to_string(&svg).unwrap();
@@ -284,7 +284,7 @@ async fn what_is_behind_the_last_ledger_is_not_proved() {
         .fails(76, &["by the ledgers no rank of that attempt"]);
     run.world.run(&mend).prints(&[
         "proved: steps 0..39, 38 in all",
-        "all of them were trained, as the checkpoint at step 40 states",
+        "all of them are marked as trained, by the checkpoint at step 40: that is the trainer's word, and no proof",
     ]);
 }
 

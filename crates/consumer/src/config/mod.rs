@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
-use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
+use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem, other_names};
 use batchweave_daemon::telemetry::LogConfig;
 use batchweave_store::{Encryption, OpenOptions};
 use serde::{Deserialize, Serialize};
@@ -193,10 +193,16 @@ impl Config for ConsumerConfig {
             "upload",
             "commit",
             "ahead",
+            "sources",
+            "mixture",
+            "split",
+            "inbox",
+            "transform",
         ];
         let table = key.split('.').next().unwrap_or(key);
         let text = "it belongs to the producer's configuration, and this is the consumer's; config/consumer.toml lists its keys";
-        tables.contains(&table).then(|| text.to_owned())
+        let producers = tables.contains(&table).then(|| text.to_owned());
+        producers.or_else(|| other_names::of_consumer(key))
     }
 
     fn check(&self) -> Vec<Problem> {

@@ -90,7 +90,7 @@ fn missing(head: &Head, (first, last): (Step, Step), detail: &str) -> Fault {
     );
     let remedy = format!(
         "restore the object from a backup or a bucket version, or pass over the steps in a new attempt after \
-         `batchweave quarantine {first}..{last} --reason ...`; `batchweave verify` lists all that is missing"
+         `batchweave quarantine {first}..{last} --reason TEXT`; `batchweave verify` lists all that is missing"
     );
     Fault::new(ErrorName::MissingData, message).remedy(remedy)
 }

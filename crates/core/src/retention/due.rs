@@ -58,7 +58,7 @@ pub enum WatermarkRefused {
     BeyondHead { step: Step, head: Step },
     /// A job needs steps below the requested one.
     #[error(
-        "job {job} may still need steps below {step}: {}; close the job first (`batchweave job close`), \
+        "job {job} may still need steps below {step}: {}; close the job first (`batchweave job close {job} --reason TEXT`), \
          or choose a lower step",
         .floor.map_or_else(
             || "it has fewer restart points than it keeps, so it releases nothing".to_owned(),

@@ -4,8 +4,10 @@
 //! A configuration type has `#[serde(default)]` on every struct, so that any subset of keys is a
 //! valid file; `Config::check` reports missing required keys.
 
+pub mod other_names;
 mod overrides;
 mod report;
+mod syntax;
 mod units;
 mod walk;
 mod wording;
@@ -14,6 +16,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use toml::de::DeTable;
 
 pub use overrides::Overrides;
@@ -26,11 +29,28 @@ pub trait Config: DeserializeOwned + Default + Serialize {
     /// Returns contradictions between keys and missing required keys.
     fn check(&self) -> Vec<Problem>;
 
-    /// Returns the remedy for an unknown key, or for a value of a wrong type: the name that another program gives
-    /// to something of this one.
+    /// Returns the remedy for an unknown key with the text `value`: the name that another program gives to
+    /// something of this one.
     fn hint(key: &str, value: Option<&str>) -> Option<String> {
         let _ = (key, value);
         None
+    }
+
+    /// Returns the remedy for a key whose value has a wrong type.
+    fn value_hint(key: &str, value: Option<&str>) -> Option<String> {
+        other_names::of_value(key, value)
+    }
+
+    /// Returns the lists of tables whose keys are checked one by one, each with such a table as the schema.
+    fn tables_of() -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
+
+    /// Returns the keys that can stand in for `key`: while one of these is wrong in the file, a missing `key` is
+    /// not reported.
+    fn stands_in(key: &str) -> &'static [&'static str] {
+        let _ = key;
+        &[]
     }
 }
 
@@ -88,7 +108,7 @@ pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
 
 fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Result<T, ConfigErrors> {
     let (mut table, syntax) = DeTable::parse_recoverable(text);
-    if let (Some(first), Some(language)) = (syntax.first(), wording::other_language(text)) {
+    if let (Some(first), Some(language)) = (syntax.first(), syntax::other_language(text)) {
         let message = format!(
             "syntax: this looks like {language}, and the configuration is TOML: write tables as [store] and keys as url = \"...\""
         );
@@ -98,15 +118,23 @@ fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Resul
         });
     }
     overrides.remove_ignored(table.get_mut());
-    let mut found: Vec<Located> = syntax
-        .iter()
-        .map(|e| {
-            let message = wording::syntax(e.message());
-            Located::at(text, e.span(), "", message)
-        })
-        .collect();
+    let mut found = Vec::new();
+    for error in &syntax {
+        let place = error.span();
+        let at = place.as_ref().map_or(0, |place| place.start);
+        let sentence = syntax::explain(error.message(), text, at);
+        found.push(Located::at(text, place, "", format!("syntax: {sentence}")));
+    }
+    // Further errors on a line are consequences of its first one, as are wrong values there.
+    found.dedup_by_key(|problem| problem.line);
+    let broken: Vec<usize> = found.iter().map(|problem| problem.line).collect();
     let mut walked = walk::walk::<T>(text, table);
-    found.extend(walked.problems);
+    found.extend(
+        walked
+            .problems
+            .into_iter()
+            .filter(|problem| !broken.contains(&problem.line)),
+    );
     if !overrides.set.is_empty() {
         match overrides.apply(&walked.config) {
             Ok(config) => walked.config = config,
@@ -116,7 +144,12 @@ fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Resul
     // With broken syntax, keys that the file does contain are missing: contradictions would be guesses.
     if syntax.is_empty() {
         for problem in walked.config.check() {
-            if !found.iter().any(|f| f.key == problem.key) {
+            let stand_ins = T::stands_in(&problem.key);
+            let excused = |key: &str| {
+                let table = key.split('.').next().unwrap_or(key);
+                key == problem.key || stand_ins.contains(&table)
+            };
+            if !found.iter().any(|f| excused(&f.key)) {
                 let place = walked.places.nearest(&problem.key);
                 found.push(Located::at(text, place, &problem.key, problem.message));
             }

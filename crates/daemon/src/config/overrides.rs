@@ -33,7 +33,14 @@ impl Overrides {
             };
             put(&mut table, key, value(text));
         }
-        table.try_into().map_err(|why| failed(&why))
+        let mut unknown = Vec::new();
+        let config = serde_ignored::deserialize(Value::Table(table), |path| {
+            unknown.push(path.to_string());
+        });
+        match unknown.first() {
+            Some(key) => Err(failed(&format!("{key}: unknown key"))),
+            None => config.map_err(|why: toml::de::Error| failed(&why)),
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 
+mod lists;
+
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Sample {
@@ -14,6 +16,18 @@ struct Sample {
     arena: Arena,
     poll: Poll,
     tags: Vec<String>,
+    share: f64,
+    on: bool,
+    items: Vec<Item>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Item {
+    name: String,
+    paths: Vec<String>,
+    share: f64,
+    inner: Option<Arena>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +53,9 @@ impl Default for Sample {
             arena: Arena::default(),
             poll: Poll::default(),
             tags: Vec::new(),
+            share: 1.0,
+            on: false,
+            items: Vec::new(),
         }
     }
 }
@@ -63,6 +80,21 @@ impl Default for Poll {
 }
 
 impl Config for Sample {
+    fn tables_of() -> Vec<(&'static str, serde_json::Value)> {
+        let item = Item {
+            inner: Some(Arena::default()),
+            ..Item::default()
+        };
+        vec![("items", serde_json::to_value(item).unwrap())]
+    }
+
+    fn stands_in(key: &str) -> &'static [&'static str] {
+        match key {
+            "name" => &["items"],
+            _ => &[],
+        }
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.arena.segment_bytes > self.arena.bytes {
@@ -129,7 +161,10 @@ fn all_problems_come_in_one_report_in_order() {
     assert!(found[2].3.contains("expected a whole number"), "{found:?}");
     assert!(found[3].3.contains("`arena.segment_bytes`"), "{found:?}");
     assert!(found[4].3.contains("250ms"), "{found:?}");
-    assert!(found[6].3.contains("known here: arena, name"), "{found:?}");
+    assert!(
+        found[6].3.contains("known here: arena, items, name"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -197,7 +232,8 @@ fn units_are_written_as_they_are_read() {
 #[test]
 fn an_example_file_must_list_every_key() {
     let text = "name = \"x\"\n# note = \"n\"\ntags = []\n[arena]\nbytes = \"64MiB\"\nslots = 4\n[poll]\ninterval = \"1s\"\nlisten = \"off\"\n";
-    assert_eq!(unlisted_keys::<Sample>(text), ["arena.segment_bytes"]);
+    let unlisted = unlisted_keys::<Sample>(text);
+    assert_eq!(unlisted, ["arena.segment_bytes", "items", "on", "share"]);
 }
 
 #[test]
@@ -232,6 +268,44 @@ fn values_of_a_wrong_type_are_answered_in_words_of_the_file() {
         (
             "arena.bytes = true",
             "expected a string with a unit, found true; write it as \"64MiB\"",
+        ),
+        (
+            "arena.slots = 1e3",
+            "expected a whole number, found 1e3; write 1000",
+        ),
+        ("arena.slots = 0.5", "expected a whole number, found 0.5"),
+        (
+            "share = \"70%\"",
+            "expected a number, found the string \"70%\"; write it without quotes: 70",
+        ),
+        (
+            "share = \"most\"",
+            "expected a number, found the string \"most\"",
+        ),
+        (
+            "on = \"True\"",
+            "expected true or false, found the string \"True\"; write it without quotes: true",
+        ),
+        ("on = 1", "expected true or false, found 1; write true"),
+        (
+            "on = \"maybe\"",
+            "expected true or false, found the string \"maybe\"; write true or false, without quotes",
+        ),
+        (
+            "name = [\"a\"]",
+            "expected a string, found a list; write it without brackets",
+        ),
+        (
+            "tags = 3",
+            "expected a list, found 3; write it in brackets: [3]",
+        ),
+        (
+            "tags = [\"a\", 3]",
+            "expected a string, found 3; write it in quotes",
+        ),
+        (
+            "items = 3",
+            "expected a list, found 3; write it in brackets: [3]",
         ),
     ] {
         assert_eq!(message(text), expected, "{text}");

@@ -1,16 +1,17 @@
 //! Reads a configuration file key by key, because serde stops at the first wrong type.
 //!
 //! Every key is deserialized alone: all keys have defaults, so a file with one key is complete, and an
-//! error is that key's. The same pass finds unknown keys.
+//! error is that key's. The same pass finds unknown keys. Tables of a list (`[[sources]]`) are read in
+//! the same way, where the configuration names their keys ([`Config::tables_of`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::Value;
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue, Deserializer};
+use toml::de::{DeArray, DeString, DeTable, DeValue, Deserializer};
 
-use super::wording::reword;
+use super::wording::{reword, suggestion};
 use super::{Config, Located};
 
 /// Position of each key in the file, by its path.
@@ -38,57 +39,93 @@ pub(super) struct Walked<T> {
     pub(super) places: Places,
 }
 
+/// One part of a path: a key, or the number of a table in a list.
+#[derive(Clone)]
+enum Part<'i> {
+    Key(Spanned<DeString<'i>>),
+    Item(usize),
+}
+
 /// One key with its value, and the tables around it.
+#[derive(Clone)]
 struct Leaf<'i> {
-    path: Vec<Spanned<DeString<'i>>>,
+    path: Vec<Part<'i>>,
+    /// The path as messages name it: tables of a list by their names, or by their numbers from 1.
+    name: String,
+    /// The path in the schema, which has one table for all of a list.
+    known_as: String,
     value: Spanned<DeValue<'i>>,
 }
 
 impl<'i> Leaf<'i> {
-    fn name(&self) -> String {
-        let parts: Vec<&str> = self.path.iter().map(|p| p.get_ref().as_ref()).collect();
-        parts.join(".")
-    }
-
-    /// Puts the key back into `table`, within its enclosing tables.
-    fn insert(&self, table: &mut DeTable<'i>) {
-        let Some((last, parents)) = self.path.split_last() else {
+    /// Puts the key back into `table`, within its enclosing tables; if `alone`, as if its table were the
+    /// only one of a list.
+    fn insert(&self, table: &mut DeTable<'i>, alone: bool) {
+        let Some((Part::Key(first), rest)) = self.path.split_first() else {
             return;
         };
-        let mut at = table;
-        for parent in parents {
-            let empty = Spanned::new(self.value.span(), DeValue::Table(DeTable::new()));
-            let entry = at.entry(parent.clone()).or_insert(empty);
-            let DeValue::Table(inner) = entry.get_mut() else {
-                return;
-            };
-            at = inner;
+        let at = table.entry(first.clone());
+        let span = self.value.span();
+        self.put(
+            at.or_insert_with(|| empty(&span, rest.first())),
+            rest,
+            alone,
+        );
+    }
+
+    fn put(&self, at: &mut Spanned<DeValue<'i>>, rest: &[Part<'i>], alone: bool) {
+        let Some((part, rest)) = rest.split_first() else {
+            *at = self.value.clone();
+            return;
+        };
+        let span = self.value.span();
+        match (at.get_mut(), part) {
+            (DeValue::Table(table), Part::Key(key)) => {
+                let inner = table.entry(key.clone());
+                let inner = inner.or_insert_with(|| empty(&span, rest.first()));
+                self.put(inner, rest, alone);
+            }
+            (DeValue::Array(items), Part::Item(number)) => {
+                let number = if alone { 0 } else { *number };
+                while items.len() <= number {
+                    items.push(Spanned::new(span.clone(), DeValue::Table(DeTable::new())));
+                }
+                if let Some(item) = items.get_mut(number) {
+                    self.put(item, rest, alone);
+                }
+            }
+            _ => {}
         }
-        at.insert(last.clone(), self.value.clone());
     }
 }
 
+/// Returns an empty value that can hold `next`.
+fn empty<'i>(span: &Range<usize>, next: Option<&Part<'_>>) -> Spanned<DeValue<'i>> {
+    let value = match next {
+        Some(Part::Item(_)) => DeValue::Array(DeArray::new()),
+        _ => DeValue::Table(DeTable::new()),
+    };
+    Spanned::new(span.clone(), value)
+}
+
 pub(super) fn walk<T: Config>(text: &str, table: Spanned<DeTable<'_>>) -> Walked<T> {
-    let schema = serde_json::to_value(T::default()).unwrap_or(Value::Null);
+    let schema = schema::<T>();
     let span = table.span();
-    let mut places = Places::default();
-    let mut leaves = Vec::new();
-    collect(
-        table.into_inner(),
-        &schema,
-        &mut Vec::new(),
-        &mut places,
-        &mut leaves,
-    );
+    let mut collected = Collected {
+        lists: T::tables_of().iter().map(|(key, _)| *key).collect(),
+        ..Collected::default()
+    };
+    let root = (Vec::new(), String::new(), String::new());
+    collected.table(table.into_inner(), &schema, &root);
 
     let mut problems = Vec::new();
     let mut valid = DeTable::new();
-    for leaf in &leaves {
+    for leaf in &collected.leaves {
         let mut alone = DeTable::new();
-        leaf.insert(&mut alone);
+        leaf.insert(&mut alone, true);
         let found = check_key::<T>(text, Spanned::new(span.clone(), alone), leaf, &schema);
         if found.is_empty() {
-            leaf.insert(&mut valid);
+            leaf.insert(&mut valid, false);
         }
         problems.extend(found);
     }
@@ -102,40 +139,89 @@ pub(super) fn walk<T: Config>(text: &str, table: Spanned<DeTable<'_>>) -> Walked
     Walked {
         config,
         problems,
-        places,
+        places: collected.places,
     }
 }
 
-/// Flattens the file into leaves; a table is descended into only where the configuration has one.
-fn collect<'i>(
-    table: DeTable<'i>,
-    schema: &Value,
-    path: &mut Vec<Spanned<DeString<'i>>>,
-    places: &mut Places,
-    leaves: &mut Vec<Leaf<'i>>,
-) {
-    for (key, value) in table {
-        let inner = schema.get(key.get_ref().as_ref());
-        path.push(key.clone());
-        let span = value.span();
-        let leaf = Leaf {
-            path: path.clone(),
-            value,
-        };
-        places.0.insert(leaf.name(), key.span());
-        match (inner, leaf.value.into_inner()) {
-            (Some(inner @ Value::Object(_)), DeValue::Table(table)) => {
-                collect(table, inner, path, places, leaves);
+/// The parts of a path, its name, and its path in the schema.
+type At<'i> = (Vec<Part<'i>>, String, String);
+
+/// The keys of a file.
+#[derive(Default)]
+struct Collected<'i> {
+    /// Lists whose tables are read key by key.
+    lists: Vec<&'static str>,
+    places: Places,
+    leaves: Vec<Leaf<'i>>,
+}
+
+impl<'i> Collected<'i> {
+    /// Flattens a table into leaves; a table is descended into only where the configuration has one.
+    fn table(&mut self, table: DeTable<'i>, schema: &Value, at: &At<'i>) {
+        for (key, value) in table {
+            let inner = schema.get(key.get_ref().as_ref());
+            let below = |path: &str| match path {
+                "" => key.get_ref().to_string(),
+                path => format!("{path}.{}", key.get_ref()),
+            };
+            let mut here = (at.0.clone(), below(&at.1), below(&at.2));
+            self.places.0.insert(here.1.clone(), key.span());
+            here.0.push(Part::Key(key));
+            let list = self.lists.contains(&here.2.as_str());
+            let span = value.span();
+            match (inner, value.into_inner()) {
+                (Some(inner @ Value::Object(_)), DeValue::Table(table)) if !list => {
+                    self.table(table, inner, &here);
+                }
+                (Some(inner), DeValue::Array(items)) if list && all_tables(&items) => {
+                    for (number, item) in items.into_iter().enumerate() {
+                        self.item(item, number, inner, &here);
+                    }
+                }
+                (_, value) => self.leaf(here, Spanned::new(span, value)),
             }
-            (_, value) => leaves.push(Leaf {
-                path: leaf.path,
-                value: Spanned::new(span, value),
-            }),
         }
-        path.pop();
+    }
+
+    /// Flattens one table of a list.
+    fn item(&mut self, item: Spanned<DeValue<'i>>, number: usize, schema: &Value, at: &At<'i>) {
+        let span = item.span();
+        let DeValue::Table(table) = item.into_inner() else {
+            return;
+        };
+        let named = table.get("name").and_then(|name| name.get_ref().as_str());
+        let label = match named.filter(|name| !name.is_empty()) {
+            Some(name) => name.to_owned(),
+            None => (number + 1).to_string(),
+        };
+        let mut here = (at.0.clone(), format!("{}.{label}", at.1), at.2.clone());
+        here.0.push(Part::Item(number));
+        self.places.0.insert(here.1.clone(), span.clone());
+        if table.is_empty() {
+            let value = DeValue::Table(table);
+            self.leaf(here, Spanned::new(span, value));
+        } else {
+            self.table(table, schema, &here);
+        }
+    }
+
+    fn leaf(&mut self, (path, name, known_as): At<'i>, value: Spanned<DeValue<'i>>) {
+        self.leaves.push(Leaf {
+            path,
+            name,
+            known_as,
+            value,
+        });
     }
 }
 
+fn all_tables(items: &DeArray<'_>) -> bool {
+    items
+        .iter()
+        .all(|item| matches!(item.get_ref(), DeValue::Table(_)))
+}
+
+/// Deserializes `table`; collects the paths of unknown keys.
 fn from_table<T: Config>(
     table: Spanned<DeTable<'_>>,
     unknown: &mut Vec<String>,
@@ -151,17 +237,25 @@ fn check_key<T: Config>(
     leaf: &Leaf<'_>,
     schema: &Value,
 ) -> Vec<Located> {
-    let name = leaf.name();
     let mut unknown = Vec::new();
     let outcome = from_table::<T>(alone, &mut unknown);
-    let key_place = leaf.path.last().map(Spanned::span);
+    let key_place = leaf.path.iter().rev().find_map(|part| match part {
+        Part::Key(key) => Some(key.span()),
+        Part::Item(_) => None,
+    });
+    let listed = leaf.path.iter().any(|part| matches!(part, Part::Item(_)));
+    let value = leaf.value.get_ref().as_str();
     let mut found: Vec<Located> = unknown
         .iter()
         .map(|key| {
-            let hint = T::hint(key, leaf.value.get_ref().as_str());
-            let idea = match hint {
+            // A table of a list is number 0 when it is alone.
+            let (key, known_as) = match listed {
+                true => (&leaf.name, &leaf.known_as),
+                false => (key, key),
+            };
+            let idea = match T::hint(known_as, value) {
                 Some(hint) => format!(": {hint}"),
-                None => suggestion(key, schema),
+                None => suggestion(known_as, schema),
             };
             let message = format!("unknown key{idea}");
             Located::at(text, key_place.clone(), key, message)
@@ -173,50 +267,30 @@ fn check_key<T: Config>(
             .span()
             .filter(|s| !s.is_empty())
             .unwrap_or_else(|| leaf.value.span());
-        let default = schema.pointer(&format!("/{}", name.replace('.', "/")));
-        let mut message = reword(why.message(), leaf.value.get_ref(), default);
+        let default = schema.pointer(&format!("/{}", leaf.known_as.replace('.', "/")));
+        let mut message = reword(why.message(), &leaf.value, &place, default);
         let nearest = message.ends_with('?');
-        if let Some(hint) = T::hint(&name, leaf.value.get_ref().as_str()).filter(|_| !nearest) {
+        if let Some(hint) = T::value_hint(&leaf.known_as, value).filter(|_| !nearest) {
             message = format!("{message}; {hint}");
         }
-        found.push(Located::at(text, Some(place), &name, message));
+        found.push(Located::at(text, Some(place), &leaf.name, message));
     }
     found
 }
 
-/// Returns `; did you mean ...?`, from the same table first, then from any other; else the known keys.
-fn suggestion(key: &str, schema: &Value) -> String {
-    let (parent, name) = key.rsplit_once('.').unwrap_or(("", key));
-    let mut all = Vec::new();
-    paths(schema, "", &mut all);
-    let here = all
-        .iter()
-        .filter(|p| p.rsplit_once('.').unwrap_or(("", p)).0 == parent);
-    let near = here
-        .map(|p| {
-            (
-                strsim::damerau_levenshtein(p.rsplit('.').next().unwrap_or(p), name),
-                p,
-            )
-        })
-        .min()
-        .filter(|(distance, _)| *distance <= 2.max(name.len() / 3));
-    let elsewhere = all.iter().find(|p| p.rsplit('.').next() == Some(name));
-    if let Some(path) = near.map(|(_, p)| p).or(elsewhere) {
-        return format!("; did you mean `{path}`?");
+/// Returns all keys with their defaults; a list of tables as one table.
+fn schema<T: Config>() -> Value {
+    let mut schema = serde_json::to_value(T::default()).unwrap_or(Value::Null);
+    for (key, table) in T::tables_of() {
+        if let Some(list) = schema.get_mut(key) {
+            *list = table;
+        }
     }
-    let known: Vec<&str> = all.iter().filter_map(|p| child_of(p, parent)).collect();
-    format!("; known here: {}", known.join(", "))
-}
-
-/// Returns the last part of `path` if its table is `parent`.
-fn child_of<'a>(path: &'a str, parent: &str) -> Option<&'a str> {
-    let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
-    (table == parent).then_some(name)
+    schema
 }
 
 /// Adds the paths of all keys and tables of the configuration to `out`.
-fn paths(schema: &Value, prefix: &str, out: &mut Vec<String>) {
+pub(super) fn paths(schema: &Value, prefix: &str, out: &mut Vec<String>) {
     let Value::Object(map) = schema else { return };
     for (key, value) in map {
         let path = if prefix.is_empty() {

@@ -5,12 +5,34 @@ use batchweave_core::limits::ENTRY_TGBS_MAX;
 use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Config, Problem};
 
-use super::{LastBatch, PackingMode, ProducerConfig, TokenizerKind, hints};
+use super::{
+    LastBatch, NamedSource, PackingMode, ProducerConfig, ShuffleConfig, TokenizerKind, hints,
+};
 use crate::packing::LOOK_AHEAD_MAX;
 
 impl Config for ProducerConfig {
     fn hint(key: &str, value: Option<&str>) -> Option<String> {
         hints::hint(key, value)
+    }
+
+    fn value_hint(key: &str, value: Option<&str>) -> Option<String> {
+        hints::value_hint(key, value)
+    }
+
+    fn tables_of() -> Vec<(&'static str, serde_json::Value)> {
+        let source = NamedSource {
+            shuffle: Some(ShuffleConfig::default()),
+            ..NamedSource::default()
+        };
+        let table = serde_json::to_value(source);
+        table.map(|table| ("sources", table)).into_iter().collect()
+    }
+
+    fn stands_in(key: &str) -> &'static [&'static str] {
+        match key {
+            "source.paths" => &["sources"],
+            _ => &[],
+        }
     }
 
     fn check(&self) -> Vec<Problem> {

@@ -31,7 +31,7 @@ impl ProducerConfig {
             wrong("can't be combined with source.follow or source.inbox: give follow or inbox = true to the sources whose files grow".to_owned());
         }
         let mut names = BTreeSet::new();
-        for source in &self.sources {
+        for source in self.sources.iter().filter(|source| !source.name.is_empty()) {
             if !names.insert(&source.name) {
                 let name = &source.name;
                 wrong(format!(
@@ -39,9 +39,14 @@ impl ProducerConfig {
                 ));
             }
         }
-        for source in &self.sources {
-            let key = format!("sources.{}", source.name);
-            problems.extend(source.faults().map(|why| Problem::new(&*key, why)));
+        for (number, source) in self.sources.iter().enumerate() {
+            // A source without a name is known by its number, from 1.
+            let table = match source.name.as_str() {
+                "" => format!("sources.{}", number + 1),
+                name => format!("sources.{name}"),
+            };
+            let faults = source.faults().into_iter();
+            problems.extend(faults.map(|(key, why)| Problem::new(format!("{table}.{key}"), why)));
         }
         if self.sources.iter().all(|source| source.weight == 0.0) {
             problems.push(Problem::new("sources", WeightError::AllZero.to_string()));
@@ -78,27 +83,46 @@ impl ProducerConfig {
 }
 
 impl NamedSource {
-    fn faults(&self) -> impl Iterator<Item = String> {
-        let name = self.name.parse::<ProducerName>().err();
-        let weight = Weight::new(self.weight).err();
-        let paths = self
-            .paths
-            .is_empty()
-            .then_some("paths must be given: files, folders, patterns or s3:// prefixes");
-        let empty = self.field.is_empty() || self.column.is_empty();
-        let empty = empty.then_some("field and column must not be empty");
+    /// Returns the keys that are wrong, with their causes.
+    fn faults(&self) -> Vec<(&'static str, String)> {
+        let name = match self.name.as_str() {
+            "" => Some("must be given: each source has its own, for example \"web\"".to_owned()),
+            name => name
+                .parse::<ProducerName>()
+                .err()
+                .map(|why| why.to_string()),
+        };
+        let weight = Weight::new(self.weight).err().map(|why| why.to_string());
+        let text = |bad: bool, why: &str| bad.then(|| why.to_owned());
         let window = self.shuffle.map(|shuffle| shuffle.window.bytes());
-        let window = window.filter(|window| *window < 1 << 20);
-        let window = window.map(|_| "shuffle.window must be at least 1MiB");
-        let follow = (self.grows() && self.epochs != 1).then_some(
-            "epochs must be 1 with follow: files that grow have no end to start again from",
-        );
-        let texts = [paths, empty, window, follow]
-            .into_iter()
-            .flatten()
-            .map(str::to_owned);
-        let name = name.map(|why| why.to_string());
-        let weight = weight.map(|why| why.to_string());
-        name.into_iter().chain(weight).chain(texts)
+        let all = [
+            ("name", name),
+            ("weight", weight),
+            (
+                "paths",
+                text(
+                    self.paths.is_empty(),
+                    "must be given: files, folders, patterns or s3:// prefixes",
+                ),
+            ),
+            ("field", text(self.field.is_empty(), "must not be empty")),
+            ("column", text(self.column.is_empty(), "must not be empty")),
+            (
+                "shuffle.window",
+                text(
+                    window.is_some_and(|window| window < 1 << 20),
+                    "must be at least 1MiB",
+                ),
+            ),
+            (
+                "epochs",
+                text(
+                    self.grows() && self.epochs != 1,
+                    "must be 1 with follow: files that grow have no end to start again from",
+                ),
+            ),
+        ];
+        let faults = all.into_iter();
+        faults.filter_map(|(key, why)| Some((key, why?))).collect()
     }
 }

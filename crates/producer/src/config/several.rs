@@ -9,61 +9,61 @@ use crate::sources::Format;
 
 /// One source of several, a table of `[[sources]]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default)]
 pub struct NamedSource {
     pub name: String,
     /// Files, folders, patterns and s3:// prefixes.
     pub paths: Vec<String>,
-    #[serde(default)]
     pub format: Format,
     /// JSON field with the text or the ids, or field of a tar's samples with the text.
-    #[serde(default = "text")]
     pub field: String,
     /// Parquet column with the text or the ids.
-    #[serde(default = "text")]
     pub column: String,
     /// Its share is this weight over the sum of all.
-    #[serde(default = "weight")]
     pub weight: f64,
     /// Number of passes; 0 repeats them for ever.
-    #[serde(default = "epochs")]
     pub epochs: u64,
     /// Continue with files that appear later.
-    #[serde(default)]
     pub follow: bool,
     /// The paths are inboxes.
-    #[serde(default)]
     pub inbox: bool,
     /// Without it, documents come in the order of the files.
-    #[serde(default)]
     pub shuffle: Option<ShuffleConfig>,
 }
 
-fn text() -> String {
-    "text".to_owned()
-}
-
-fn weight() -> f64 {
-    1.0
-}
-
-fn epochs() -> u64 {
-    1
-}
-
-fn window() -> ByteSize {
-    ByteSize::mib(128)
+impl Default for NamedSource {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            paths: Vec::new(),
+            format: Format::default(),
+            field: "text".to_owned(),
+            column: "text".to_owned(),
+            weight: 1.0,
+            epochs: 1,
+            follow: false,
+            inbox: false,
+            shuffle: None,
+        }
+    }
 }
 
 /// The shuffle of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default)]
 pub struct ShuffleConfig {
-    #[serde(default)]
     pub seed: u64,
     /// Bytes of documents that are shuffled among themselves.
-    #[serde(default = "window")]
     pub window: ByteSize,
+}
+
+impl Default for ShuffleConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            window: ByteSize::mib(128),
+        }
+    }
 }
 
 impl ShuffleConfig {

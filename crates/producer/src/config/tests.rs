@@ -128,17 +128,40 @@ fn bad_sources_are_refused_in_one_line() {
         ),
         (
             source_table("web", "field = \"\""),
-            "sources.web: field and column must not be empty",
+            "sources.web.field: must not be empty",
         ),
         (
             source_table("web", "shuffle = { window = \"1KiB\" }"),
-            "shuffle.window must be at least 1MiB",
+            "sources.web.shuffle.window: must be at least 1MiB",
         ),
         (
             source_table("web", "shuffle = { window = \"3GiB\" }"),
             "set each window to at most 2GiB, or source.memory to 6GiB",
         ),
-        (source_table("web", "weigth = 2"), "unknown field `weigth`"),
+        (
+            source_table("web", "weigth = 2"),
+            "sources.web.weigth: unknown key; did you mean `sources.weight`?",
+        ),
+        (
+            source_table("web", "proportion = 2"),
+            "sources.web.proportion: unknown key: the share of a source is `weight`",
+        ),
+        (
+            source_table("web", "epochs = 0.5"),
+            "sources.web.epochs: expected a whole number, found 0.5; a part of a pass is `producer.limit`",
+        ),
+        (
+            "[[sources]]\nname = \"web\"\npaths = \"x\"\n".to_owned(),
+            "sources.web.paths: expected a list, found the string \"x\"",
+        ),
+        (
+            "[sources]\nname = \"web\"\npaths = [\"x\"]\n".to_owned(),
+            "sources: expected a list, found a table; write each source as a table [[sources]]",
+        ),
+        (
+            "[[sources]]\npaths = [\"x\"]\n".to_owned(),
+            "sources.1.name: must be given: each source has its own",
+        ),
         (
             format!("[source]\npaths = [\"x\"]\n{}", source_table("web", "")),
             "can't be combined with source.paths",
@@ -149,7 +172,7 @@ fn bad_sources_are_refused_in_one_line() {
         ),
         (
             "[[sources]]\nname = \"web\"\npaths = []\n".to_owned(),
-            "sources.web: paths must be given",
+            "sources.web.paths: must be given",
         ),
     ];
     for (text, part) in cases {

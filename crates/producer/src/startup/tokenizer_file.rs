@@ -37,7 +37,7 @@ pub(super) async fn store(
         Err(why) => tracing::warn!(
             file = path,
             %why,
-            "cannot store the tokenizer's file beside the stream: decoding needs `batchweave show --decode \
+            "cannot store the tokenizer's file beside the stream: decoding needs `batchweave show STEP --decode \
              --tokenizer FILE` until a start can"
         ),
     }

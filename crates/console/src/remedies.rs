@@ -1,0 +1,57 @@
+//! Commands in messages, which run as they are printed.
+
+/// Verbs that read no stream, and text in backticks that is no command line to copy.
+const WITHOUT_STORE: [&str; 6] = ["run", "demo", "dev-s3", "plan", "completions", "bench"];
+const COMMAND: &str = "`batchweave ";
+
+/// Returns `text`, whose commands about a stream name `store`, the one that the command line named.
+pub(crate) fn runnable(text: &str, store: Option<&str>) -> String {
+    let Some(store) = store else {
+        return text.to_owned();
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/:._-+=@%,".contains(c);
+    let store = match store.chars().all(plain) {
+        true => store.to_owned(),
+        false => format!("'{}'", store.replace('\'', "'\\''")),
+    };
+    let mut parts = text.split(COMMAND);
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        whole += COMMAND;
+        let Some((command, rest)) = part.split_once('`') else {
+            whole += part;
+            continue;
+        };
+        let verb = command.split_whitespace().next().unwrap_or_default();
+        whole += command;
+        let whole_line = command.contains("--store") || command.ends_with("--help");
+        if !WITHOUT_STORE.contains(&verb) && !whole_line {
+            whole += &format!(" --store {store}");
+        }
+        whole += "`";
+        whole += rest;
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runnable;
+
+    #[test]
+    fn commands_get_the_store_that_was_named() {
+        let text =
+            "job a is open; run `batchweave job close a --reason TEXT`, or `batchweave run FILE`";
+        assert_eq!(runnable(text, None), text);
+        assert_eq!(
+            runnable(text, Some("s3://b/x")),
+            "job a is open; run `batchweave job close a --reason TEXT --store s3://b/x`, or `batchweave run FILE`"
+        );
+        assert_eq!(
+            runnable("see `batchweave log`", Some("/my data")),
+            "see `batchweave log --store '/my data'`"
+        );
+        let plain = "a `key` and `batchweave log --store x`";
+        assert_eq!(runnable(plain, Some("y")), plain);
+    }
+}

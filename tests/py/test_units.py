@@ -125,7 +125,7 @@ def test_an_instance_differs_from_the_plain_unit_in_its_places_only() -> None:
 
 
 def test_every_command_of_the_page_has_a_step_in_the_booted_machine() -> None:
-    """Run without a machine: the blocks that the steps name are those of the page, and all of them."""
+    """Run without a machine: the blocks that the steps name are on the page, and are all."""
     code = """
 import re, sys
 from page import ROOT, Page

@@ -120,6 +120,8 @@ class Machine:
 
     def boot(self) -> str:
         """Starts systemd as the first process, and waits until it has started everything."""
+        # debootstrap copies this machine's name, which sudo could not resolve.
+        self.write("/etc/hostname", "live\n")
         command = ["systemd-nspawn", "--quiet", "-D", str(self.root), "--boot", "--register=no"]
         command += ["--machine=live", "--private-network", "--console=pipe"]
         if not Path("/run/systemd/system").is_dir():
@@ -131,6 +133,8 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
+                # A signal of the terminal is for this program, which halts the machine.
+                start_new_session=True,
             )
         deadline = time.monotonic() + BOOT_SECONDS
         while time.monotonic() < deadline:

@@ -62,13 +62,16 @@ def follow(machine: Machine, binaries: Path, page: Page, protocol: Protocol) -> 
 
 
 def interrupted(number: int, _frame: object) -> None:
-    """Ends with all clean-up at SIGTERM, as at Ctrl-C."""
+    """Ends with all clean-up, which a further signal does not cut short."""
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def main(binaries: Path) -> int:
     """Boots, follows the page, and prints a summary."""
-    signal.signal(signal.SIGTERM, interrupted)
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, interrupted)
     protocol = Protocol()
     page = Page(ROOT / "deploy" / "README.md", SECTIONS)
     try:

@@ -11,9 +11,9 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo wheel install test test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
+.PHONY: help demo wheel install uninstall test test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
-	image image-check docs generated-docs
+	image image-check docs generated-docs live-systemd
 .NOTPARALLEL:
 
 help:
@@ -25,11 +25,13 @@ help:
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make wheel      the Python wheel with the programs, in target/wheels'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
+	@echo 'make uninstall  removes them, except configurations'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs with kills of every process, each proved at the end'
 	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
+	@echo 'make live-systemd  a booted Debian with the daemons as units, by the commands of deploy/README.md: five minutes, as root'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
@@ -94,6 +96,10 @@ BINARIES ?= $(BUILT)
 install:
 	tools/install "$(BINARIES)" "$(DESTDIR)" "$(PREFIX)"
 
+# Keeps configurations.
+uninstall:
+	tools/install --remove "$(DESTDIR)" "$(PREFIX)"
+
 system-build:
 	@tools/system-packages build
 
@@ -143,12 +149,12 @@ $(VENV)/maturin $(VENV)/numpy: $(VENV)/%: python/requirements-dev.txt
 ruff: $(VENV)/ready
 	$(call step,ruff)
 	$(PYTHON) -m ruff check --quiet python
-	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/rivals
+	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/rivals tools/live
 
 mypy: $(VENV)/ready
 	$(call step,mypy)
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
-	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/rivals
+	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/rivals tools/live
 
 # Under CI a skipped test is a failure: see tests/py/no_skips.py.
 py-tests: $(VENV)/ready
@@ -190,6 +196,11 @@ units:
 	$(call step,systemd units)
 	tools/check-units $(BUILT)
 	tools/check-install
+
+# Before a release. BATCHWEAVE_LIVE_BASE=FOLDER keeps the installed Debian there for the next run.
+live-systemd: build
+	$(call step,the units in a booted Debian)
+	python3 tools/live/systemd.py $(BUILT)
 
 IMAGE ?= batchweave:0.1.0
 

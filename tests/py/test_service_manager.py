@@ -80,6 +80,16 @@ def test_a_consumer_is_ready_when_its_stream_is_there_and_not_before(
     assert manager.has_received("STOPPING=1")
 
 
+def test_a_failed_start_reports_its_reason_in_one_line(site: Site, manager: Manager) -> None:
+    config = site.consumer_config("no_such_key = 1\nnor_this = 2")
+    refused = site.start("batchweave-consumer", "--config", str(config), env=manager.environment())
+    assert refused.wait(timeout=60) == 64
+    status = [line for line in manager.listen() if line.startswith("STATUS=")][-1]
+    assert status.startswith(f"STATUS={config} has 2 problems: "), manager.received
+    assert "no_such_key" in status
+    assert "nor_this" in status
+
+
 def test_the_watchdog_is_lost_when_the_daemon_is_stuck(site: Site, manager: Manager) -> None:
     site.start("batchweave-producer", "--config", str(site.producer_config()))
     config = str(site.consumer_config())

@@ -72,6 +72,22 @@ with Type=notify, or unset it"
     }
 }
 
+/// Reports why this daemon ends: `systemctl status` then shows it to users who may not read the journal, too.
+pub(crate) fn ended(why: &str) {
+    // A manager that cannot be reached is the failure itself, or there is none.
+    if let Ok(Some(notifier)) = Notifier::from_env() {
+        let lines: Vec<_> = why.lines().map(str::trim).collect();
+        notifier.notify(&format!("STATUS={}", shortened(lines.join(" "))));
+    }
+}
+
+/// Makes a status the one line that the manager shows.
+fn shortened(mut status: String) -> String {
+    status.retain(|c| !c.is_control());
+    status.truncate(status.floor_char_boundary(STATUS_MAX));
+    status
+}
+
 /// Returns the manager's watchdog period, if it watches this process.
 fn watchdog() -> Option<Duration> {
     let for_us = std::env::var("WATCHDOG_PID")
@@ -128,9 +144,7 @@ impl Reporter {
             }
             self.stuck = stuck;
         }
-        let mut status = stuck.map_or(text, |part| format!("stuck: {part}"));
-        status.retain(|c| !c.is_control());
-        status.truncate(status.floor_char_boundary(STATUS_MAX));
+        let status = shortened(stuck.map_or(text, |part| format!("stuck: {part}")));
         if ready && !self.ready {
             self.ready = true;
             changes.push(format!("READY=1\nSTATUS={status}"));

@@ -17,7 +17,7 @@ use crate::check::Findings;
 use crate::config::{Config, Overrides};
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
-use crate::{Exit, config, man_pages, panics, reload, shutdown, telemetry};
+use crate::{Exit, config, man_pages, notify, panics, reload, shutdown, telemetry};
 
 /// Time for the runtime's threads to end after the daemon; idle ones take microseconds.
 const THREADS_END: Duration = Duration::from_secs(1);
@@ -137,6 +137,7 @@ impl Program {
             Ok(()) => Exit::Ok,
             Err(failure) => {
                 eprintln!("{}: {}", self.name, failure.text);
+                notify::ended(&failure.text);
                 failure.exit
             }
         }

@@ -1,0 +1,38 @@
+"""A training loop without the training, which runs in the machine: `trainer.py JOB FOLDER [STEPS]`.
+
+It writes each step and its time to FOLDER/steps, at most a hundred per second while FOLDER/hurry is
+absent, and ends with the stream or after STEPS.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import batchweave
+
+
+def main(job: str, folder: Path, most: int) -> None:
+    """Read, and check that each step follows the one before."""
+    folder.mkdir(exist_ok=True)
+    received = 0
+    with (
+        (folder / "steps").open("w", buffering=1) as out,
+        batchweave.connect(job=job, start=0, dp_rank=0, dp_size=1, connect_timeout=120) as reader,
+    ):
+        for batch in reader:
+            if batch.step != received:
+                sys.exit(f"step {batch.step} after {received} steps")
+            received += 1
+            out.write(f"{batch.step} {time.time():.3f}\n")
+            if received % 200 == 0:
+                reader.checkpoint(batch.state_dict())
+            if received == most:
+                break
+            if not (folder / "hurry").exists():
+                time.sleep(0.01)
+    print(f"received {received} steps")
+
+
+main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

@@ -66,7 +66,6 @@ impl ProducerConfig {
         for (key, given) in [
             ("tokenizer.vocab_size", tokenizer.vocab_size != 0),
             ("tokenizer.end_token_id", end.is_some()),
-            ("tokenizer.begin_token_id", begin.is_some()),
         ] {
             wrong(
                 key,
@@ -74,6 +73,11 @@ impl ProducerConfig {
                 "is for tokenizer.kind = \"none\" only; others know their own",
             );
         }
+        wrong(
+            "tokenizer.begin_token_id",
+            begin.is_some() && !none,
+            "is for tokenizer.kind = \"none\" only; write the token's text in tokenizer.begin_token",
+        );
         let megatron = source.format == Format::Megatron;
         wrong(
             "source.format",

@@ -11,7 +11,7 @@
 //!   files, whose `row_groups` are read one after another, and whose `footers` are kept;
 //! - `named_files` reads the files that fields and columns name;
 //! - `plan` is a source of several as it is read;
-//! - `error` holds the reasons why a document or the input is refused.
+//! - `error` holds the reasons why a document or the input is refused, `document_error` the place of a bad document.
 //!
 //! A *unit* can hold one document: a line, a row, a sample of a tar, or a whole text file. Units are numbered from 0 in each
 //! file, blank and bad ones included, so that a place never depends on content.
@@ -21,6 +21,7 @@ mod cells;
 mod columns;
 mod conversations;
 mod decompress;
+mod document_error;
 mod error;
 mod find;
 mod footers;
@@ -55,7 +56,8 @@ pub use blocks::{BlockReader, SourceFiles};
 use bytes::Bytes;
 pub use cells::Cell;
 pub use conversations::ConversationColumns;
-pub use error::{DocumentError, Numbered, Reason};
+pub use document_error::{DocumentError, Numbered};
+pub use error::Reason;
 pub use find::{InputFinder, NamedPaths, OpenStore, find_all};
 pub use format::Format;
 pub use growing::{Inputs, Settled};

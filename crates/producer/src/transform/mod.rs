@@ -6,6 +6,7 @@
 //!   `shards` finds the text or the conversation in a sample of a tar;
 //! - `function` applies the user's own function to units, before all others;
 //! - `json` reads JSON as Python does, and `again` decides when;
+//! - `identity` names the tokenizer and the form of slices, which stream.json keeps;
 //! - `error` holds the reasons why a transform cannot be set up.
 
 mod again;
@@ -15,6 +16,7 @@ mod columns;
 mod error;
 mod frames;
 pub mod function;
+mod identity;
 pub mod ids;
 pub(crate) mod json;
 mod setup;
@@ -24,8 +26,6 @@ mod tokenizer;
 
 use std::sync::Arc;
 
-use batchweave_core::ids::Hash;
-use batchweave_core::stream::TokenizerId;
 use batchweave_daemon::panics;
 use bytes::Bytes;
 
@@ -158,41 +158,6 @@ impl DocumentTransform {
             Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => tokenizer.definition(),
             Kind::Arrays(_) => None,
         }
-    }
-
-    /// Returns the identity that stream.json keeps: the tokenizer, and how slices differ from plain rows.
-    pub fn identity(&self) -> TokenizerId {
-        let tokenizer = match &self.kind {
-            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
-                tokenizer.identity().id.clone()
-            }
-            Kind::Arrays(arrays) => {
-                let arrays: Vec<String> = arrays.iter().map(ArraySpec::text).collect();
-                let name = format!("none; arrays {}", arrays.join(", "));
-                let fingerprint = Hash::sha256(name.as_bytes());
-                return TokenizerId { name, fingerprint };
-            }
-        };
-        let mut form: Vec<String> = Vec::new();
-        if self.mode != PackingMode::Concat {
-            form.push(name(self.mode));
-        }
-        form.extend(self.beside.extras.iter().map(|extra| name(*extra)));
-        let columns = self.beside.columns.iter();
-        form.extend(columns.map(|spec| format!("column {}", spec.text())));
-        let arrays = self.beside.arrays.iter();
-        form.extend(arrays.map(|spec| format!("array {}", spec.text())));
-        if form.is_empty() {
-            return tokenizer;
-        }
-        let mut form = form.join(", ");
-        if let Kind::Chat { chat, .. } = &self.kind {
-            let template = Hash::sha256(chat.fingerprint().as_bytes());
-            form = format!("{form}, template {:.8}", template.to_string());
-        }
-        let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
-        let name = format!("{}; {form}", tokenizer.name);
-        TokenizerId { name, fingerprint }
     }
 
     /// Goes on by the rules of an earlier dialect, which the cursor names.
@@ -421,10 +386,4 @@ pub(crate) struct Transformed {
     pub(crate) bytes: u64,
     /// What its JSON has beyond the standard.
     pub(crate) beyond: Beyond,
-}
-
-/// Returns the name of a configuration value, for example `best_fit`.
-fn name(word: impl serde::Serialize) -> String {
-    let word = serde_json::to_value(word).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
 }

@@ -17,8 +17,29 @@ TEMPLATE = (
     "{% if m.tool_calls %}{{ m.tool_calls|tojson }}{% endif %}</>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
-WORDS = ["sky", "blue?", " padded ", "ünï", "a\nb", "tell me more", "[1, 2]", "yes", "no", "because \"so\"", "日本"]
-TOOLS = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"z": 1, "a": [1.5, None]}}}]
+WORDS = [
+    "sky",
+    "blue?",
+    " padded ",
+    "ünï",
+    "a\nb",
+    "tell me more",
+    "[1, 2]",
+    "yes",
+    "no",
+    'because "so"',
+    "日本",
+]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "f",
+            "description": "d",
+            "parameters": {"z": 1, "a": [1.5, None]},
+        },
+    }
+]
 
 
 def data_utils():
@@ -48,12 +69,22 @@ def row(draw):
     for _ in range(draw.choice([0, 0, 1, 2])):
         prompt += [message("user", text()), message("assistant", text())]
     if draw.random() < 0.2:
-        call = {"type": "function", "function": {"name": "f", "arguments": {"z": text(), "a": 1}}}
-        prompt += [message("user", text()), {"role": "assistant", "content": "", "tool_calls": [call]}]
+        call = {
+            "type": "function",
+            "function": {"name": "f", "arguments": {"z": text(), "a": 1}},
+        }
+        prompt += [
+            message("user", text()),
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
         prompt += [message("tool", text())]
     else:
         prompt += [message("user", text())]
-    good, bad = ("g " + text(), "b " + text()) if draw.random() < 0.7 else ("same then " + text(), "same then")
+    good, bad = (
+        ("g " + text(), "b " + text())
+        if draw.random() < 0.7
+        else ("same then " + text(), "same then")
+    )
     chosen, rejected = [message("assistant", good)], [message("assistant", bad)]
     if draw.random() < 0.2:
         chosen += [message("user", text()), message("assistant", text())]
@@ -64,8 +95,16 @@ def row(draw):
     rows = {
         "explicit": {"prompt": prompt, "chosen": chosen, "rejected": rejected},
         "implicit": {"chosen": prompt + chosen, "rejected": prompt + rejected},
-        "beside": {"prompt": prompt[-1]["content"], "chosen": prompt + chosen, "rejected": prompt + rejected},
-        "doubled": {"prompt": prompt, "chosen": prompt + chosen, "rejected": prompt + rejected},
+        "beside": {
+            "prompt": prompt[-1]["content"],
+            "chosen": prompt + chosen,
+            "rejected": prompt + rejected,
+        },
+        "doubled": {
+            "prompt": prompt,
+            "chosen": prompt + chosen,
+            "rejected": prompt + rejected,
+        },
     }
     made = rows[layout]
     # trl takes the prompt twice in this layout, so it is shown the one without.
@@ -87,7 +126,12 @@ def main():
     lines = []
     for _ in range(rows):
         layout, made, shown = row(draw)
-        lines.append(json.dumps({"layout": layout, "row": made, **made_by_trl(utils, tok, shown)}, ensure_ascii=False))
+        lines.append(
+            json.dumps(
+                {"layout": layout, "row": made, **made_by_trl(utils, tok, shown)},
+                ensure_ascii=False,
+            )
+        )
     text = "".join(line + "\n" for line in lines)
     if len(sys.argv) > 1:
         sys.stdout.write(text)

@@ -348,9 +348,13 @@ fn says(value: &Value) -> Option<bool> {
         ValueKind::Bool => Some(value.is_true()),
         ValueKind::Number => {
             let number = f64::try_from(value.clone()).ok()?;
-            [(0.0, false), (1.0, true)]
-                .into_iter()
-                .find_map(|(known, says)| (known == number).then_some(says))
+            // Neither is a rounded number: both have a form of their own.
+            let known = [(0.0_f64, false), (1.0, true)].into_iter();
+            let mut known = known.filter(|(known, _)| known.total_cmp(&number.abs()).is_eq());
+            known
+                .next()
+                .map(|(_, says)| says)
+                .filter(|says| !says || number > 0.0)
         }
         _ => None,
     }

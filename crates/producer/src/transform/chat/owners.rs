@@ -127,9 +127,9 @@ fn found(text: &str, whole: &str) -> Option<Vec<BTreeSet<usize>>> {
             for _ in 1..NUMBER_DIGITS {
                 number = 2 * number + digit(chars.next()?)?;
             }
-            open.iter_mut().for_each(|open| {
+            if let Some(open) = &mut open {
                 open.insert(number);
-            });
+            }
             continue;
         }
         match c {
@@ -152,13 +152,14 @@ fn number_turn(turn: &Value, n: usize, all: bool) -> Value {
         "tool_calls" if all => number_below(&item, n, DEPTH_MAX),
         "content" if item.kind() == ValueKind::Seq => {
             let parts = item.try_iter().into_iter().flatten();
-            Value::from_iter(parts.map(|part| match part.kind() {
+            let numbered = parts.map(|part| match part.kind() {
                 ValueKind::Map => with_fields(&part, |name, item| match name {
                     "text" => number_text(&item, n),
                     _ => item,
                 }),
                 _ => number_text(&part, n),
-            }))
+            });
+            numbered.collect::<Value>()
         }
         "content" => number_text(&item, n),
         name if all && TEXTS.contains(&name) => number_text(&item, n),
@@ -196,7 +197,7 @@ fn number_below(value: &Value, n: usize, depth: usize) -> Value {
         }),
         ValueKind::Seq => {
             let items = value.try_iter().into_iter().flatten();
-            Value::from_iter(items.map(|item| number_below(&item, n, depth)))
+            items.map(|item| number_below(&item, n, depth)).collect()
         }
         _ => number_text(value, n),
     }

@@ -51,7 +51,7 @@ fn same_as_before(made: Made, before: &Content) -> Made {
     let detail = match made {
         Ok(made) if made == *before => return Ok(made),
         Ok(_) => {
-            "the pair becomes other tokens by now: its prompt is taken once, and objects keep the order of their fields"
+            "the pair becomes other tokens by now, because its prompt is taken once or its objects keep the order of their fields"
                 .to_owned()
         }
         Err(why) if why.is_of_program() => return Err(why),

@@ -213,7 +213,7 @@ fn an_earlier_producer_stops_where_a_pair_becomes_other_tokens() {
             format!(
                 r#"{{"prompt": "q", "chosen": [{user}, {{"role": "assistant", "content": "y"}}], "rejected": "no"}}"#
             ),
-            Some("its prompt is taken once"),
+            Some("because its prompt is taken once"),
         ),
         (
             format!("{{{answers}}}"),

@@ -1,0 +1,51 @@
+//! The identity of a stream: its tokenizer, and how slices differ from plain rows.
+
+use batchweave_core::ids::Hash;
+use batchweave_core::stream::TokenizerId;
+
+use super::{DocumentTransform, Kind};
+use crate::config::PackingMode;
+use crate::packing::ArraySpec;
+
+impl DocumentTransform {
+    /// Returns the identity that stream.json keeps: the tokenizer, and how slices differ from plain rows.
+    pub fn identity(&self) -> TokenizerId {
+        let tokenizer = match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                tokenizer.identity().id.clone()
+            }
+            Kind::Arrays(arrays) => {
+                let arrays: Vec<String> = arrays.iter().map(ArraySpec::text).collect();
+                let name = format!("none; arrays {}", arrays.join(", "));
+                let fingerprint = Hash::sha256(name.as_bytes());
+                return TokenizerId { name, fingerprint };
+            }
+        };
+        let mut form: Vec<String> = Vec::new();
+        if self.mode != PackingMode::Concat {
+            form.push(name(self.mode));
+        }
+        form.extend(self.beside.extras.iter().map(|extra| name(*extra)));
+        let columns = self.beside.columns.iter();
+        form.extend(columns.map(|spec| format!("column {}", spec.text())));
+        let arrays = self.beside.arrays.iter();
+        form.extend(arrays.map(|spec| format!("array {}", spec.text())));
+        if form.is_empty() {
+            return tokenizer;
+        }
+        let mut form = form.join(", ");
+        if let Kind::Chat { chat, .. } = &self.kind {
+            let template = Hash::sha256(chat.fingerprint().as_bytes());
+            form = format!("{form}, template {:.8}", template.to_string());
+        }
+        let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
+        let name = format!("{}; {form}", tokenizer.name);
+        TokenizerId { name, fingerprint }
+    }
+}
+
+/// Returns the name of a configuration value, for example `best_fit`.
+fn name(word: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(word).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}

@@ -6,8 +6,7 @@
 //! - `read` reads units of the input files, `named_files` the files that these name; `new_files` polls for more;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
-//! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
-//!   than an object;
+//! - `batch` packs documents into batches and groups them into objects; `split` divides one that is larger than an object;
 //! - `upload` makes the objects and stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
 
 pub mod batch;

@@ -43,8 +43,7 @@ use self::text::decode;
 use self::tokenizer::{load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Packer, Pairs, Restart,
-    Samples, Shape,
+    ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart, Samples, Shape,
 };
 use crate::sources::{Format, Reason, Unit};
 use crate::tokenizer::Tokenizer;

@@ -42,7 +42,8 @@ def test_a_producers_check_says_what_it_opened_and_leaves_nothing(site: Site) ->
     assert check("producer", config).splitlines() == [
         "DIR/producer.toml: ok",
         "  tokenizer  bytes; token 256 ends a document",
-        "  input      DIR/corpus.jsonl: 1 file; its first document has 480 tokens",
+        "  input      DIR/corpus.jsonl: 1 file, JSON lines; its first document has 480 tokens",
+        f'  document   "{("word0 " * 80)[:200]} ..."',
         "  stream     none yet: a start creates it, 2 slices x 2 rows x 128 tokens",
         "  end        the run has no end (source.epochs = 0), and ahead.max_steps = 200 bounds it",
         "  store      file://DIR/stream: readable, creates are exclusive",

@@ -209,7 +209,7 @@ impl Metrics {
                 "bad_documents_total",
                 "Bad documents left out; the log names the place of the first 64 and of some later ones.",
             )?,
-            json_beyond: JsonBeyondMetrics::new(&m)?,
+            json_beyond: JsonBeyondMetrics::new(m)?,
             text_bytes: m.counter(
                 "text_bytes_total",
                 "Bytes of the tokenized documents' texts.",

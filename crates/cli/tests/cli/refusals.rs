@@ -62,7 +62,7 @@ fn a_root_without_a_stream_says_so() {
     world.run(&["log"]).fails(73, &["no stream at"]);
     world.run(&["show", "0"]).fails(73, &["no stream at"]);
     let gone = format!("{}/gone", world.url());
-    bare(&["status", "--store", &gone]).fails(69, &[&gone, "create the bucket or folder"]);
+    bare(&["status", "--store", &gone]).fails(69, &[&gone, "create the folder"]);
 }
 
 #[test]

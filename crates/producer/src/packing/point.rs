@@ -152,7 +152,8 @@ mod tests {
         assert_eq!(String::from(placed.clone()), "0202");
         assert_eq!(Placed::try_from("0202".to_owned()).unwrap(), placed);
         assert!(placed.holds(9) && !placed.holds(8) && !placed.holds(1000));
-        assert!(Placed::default().is_empty());
+        assert!(placed.ends_before(16) && !placed.ends_before(15));
+        assert!(Placed::default().is_empty() && Placed::default().ends_before(0));
         for wrong in ["0", "zz", "+1"] {
             Placed::try_from(wrong.to_owned()).unwrap_err();
         }

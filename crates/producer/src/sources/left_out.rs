@@ -31,13 +31,13 @@ fn is_hidden(name: &str) -> bool {
 
 fn is_beside(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let about = |stem: &&str| {
-        let rest = name.strip_prefix(*stem);
+    let about = |stem: &str| {
+        let rest = name.strip_prefix(stem);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
     };
     EXACTLY.contains(&name.as_str())
         || DIGESTS.iter().any(|ending| name.ends_with(ending))
-        || BESIDE.iter().any(|stem| about(&stem)) && Format::Auto.for_file(&name) == Format::Text
+        || BESIDE.iter().any(|stem| about(stem)) && Format::Auto.for_file(&name) == Format::Text
 }
 
 /// The names that a pattern spells out, which are read whatever they are.
@@ -149,7 +149,7 @@ impl fmt::Display for Omission {
         let first = self.names.first().map_or("", String::as_str);
         let (path, first, why) = (shown(&self.path), shown(first), self.cause.words());
         let (are, first) = if n == 1 {
-            ("is", format!("{first}"))
+            ("is", first.into_owned())
         } else {
             ("are", format!("first {first}"))
         };

@@ -356,7 +356,7 @@ impl<'a> FileReader<'a> {
             Ok(text) => {
                 let raw = match text {
                     None => Err(Reason::TooLong { limit }),
-                    Some(text) if self.options.format == Format::Auto => self.as_named(text)?,
+                    Some(text) if self.is_text_by_name() => self.as_named(text)?,
                     Some(text) => Ok(text),
                 };
                 Ok(Some(Unit {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{FileReader, Reason, SourceError};
+use super::{FileReader, Format, Reason, SourceError};
 use crate::transform::json;
 
 /// Bytes in which a file that is no text has a NUL.
@@ -44,6 +44,12 @@ enum Content {
 }
 
 impl FileReader<'_> {
+    /// Returns whether the name alone says that the file is one text. Arrays are read whole too.
+    pub(super) fn is_text_by_name(&self) -> bool {
+        let format = self.options.format;
+        format == Format::Auto && format.for_file(&self.file.pin.name) == Format::Text
+    }
+
     /// Returns `text`, unless its content is something else than its name says. Fails where the content would pass for text.
     pub(super) fn as_named(&self, text: Bytes) -> Result<Result<Bytes, Reason>, SourceError> {
         match content(&text) {

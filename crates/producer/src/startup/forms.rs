@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{NamedSource, ProducerConfig, SourceConfig};
+use crate::config::{NamedSource, PackingMode, ProducerConfig, SourceConfig, SourceContent};
 use crate::cursor::NAMES;
 use crate::sources::{Format, InputList, PinnedFile, SourceError, shown};
 
@@ -167,6 +167,15 @@ pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), Sou
         let text = own.filter(|pin| source.format.for_file(&pin.name) == Format::Text);
         let text: Vec<&PinnedFile> = text.collect();
         refuse(&text)?;
+        let texts = source.content == SourceContent::Text
+            && matches!(
+                config.packing.mode,
+                PackingMode::Concat | PackingMode::BestFit
+            );
+        if !texts {
+            // Reading a text gives the reason.
+            continue;
+        }
         let key = if source.field != default.field {
             "source.field"
         } else if source.column != default.column {

@@ -1,11 +1,25 @@
 //! From a unit to its document: one that fails is read again as Python reads JSON, or its first bytes explain the failure.
 
+use bytes::Bytes;
 use memchr::memmem;
 
+use super::DocumentTransform;
 use super::json::{self, Beyond};
 use super::text::BOM;
-use super::{DocumentTransform, Transformed};
+use crate::packing::{ColumnValues, Content};
 use crate::sources::{Cell, Format, Reason, Unit};
+
+/// A document before it gets its place.
+#[derive(Debug)]
+pub(crate) struct Transformed {
+    pub(crate) content: Content,
+    pub(crate) columns: Option<ColumnValues>,
+    pub(crate) arrays: Vec<Bytes>,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// What its JSON has beyond the standard.
+    pub(crate) beyond: Beyond,
+}
 
 impl DocumentTransform {
     /// Returns what the document in `unit` becomes; `Ok(None)` for a blank line. `field` is the JSON field that holds it.
@@ -105,6 +119,12 @@ fn encoding(raw: &[u8]) -> Option<&'static str> {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
         _ => None,
     }
+}
+
+/// Returns the document `raw` without the mark of UTF-8, which the first one of a file may begin with.
+pub(super) fn without_mark_of_utf8(first: bool, raw: Bytes) -> Bytes {
+    let mark = raw.len() - without_bom(first, &raw).len();
+    raw.slice(mark..)
 }
 
 fn without_bom(first: bool, raw: &[u8]) -> &[u8] {

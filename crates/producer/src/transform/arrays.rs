@@ -5,7 +5,7 @@ use batchweave_core::tgb::Dtype;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::json::number;
+use super::json::{is_number, number};
 use super::text::BOM;
 use crate::packing::ArraySpec;
 use crate::sources::{Cell, Format, Reason, Unit};
@@ -122,7 +122,7 @@ pub(super) fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reas
         }
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
         Value::String(text)
-            if spec.dtype == Dtype::U8 && spec.shape.is_empty() && number(text).is_none() =>
+            if spec.dtype == Dtype::U8 && spec.shape.is_empty() && !is_number(text) =>
         {
             data.extend_from_slice(text.as_bytes());
         }
@@ -154,8 +154,8 @@ fn put_json(
             let mut items = items.iter();
             return items.try_for_each(|item| put_json(spec, inner, item, data));
         }
-        ([], Value::String(text)) if let Some(n) = number(text) => {
-            n.and_then(|n| put_float(spec.dtype, n, data))
+        ([], Value::String(text)) if is_number(text) => {
+            number(text).and_then(|n| put_float(spec.dtype, n, data))
         }
         ([], Value::Bool(b)) if spec.dtype == Dtype::BOOL => put_int(spec.dtype, (*b).into(), data),
         ([], Value::Number(n)) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
@@ -169,7 +169,7 @@ fn put_json(
         _ => None,
     };
     put.ok_or_else(|| {
-        let mut found = match value.as_str().filter(|text| number(text).is_some()) {
+        let mut found = match value.as_str().filter(|text| is_number(text)) {
             Some(text) => text.chars().skip(1).collect(),
             None => value.to_string(),
         };

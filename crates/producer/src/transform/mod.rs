@@ -29,6 +29,7 @@ use std::sync::Arc;
 use batchweave_daemon::panics;
 use bytes::Bytes;
 
+pub(crate) use again::Transformed;
 pub use columns::Columns;
 use columns::Values;
 pub use error::TransformError;
@@ -43,8 +44,7 @@ use self::text::decode;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Beside, BestFit, ColumnValues, Concat, Content, Encoder, Packer, Pairs, Restart,
-    Samples, Shape,
+    ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart, Samples, Shape,
 };
 use crate::sources::{Format, Reason, Unit};
 use crate::tokenizer::Tokenizer;
@@ -287,8 +287,7 @@ impl DocumentTransform {
             }
             Kind::Chat { chat, pairs, .. } => match (format, unit.raw) {
                 (Format::Jsonl | Format::Parquet, Ok(raw)) => {
-                    let bom = usize::from(unit.place.unit == 0 && raw.starts_with(text::BOM));
-                    let raw = raw.slice(bom * text::BOM.len()..);
+                    let raw = again::without_mark_of_utf8(unit.place.unit == 0, raw);
                     let made = match pairs {
                         Some(fields) => chat.pair(&raw, fields)?,
                         None => chat.turns(&raw)?,
@@ -374,16 +373,4 @@ impl DocumentTransform {
             Kind::Arrays(_) => true,
         }
     }
-}
-
-/// A document before it gets its place.
-#[derive(Debug)]
-pub(crate) struct Transformed {
-    pub(crate) content: Content,
-    pub(crate) columns: Option<ColumnValues>,
-    pub(crate) arrays: Vec<Bytes>,
-    /// Its size in bytes.
-    pub(crate) bytes: u64,
-    /// What its JSON has beyond the standard.
-    pub(crate) beyond: Beyond,
 }

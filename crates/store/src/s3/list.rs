@@ -130,8 +130,8 @@ fn objects(
     let (mut all, mut unreadable) = (Vec::new(), Vec::new());
     for object in objects {
         match foreign(store, object, encoded) {
-            Some(object) => all.extend(object),
-            None => unreadable.push(object.key().unwrap_or_default()),
+            Ok(found) => all.extend(found),
+            Err(Unreadable) => unreadable.push(object.key().unwrap_or_default()),
         }
     }
     let Some(first) = unreadable.first() else {
@@ -161,17 +161,26 @@ fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMet
     ours.then(|| described(object, key)).flatten()
 }
 
-/// Returns the object of any key; the inner `None` for the marker of the listed folder itself, which has no name in it.
-/// `None` for a key that can't be read.
-fn foreign(store: &S3Store, object: &Object, encoded: bool) -> Option<Option<ObjectMeta>> {
-    let full = decoded_exactly(object.key()?, encoded)?;
-    let found = described(object, full.strip_prefix(&store.0.prefix)?)?;
+/// A listed key that can't be read.
+struct Unreadable;
+
+/// Returns the object of any key; `None` for the marker of the listed folder itself, which has no name in it.
+fn foreign(
+    store: &S3Store,
+    object: &Object,
+    encoded: bool,
+) -> Result<Option<ObjectMeta>, Unreadable> {
+    let full = (object.key()).and_then(|key| decoded_exactly(key, encoded));
+    let full = full.ok_or(Unreadable)?;
+    let key = full.strip_prefix(&store.0.prefix).ok_or(Unreadable)?;
+    let found = described(object, key).ok_or(Unreadable)?;
     if found.key.is_empty() && found.size == 0 {
-        return Some(None);
+        return Ok(None);
     }
-    key::foreign_fault(&found.key)
-        .is_none()
-        .then_some(Some(found))
+    match key::foreign_fault(&found.key) {
+        None => Ok(Some(found)),
+        Some(_) => Err(Unreadable),
+    }
 }
 
 fn described(object: &Object, key: &str) -> Option<ObjectMeta> {

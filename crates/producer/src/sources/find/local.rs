@@ -30,7 +30,11 @@ pub(super) fn local(paths: &[String], filter: &FileFilter) -> Result<InputList, 
         let found = Found::of(path.strip_prefix("file://").unwrap_or(path))?;
         if let Some(first) = found.not_utf8.first() {
             return Err(SourceError::NotUtf8 {
-                first: format!("{first:?}"),
+                first: first
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .escape_ascii()
+                    .to_string(),
                 number: found.not_utf8.len(),
             });
         }

@@ -46,7 +46,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Error> {
     }
 }
 
-/// The same for values, in which numbers that are not finite are strings; see [`number`].
+/// The same for values, in which numbers that are not finite are strings; see [`is_number`].
 pub(crate) fn value(raw: &[u8]) -> Result<serde_json::Value, Error> {
     match raw.split_first() {
         Some((&LENIENT, rest)) => {
@@ -67,16 +67,19 @@ pub(crate) fn value_as_python(raw: &[u8]) -> Result<serde_json::Value, Error> {
     })
 }
 
-/// Returns the number that `text` of such a value stands for; the outer `None` for a text that is one.
-pub(crate) fn number(text: &str) -> Option<Option<f64>> {
-    let name = text.strip_prefix(NUMBER)?;
-    Some(match name {
+/// Returns whether a text of such a value stands for a number.
+pub(crate) fn is_number(text: &str) -> bool {
+    text.starts_with(NUMBER)
+}
+
+/// Returns the number that a text stands for; `None` for one that no double holds.
+pub(crate) fn number(text: &str) -> Option<f64> {
+    match text.strip_prefix(NUMBER)? {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
-        // A number that no double holds.
         _ => None,
-    })
+    }
 }
 
 /// Returns whether a text of such a value may have such a number.

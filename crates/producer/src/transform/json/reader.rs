@@ -9,11 +9,11 @@ use serde_json::Error;
 
 use super::Beyond;
 
-/// The deepest nesting, which is serde_json's.
+/// The deepest nesting, which is that of `serde_json`.
 const DEPTH_MAX: usize = 128;
 /// The most digits of an integer that Python reads.
 const DIGITS_MAX: usize = 4300;
-/// Begins the strings that stand for numbers which values of serde_json cannot hold. It is no character of any text.
+/// Begins the strings that stand for numbers which values of `serde_json` cannot hold. It is no character of any text.
 pub(super) const NUMBER: char = '\u{ffff}';
 
 /// The form in which numbers that are not finite are given.

@@ -143,8 +143,10 @@ fn numbers_are_floats_where_a_reader_takes_them() {
     let [nan, low, high, one] = read["a"][..] else {
         panic!("{read:?}")
     };
-    assert!(nan.is_nan() && low == f64::NEG_INFINITY && high == f64::INFINITY && one == 1.5);
-    assert!(number("\u{ffff}NaN").unwrap().unwrap().is_nan());
-    assert_eq!(number("\u{ffff}out of range"), Some(None));
-    assert_eq!(number("NaN"), None);
+    assert!(nan.is_nan());
+    let rest = [f64::NEG_INFINITY, f64::INFINITY, 1.5].map(f64::to_bits);
+    assert_eq!([low, high, one].map(f64::to_bits), rest);
+    assert!(number("\u{ffff}NaN").unwrap().is_nan());
+    assert!(is_number("\u{ffff}out of range") && number("\u{ffff}out of range").is_none());
+    assert!(!is_number("NaN"));
 }

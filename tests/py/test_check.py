@@ -104,8 +104,8 @@ def test_a_check_warns_of_what_would_surprise_later(site: Site) -> None:
     text = site.producer_config().read_text().replace("ahead.max_steps = 200", "")
     report = check("producer", site.config("endless", text))
     assert (
-        "  warning    the run has no end (source.epochs = 0), and nothing bounds it, and it fills the "
-        "store; set producer.limit, or ahead.max_steps\n" in report
+        "  warning    the run has no end (source.epochs = 0), and nothing bounds it, and it fills "
+        "the store; set producer.limit, or ahead.max_steps\n" in report
     )
     once = text.replace("epochs = 0", "epochs = 1")
     report = check("producer", site.config("once", once))
@@ -113,16 +113,16 @@ def test_a_check_warns_of_what_would_surprise_later(site: Site) -> None:
     huge = once.replace("epochs = 1", "epochs = 1000000000")
     report = check("producer", site.config("huge", huge))
     assert re.search(
-        r"\n  warning    the stream needs about \d+\.\d TB more, by an estimate from some documents, and "
-        r"DIR/stream has \d+\.\d .B free: give it a larger disk",
+        r"\n  warning    the stream needs about \d+\.\d TB more, by an estimate from some "
+        r"documents, and DIR/stream has \d+\.\d .B free: give it a larger disk",
         report,
     ), report
     (site.folder / "corpus.txt").write_text("word " * 100_000)
     whole = once.replace("corpus.jsonl", "corpus.txt")
     report = check("producer", site.config("whole", whole))
     assert (
-        "  warning    one document of DIR/corpus.txt has about 500k tokens, which fill 976 steps; where "
-        "the file holds many documents, set source.format\n" in report
+        "  warning    one document of DIR/corpus.txt has about 500k tokens, which fill 976 steps; "
+        "where the file holds many documents, set source.format\n" in report
     ), report
 
 

@@ -209,16 +209,17 @@ def test_a_run_is_bounded_until_ranks_read(run: Run) -> None:
     eventually(
         "a hold", lambda: "held back by job train" in run.log("producer"), output=run.everything
     )
-    assert (
-        "lead      at most 1,000 steps and " in run.output()
-        and "ahead of the slowest rank; ahead.max_steps in the file changes it" in run.output()
-    ), run.output()
+    words = (
+        r"lead      at most 1,000 steps and .* ahead of the slowest rank; ahead.max_steps in the"
+    )
+    assert re.search(words, run.output()), run.output()
     assert 700 < run.steps() <= 1000
     steps, tokens = run.count()
     assert run.ends() == 0, run.everything()
     assert steps == run.steps() > 2000
     finished = re.search(r"finished: .* batches=(\d+) .* tokens=(\d+)", run.log("producer"))
-    assert finished and (int(finished[1]), int(finished[2])) == (steps, tokens)
+    assert finished
+    assert (int(finished[1]), int(finished[2])) == (steps, tokens)
 
 
 def test_a_bound_of_the_file_wins(run: Run) -> None:
@@ -240,7 +241,8 @@ def test_nothing_starts_with_a_file_that_a_daemon_refuses(run: Run) -> None:
     assert run.complete("--check").returncode == 0
     run.file.unlink()
     absent = run.complete()
-    assert absent.returncode == CONFIG and "--config" not in absent.stderr, absent
+    assert absent.returncode == CONFIG, absent
+    assert "--config" not in absent.stderr
     assert "give the path of the configuration file" in absent.stderr
 
 

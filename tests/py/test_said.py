@@ -54,6 +54,9 @@ class Stream:
         assert ended.returncode == 0, ended.stderr
         return next(line for line in ended.stderr.splitlines() if "finished: " in line)
 
+    def steps(self) -> int:
+        return int(self.says("status")["head"]["steps"])
+
     def says(self, *words: str) -> Any:
         command = [str(BINARIES / "batchweave"), *words, "--json", f"--store={self.url}"]
         ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -74,15 +77,16 @@ def number(line: str, name: str) -> int:
 @pytest.mark.parametrize("mode", ["concat", "best_fit", "chat"])
 def test_the_last_line_has_the_tokens_of_the_stream(stream: Stream, mode: str, last: str) -> None:
     """In best_fit and chat a document that goes on in another row repeats one token there."""
-    rows = [{"text": text} for text in texts(7, 307)]
-    taken = sum(len(row["text"]) + 1 for row in rows)
+    chosen = texts(7, 307)
+    rows: list[dict[str, Any]] = [{"text": text} for text in chosen]
+    taken = sum(len(text) + 1 for text in chosen)
     extra = f"packing = {{ mode = '{mode}', last_batch = '{last}', fields = ['segment_ids'] }}\n"
     if mode == "chat":
         (stream.folder / "t.jinja").write_text(TEMPLATE)
         extra = extra.replace("fields = ['segment_ids']", "fields = ['segment_ids', 'loss_mask']")
         extra += f"chat.template = '{stream.folder}/t.jinja'\nsource.on_bad_document = 'skip'\n"
-        rows = [{"messages": [{"role": "user", "content": row["text"]}]} for row in rows]
-        taken = sum(len("<user>") + len(row["messages"][0]["content"]) for row in rows)
+        rows = [{"messages": [{"role": "user", "content": text}]} for text in chosen]
+        taken = sum(len("<user>") + len(text) for text in chosen)
         rows.insert(9, {"messages": "no list"})
     path = stream.write("corpus.jsonl", rows)
     line = stream.produce(stream.config(extra + f"source.paths = ['{path}']\n"))
@@ -110,16 +114,21 @@ def test_taken_and_given_agree_over_a_kill(stream: Stream) -> None:
         path = stream.write(f"{name}.jsonl", [{"text": text} for text in texts(count, count)])
         sources += f"[[sources]]\nname = '{name}'\npaths = ['{path}']\nepochs = 2\n"
     held = "ahead.max_steps = 200\n"
-    command = [str(BINARIES / "batchweave-producer"), "--config", str(stream.config(held + sources))]
+    command = [
+        str(BINARIES / "batchweave-producer"),
+        "--config",
+        str(stream.config(held + sources)),
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as producer:
-        steps = lambda: stream.says("status")["head"]["steps"]  # noqa: E731
-        eventually("steps", lambda: (stream.folder / "stream" / "log").exists() and steps() > 150)
+        eventually(
+            "steps", lambda: (stream.folder / "stream" / "log").exists() and stream.steps() > 150
+        )
         producer.send_signal(signal.SIGKILL)
-    before = steps()
+    before = stream.steps()
     agree(stream)
     line = stream.produce(stream.config(sources))
     agree(stream)
-    new = steps() - before
+    new = stream.steps() - before
     assert (number(line, "new_batches"), number(line, "new_tokens")) == (new, new * 256), line
     assert number(line, "tokens") == 0, "of all runs together it does not know"
 

@@ -128,14 +128,12 @@ fn bytes(
         (input, limit) => limit.or(input.map(|(batches, _)| batches))?,
     };
     let left = (batches - (committed * of) as f64).max(0.0);
-    match batch {
-        Some(batch) => Some((left * batch as f64) as u64),
-        // Samples and arrays of documents differ in size.
-        None => {
-            let (all, arrays) = input?;
-            Some((arrays * left / all.max(1.0)) as u64)
-        }
+    if let Some(batch) = batch {
+        return Some((left * batch as f64) as u64);
     }
+    // Samples and arrays of documents differ in size.
+    let (all, arrays) = input?;
+    Some((arrays * left / all.max(1.0)) as u64)
 }
 
 /// Samples the documents of a source, and estimates what one pass over it holds. `None` when nothing can be read.

@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -211,6 +212,8 @@ class Peer:
             if self.daemon.refuses:
                 self.refuse_mark(*self.daemon.refuses, step)
             elif self.daemon.marks:
+                # Storing a mark takes a moment.
+                time.sleep(self.daemon.marks_after)
                 self.send(72, struct.pack("<Q", step))
         elif kind == 4:
             self.progress.append(struct.unpack("<QQII", body)[:3])
@@ -261,6 +264,7 @@ class FakeDaemon:
     def __init__(self, path: Path, *, end: int | None = None, slices: int = 1, slots: int = 64):
         self.path, self.end, self.slices = path, end, slices
         self.ready: int | None = None
+        self.marks_after = 0.0
         self.stream, self.instance = STREAM, os.urandom(16)
         self.marks, self.stopping, self.attempt_number = True, False, 0
         self.refuses: tuple[int, str] | None = None

@@ -68,7 +68,7 @@ def test_a_handler_calls_the_reader_at_any_line(path: Path, mode: str) -> None:
 def test_a_rank_that_is_preempted_while_it_waits_marks_its_checkpoint(path: Path, way: str) -> None:
     program = [sys.executable, str(Path(__file__).with_name("preempted.py"))]
     with FakeDaemon(path) as daemon:
-        daemon.ready = preempted.STEPS
+        daemon.ready, daemon.marks_after = preempted.STEPS, 0.3
         with subprocess.Popen(
             [*program, str(path), way], stdout=subprocess.PIPE, text=True
         ) as rank:

@@ -86,7 +86,7 @@ pub(crate) async fn run(args: &DeleteArgs, context: &Context) -> Result<Exit, Cl
     if stream.is_none() && in_use.is_empty() && !marked {
         match listing.example() {
             None => {
-                return Err(CliError::Refused(format!(
+                return Err(CliError::NoStream(format!(
                     "{root} has no object of a stream, so there is nothing to delete; correct the URL if there should be"
                 )));
             }

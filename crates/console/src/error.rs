@@ -21,6 +21,9 @@ pub enum CliError {
     /// A change that the rules or the present state of the stream forbid.
     #[error("{0}")]
     Refused(String),
+    /// A place that holds no stream, for a verb that makes none.
+    #[error("{0}")]
+    NoStream(String),
     /// Damage in the store, or a contradiction in a run.
     #[error("{0}")]
     Unsound(String),
@@ -46,6 +49,7 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Config,
             Self::Input(_) => Exit::BadInput,
+            Self::NoStream(_) => Exit::StreamRefused,
             Self::Store(e)
             | Self::Log(LogError::Store(e))
             | Self::Frames(FramesError::Store(e)) => exit_of_store_error(e),

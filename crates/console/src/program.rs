@@ -37,7 +37,13 @@ pub fn exit_of_result_at(result: Result<Exit, CliError>, store: Option<&str>) ->
 
 /// Prints the help, version or error that parsing a command line ended with, and returns the exit code.
 pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
-    let printed = error.print();
+    let printed = match remedies::reworded(error) {
+        Some(text) => {
+            eprint!("{text}");
+            Ok(())
+        }
+        None => error.print(),
+    };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if printed.is_ok() => Exit::Ok,
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Failure,

@@ -1,5 +1,7 @@
 //! Commands in messages, which run as they are printed.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 /// Verbs that read no stream, and text in backticks that is no command line to copy.
 const WITHOUT_STORE: [&str; 6] = ["run", "demo", "dev-s3", "plan", "completions", "bench"];
 const COMMAND: &str = "`batchweave ";
@@ -32,6 +34,42 @@ pub(crate) fn runnable(text: &str, store: Option<&str>) -> String {
         whole += rest;
     }
     whole
+}
+
+/// Words of parsers about numbers, and those of a command line.
+const NUMBERS: [(&str, &str); 4] = [
+    (
+        "invalid digit found in string",
+        "expected a whole number from 0",
+    ),
+    (
+        "cannot parse integer from empty string",
+        "expected a whole number from 0",
+    ),
+    (
+        "number too large to fit in target type",
+        "the number is too large",
+    ),
+    ("invalid float literal", "expected a number"),
+];
+
+/// Returns the text of a wrong command line where the parser's own lacks a remedy.
+pub(crate) fn reworded(error: &clap::Error) -> Option<String> {
+    let text = error.render().to_string();
+    if let Some((theirs, ours)) = NUMBERS.iter().find(|(theirs, _)| text.contains(theirs)) {
+        return Some(text.replace(theirs, ours));
+    }
+    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let place = found.contains("://") || found.starts_with('/');
+    if error.kind() != ErrorKind::UnknownArgument || !place {
+        return None;
+    }
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    Some(format!(
+        "{first}\n\n  tip: the stream's root is an option: --store {found}\n{rest}"
+    ))
 }
 
 #[cfg(test)]

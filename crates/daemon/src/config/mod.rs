@@ -46,8 +46,8 @@ pub trait Config: DeserializeOwned + Default + Serialize {
         Vec::new()
     }
 
-    /// Returns the keys that can stand in for `key`: while one of these is wrong in the file, a missing `key` is
-    /// not reported.
+    /// Returns the keys that can stand in for `key`, as `sources.*` for all of a table: while one of these is wrong
+    /// in the file, a missing `key` is not reported.
     fn stands_in(key: &str) -> &'static [&'static str] {
         let _ = key;
         &[]
@@ -127,6 +127,10 @@ fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Resul
     }
     // Further errors on a line are consequences of its first one, as are wrong values there.
     found.dedup_by_key(|problem| problem.line);
+    let open = found
+        .iter()
+        .position(|problem| problem.message.ends_with(syntax::UNCLOSED));
+    found.truncate(open.map_or(found.len(), |open| open + 1));
     let broken: Vec<usize> = found.iter().map(|problem| problem.line).collect();
     let mut walked = walk::walk::<T>(text, table);
     found.extend(
@@ -146,8 +150,11 @@ fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Resul
         for problem in walked.config.check() {
             let stand_ins = T::stands_in(&problem.key);
             let excused = |key: &str| {
-                let table = key.split('.').next().unwrap_or(key);
-                key == problem.key || stand_ins.contains(&table)
+                let stands_in = |one: &&str| match one.strip_suffix('*') {
+                    Some(table) => key.starts_with(table),
+                    None => key == *one,
+                };
+                key == problem.key || stand_ins.iter().any(|one| stands_in(&one))
             };
             if !found.iter().any(|f| excused(&f.key)) {
                 let place = walked.places.nearest(&problem.key);

@@ -56,7 +56,7 @@ const PRODUCER: [(&str, &str); 26] = [
         "a run ends early by `producer.limit`, as \"1000 batches\"",
     ),
     (
-        "splits train_split valid_split validation_split val_split eval_split test_split test_size val_size validation_file eval_data",
+        "split splits train_split valid_split validation_split val_split eval_split test_split test_size val_size validation_file eval_data",
         "documents are held out by the table [split], with `every` and `side`",
     ),
     (
@@ -174,6 +174,9 @@ const INPUT_TABLES: [&str; 5] = ["source", "sources", "stream", "producer", "inb
 /// Returns the remedy for the unknown key `key` of a producer's file.
 pub fn of_producer(key: &str) -> Option<String> {
     let found = of_name(key, &PRODUCER)?;
+    if key.starts_with("sources.") && found.starts_with("the input is") {
+        return Some("the files of a source are its `paths`, a list".to_owned());
+    }
     let table = key.split_once('.').map(|(table, _)| table);
     let input = table.is_none_or(|table| INPUT_TABLES.contains(&table) || table == "store");
     let of_input = OF_INPUT.iter().any(|begin| found.starts_with(begin));
@@ -197,8 +200,11 @@ pub fn of_value(key: &str, value: Option<&str>) -> Option<String> {
             return Some(text.to_owned());
         }
         ("source.epochs" | "sources.epochs", _) => {
-            let text = "a part of a pass is `producer.limit`, as \"1000 batches\"";
+            let text = "0 repeats it for ever, and a part of a pass is `producer.limit`, as \"1000 batches\"";
             return Some(text.to_owned());
+        }
+        ("producer.limit", _) => {
+            return Some("it has a unit too, as \"1000 batches\"".to_owned());
         }
         _ => {}
     }

@@ -2,6 +2,9 @@
 
 use super::wording::boolean;
 
+/// The sentence for a list that goes on into the next table; what follows it is its consequence.
+pub(super) const UNCLOSED: &str = "the list above has no closing ]; write it behind the last item";
+
 /// Returns the sentence for the parser's `message` about the byte `at` of `text`.
 pub(super) fn explain(message: &str, text: &str, at: usize) -> String {
     let what = message.trim().split(", expected").next().unwrap_or(message);
@@ -59,6 +62,7 @@ pub(super) fn explain(message: &str, text: &str, at: usize) -> String {
         }
         "unclosed table" => "the table's name has no closing ]; write it as [NAME]".to_owned(),
         "unclosed array table" => "the name has no closing ]]; write it as [[NAME]]".to_owned(),
+        "missing comma between array elements" if line.opens() => UNCLOSED.to_owned(),
         "missing comma between array elements" => {
             "two items of the list have no comma between them; write [A, B]".to_owned()
         }
@@ -125,6 +129,12 @@ impl<'t> Line<'t> {
             whole,
             at: (at - start).min(whole.len()),
         }
+    }
+
+    /// Whether the line opens a table, or sets a key.
+    fn opens(&self) -> bool {
+        let line = self.whole.trim();
+        line.starts_with('[') && !line.starts_with("[\"") || line.split_once(" = ").is_some()
     }
 
     /// A line in the form of another language.
@@ -245,6 +255,10 @@ impl<'t> Line<'t> {
         if self.listed() && first != value && first.parse::<f64>().is_ok() {
             return "two items of the list have no comma between them; write [A, B]".to_owned();
         }
+        let mut words = value.split_whitespace();
+        if first != value && words.all(|word| word.parse::<f64>().is_ok()) {
+            return "several values are a list in brackets; write KEY = [A, B]".to_owned();
+        }
         self.number(value).unwrap_or_else(|| {
             format!("{value} needs quotes; write \"{}\"", value.replace('"', ""))
         })
@@ -333,10 +347,16 @@ impl<'t> Line<'t> {
                 "`{rest}` closes nothing; write [TABLE] for a table, [[LIST]] for a table of a list"
             );
         }
+        if before.contains('(') || rest.starts_with("='") {
+            return "a table is written as { KEY = VALUE }".to_owned();
+        }
         let unit =
             before.ends_with(|c: char| c.is_ascii_digit()) && rest.starts_with(char::is_alphabetic);
         if rest.contains('=') && !unit {
             return format!("`{rest}` stands behind a value; write each key in a line of its own");
+        }
+        if rest.starts_with('[') {
+            return format!("`{rest}` stands behind a value; write it in a line of its own");
         }
         if before.ends_with(['"', '\'']) {
             return format!(

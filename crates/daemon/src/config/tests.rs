@@ -90,7 +90,7 @@ impl Config for Sample {
 
     fn stands_in(key: &str) -> &'static [&'static str] {
         match key {
-            "name" => &["items"],
+            "name" => &["items", "items.*"],
             _ => &[],
         }
     }

@@ -197,12 +197,10 @@ impl<'i> Collected<'i> {
         let mut here = (at.0.clone(), format!("{}.{label}", at.1), at.2.clone());
         here.0.push(Part::Item(number));
         self.places.0.insert(here.1.clone(), span.clone());
-        if table.is_empty() {
-            let value = DeValue::Table(table);
-            self.leaf(here, Spanned::new(span, value));
-        } else {
-            self.table(table, schema, &here);
-        }
+        // Empty at first: one whose keys are all wrong is a table of the list, too.
+        let none = DeValue::Table(DeTable::new());
+        self.leaf(here.clone(), Spanned::new(span, none));
+        self.table(table, schema, &here);
     }
 
     fn leaf(&mut self, (path, name, known_as): At<'i>, value: Spanned<DeValue<'i>>) {

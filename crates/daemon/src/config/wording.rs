@@ -125,9 +125,13 @@ impl Kind {
             (Self::Boolean, DeValue::Integer(number)) if number.as_str() == "1" => {
                 "; write true".to_owned()
             }
-            (Self::Text, DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_)) => {
-                "; write it in quotes".to_owned()
-            }
+            (
+                Self::Text,
+                DeValue::Integer(_)
+                | DeValue::Float(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_),
+            ) => "; write it in quotes".to_owned(),
             (Self::Text, DeValue::Array(items)) if items.len() == 1 => {
                 "; write it without brackets".to_owned()
             }
@@ -224,7 +228,8 @@ fn variant(message: &str) -> Option<String> {
     let (word, rest) = rest.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     let quoted: Vec<String> = known.iter().map(|one| format!("\"{one}\"")).collect();
-    let near = nearest(word, known.iter().copied());
+    let near = dtype(word).filter(|one| known.contains(one));
+    let near = near.or_else(|| nearest(word, known.iter().copied()));
     let near = near.map_or(String::new(), |one| format!("; did you mean \"{one}\"?"));
     Some(format!(
         "\"{word}\" is not one of {}{near}",
@@ -278,4 +283,26 @@ pub(super) fn suggestion(key: &str, schema: &Value) -> String {
 fn child_of<'a>(path: &'a str, parent: &str) -> Option<&'a str> {
     let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
     (table == parent).then_some(name)
+}
+
+/// Returns our name of a type of numpy and torch.
+fn dtype(word: &str) -> Option<&'static str> {
+    Some(
+        match word.trim_start_matches("torch.").trim_start_matches("np.") {
+            "bool" => "BOOL",
+            "uint8" | "byte" => "U8",
+            "int8" => "I8",
+            "uint16" => "U16",
+            "int16" | "short" => "I16",
+            "float16" | "half" => "F16",
+            "bfloat16" => "BF16",
+            "uint32" => "U32",
+            "int32" | "int" => "I32",
+            "float32" | "float" => "F32",
+            "uint64" => "U64",
+            "int64" | "long" => "I64",
+            "float64" | "double" => "F64",
+            _ => return None,
+        },
+    )
 }

@@ -30,7 +30,7 @@ impl Config for ProducerConfig {
 
     fn stands_in(key: &str) -> &'static [&'static str] {
         match key {
-            "source.paths" => &["sources"],
+            "source.paths" => &["source", "sources", "sources.*"],
             _ => &[],
         }
     }

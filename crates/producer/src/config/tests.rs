@@ -148,7 +148,7 @@ fn bad_sources_are_refused_in_one_line() {
         ),
         (
             source_table("web", "epochs = 0.5"),
-            "sources.web.epochs: expected a whole number, found 0.5; a part of a pass is `producer.limit`",
+            "sources.web.epochs: expected a whole number, found 0.5; 0 repeats it for ever, and a part of a pass is `producer.limit`",
         ),
         (
             "[[sources]]\nname = \"web\"\npaths = \"x\"\n".to_owned(),

@@ -153,6 +153,19 @@ fn each_slip_has_its_sentence() {
             "two keys have no comma between them; write { A = 1, B = 2 }",
         ),
         (
+            "a = [\n1\n[b]\nc = 2",
+            "the list above has no closing ]; write it behind the last item",
+        ),
+        (
+            "a = 1 2",
+            "several values are a list in brackets; write KEY = [A, B]",
+        ),
+        ("a = dict(b='c')", "a table is written as { KEY = VALUE }"),
+        (
+            "a = \"x\" [b]",
+            "`[b]` stands behind a value; write it in a line of its own",
+        ),
+        (
             "a = [1,, 2]",
             "two commas with nothing between them; remove one",
         ),

@@ -31,7 +31,7 @@ help:
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs with kills of every process, each proved at the end'
 	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
-	@echo 'make live-systemd  a booted Debian with the daemons as units, by the commands of deploy/README.md: five minutes, as root'
+	@echo 'make live-systemd  a booted Debian with the daemons as units, by the commands of deploy/README.md: five minutes, by sudo'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
@@ -197,10 +197,12 @@ units:
 	tools/check-units $(BUILT)
 	tools/check-install
 
+comma := ,
 # Before a release. BATCHWEAVE_LIVE_BASE=FOLDER keeps the installed Debian there for the next run.
+AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=BATCHWEAVE_LIVE_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)TMPDIR)
 live-systemd: build
 	$(call step,the units in a booted Debian)
-	python3 tools/live/systemd.py $(BUILT)
+	$(AS_ROOT) python3 tools/live/systemd.py $(BUILT)
 
 IMAGE ?= batchweave:0.1.0
 

@@ -13,11 +13,13 @@ from pathlib import Path
 
 SUITE = "bookworm"
 MIRROR = os.environ.get("BATCHWEAVE_LIVE_MIRROR", "http://deb.debian.org/debian")
-# What the page needs besides systemd: `sudo make install`, TLS, and ranks in Python.
+# Besides systemd, for the commands of the page: sudo and make, TLS, and ranks in Python.
 PACKAGES = "systemd,systemd-sysv,dbus,sudo,make,ca-certificates,python3-numpy"
 # Programs of this machine, with the Debian packages that have them.
 TOOLS = {"debootstrap": "debootstrap", "systemd-nspawn": "systemd-container"}
 BOOT_SECONDS = 180
+# Folder of the users' homes in the machine.
+HOMES = "/srv"
 
 
 class CannotRunError(Exception):
@@ -180,7 +182,7 @@ class Machine:
         """Returns the command line that runs `text` in the machine, with a login's environment."""
         enter = ["nsenter", "--all", f"--target={self.leader}", "/usr/bin/env", "-i"]
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        home = "/root" if user == "root" else f"/home/{user}"
+        home = "/root" if user == "root" else f"{HOMES}/{user}"
         variables = [
             path,
             f"HOME={home}",

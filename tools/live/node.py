@@ -9,12 +9,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from machine import Machine, StepError
+from machine import HOMES, Machine, StepError
 from page import ROOT, Block, without_comment
 
-# What the checkout in the machine has; the programs are built outside.
+# Parts of the checkout in the machine; the programs are built outside.
 PARTS = ["Makefile", "config", "deploy", "docs", "tools"]
-CHECKOUT = "/home/engineer/batchweave"
+CHECKOUT = "/srv/engineer/batchweave"
 CONSUMER = "batchweave-consumer"
 # The machine has no bucket, so the page's one is in a server of its own. Its data survives a boot.
 STORE = """[Unit]
@@ -27,7 +27,7 @@ WantedBy=multi-user.target
 ENVIRONMENT = "AWS_ENDPOINT_URL=http://127.0.0.1:9000\nAWS_REGION=us-east-1\n"
 KEYS = "[default]\naws_access_key_id = batchweave\naws_secret_access_key = batchweave-dev-secret\n"
 # The editor of `sudoedit`: applies what the step has written.
-EDITOR = '#!/bin/sh\nexec sed -E -i -f /home/engineer/edit.sed "$1"\n'
+EDITOR = '#!/bin/sh\nexec sed -E -i -f /srv/engineer/edit.sed "$1"\n'
 DOCUMENTS = 4000
 
 
@@ -68,18 +68,17 @@ class Node:
         write("/usr/local/bin/edit", EDITOR, 0o755)
         words = "".join(f'{{"text": "{f"word{n} " * 60}"}}\n' for n in range(DOCUMENTS))
         write("/srv/corpus/documents.jsonl", words)
-        write("/home/engineer/.aws/credentials", KEYS, 0o600)
+        write("/srv/engineer/.aws/credentials", KEYS, 0o600)
         for user in ("engineer", "trainer"):
-            self.run(
-                f"useradd --create-home --shell /bin/bash {user}; chown -R {user}: /home/{user}"
-            )
+            made = f"useradd --base-dir {HOMES} --create-home --shell /bin/bash {user}"
+            self.run(f"{made}; chown -R {user}: {HOMES}/{user}")
         self.run("systemctl enable --now live-store")
         self.active("live-store")
         return f"dev-s3 has the page's bucket, {DOCUMENTS} documents"
 
     def follow(self, block: Block, edit: str = "", skip: tuple[str, ...] = ()) -> dict[str, str]:
         """Runs the commands of a block as its reader; returns their output."""
-        self.machine.write("/home/engineer/edit.sed", edit)
+        self.machine.write("/srv/engineer/edit.sed", edit)
         output: dict[str, str] = {}
         for command in block.commands:
             title = without_comment(command)
@@ -139,7 +138,7 @@ class Node:
         """Starts a rank as the user `trainer`, who has logged in now."""
         where = f"BATCHWEAVE_SOCKET={socket} " if socket else ""
         paths = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/local/lib/live/python {where}"
-        text = f"{paths} python3 /srv/trainer.py {job} /home/trainer/{job} {steps}"
+        text = f"{paths} python3 /srv/trainer.py {job} /srv/trainer/{job} {steps}"
         trainer = subprocess.Popen(
             self.machine.command(text, "trainer", ""),
             stdin=subprocess.DEVNULL,
@@ -152,7 +151,7 @@ class Node:
 
     def steps(self, job: str = "training") -> list[float]:
         """Returns the times at which a job's rank received its steps."""
-        file = self.machine.root / f"home/trainer/{job}/steps"
+        file = self.machine.root / f"srv/trainer/{job}/steps"
         if not file.exists():
             return []
         whole = file.read_text().rpartition("\n")[0]

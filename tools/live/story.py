@@ -307,7 +307,7 @@ class Story:
         node = self.node
         node.run(f"systemctl stop {PRODUCER}")
         node.cli("seal --reason 'the end of the trial'")
-        node.run("touch /home/trainer/training/hurry")
+        node.run("touch /srv/trainer/training/hurry")
         last = node.ended(node.trainers[0])
         node.eventually(
             "proved", lambda: node.cli("verify --job training", check=False)[0] == 0, 60
@@ -340,7 +340,7 @@ class Story:
         node = self.node
         node.follow(self.page.block("Upgrade and removal", "make uninstall"))
         ours = " -o ".join(
-            f"-path {folder}" for folder in ("/proc", "/home", "/usr/local/lib/live", "/var/log")
+            f"-path {folder}" for folder in ("/proc", "/srv", "/usr/local/lib/live", "/var/log")
         )
         find = f"find / -xdev \\( {ours} \\) -prune -o -iname '*batchweave*' -print"
         left = node.run(f"{find}; getent passwd batchweave", check=False)[1]

@@ -12,7 +12,7 @@ use batchweave_store::StoreError;
 
 use crate::cursor::CursorError;
 use crate::packing::Mismatch;
-use crate::sources::{DocumentError, ShapeError, SourceError};
+use crate::sources::{DocumentError, Reason, ShapeError, SourceError};
 use crate::transform::TransformError;
 use crate::worker::WorkerError;
 
@@ -98,6 +98,9 @@ pub enum RunError {
     /// No process can render conversations, or apply the function, any more.
     #[error("{0}; check that this user may start one more process, and start the producer again")]
     NoProcess(DocumentError),
+    /// A document of a producer that began by earlier rules has another meaning by today's.
+    #[error("{0}")]
+    Changed(DocumentError),
 }
 
 impl From<ShapeError> for RunError {
@@ -113,6 +116,15 @@ impl RunError {
     /// Returns the error for a thread or task that ended without its result.
     pub(crate) fn lost(name: &'static str, why: impl Display) -> Self {
         WorkerError::lost(name, why).into()
+    }
+
+    /// Returns the error for a reason that no document is to blame for.
+    pub(crate) fn of_program(error: DocumentError) -> Self {
+        if matches!(error.reason, Reason::Changed { .. }) {
+            Self::Changed(error)
+        } else {
+            Self::NoProcess(error)
+        }
     }
 
     /// Returns the error for a bad document that must not be left out. Skipping helps only where other
@@ -141,9 +153,11 @@ impl RunError {
             | Self::Build(_)
             | Self::Mixture { .. }
             | Self::Admin(_) => Exit::Config,
-            Self::Document(_) | Self::File(_) | Self::Source(_) | Self::Mismatch(_) => {
-                Exit::BadInput
-            }
+            Self::Document(_)
+            | Self::File(_)
+            | Self::Source(_)
+            | Self::Mismatch(_)
+            | Self::Changed(_) => Exit::BadInput,
         }
     }
 }

@@ -218,7 +218,7 @@ impl ChunkTokenizer {
         };
         match guard(transform) {
             Ok(Err(reason)) if reason.is_of_program() => {
-                Err(RunError::NoProcess(around.bad(place, reason)))
+                Err(RunError::of_program(around.bad(place, reason)))
             }
             Ok(transformed) => Ok(transformed),
             Err(panic) => {

@@ -110,6 +110,12 @@ pub enum Reason {
     /// The template rejects the conversation.
     #[error("the conversation {detail}; correct it, or chat.template")]
     Chat { detail: String },
+    /// A producer that began by earlier rules meets a document that today's make other tokens of.
+    #[error(
+        "{detail}, and this producer began by the rules of an earlier version; give the rest of the input to a new \
+         producer.name"
+    )]
+    Changed { detail: String },
     /// The document's messages or roles have other names than the configuration's.
     #[error("the conversation {detail}")]
     Messages { detail: String },
@@ -231,9 +237,12 @@ impl Reason {
         Self::OfSeveral { number, of, why }
     }
 
-    /// Returns whether the reason is a process that can't start: later documents would fail too.
+    /// Returns whether the document itself may be good, so that leaving it out would be wrong.
     pub(crate) fn is_of_program(&self) -> bool {
-        matches!(self, Self::NoRenderer { .. } | Self::NoWorker { .. })
+        matches!(
+            self,
+            Self::NoRenderer { .. } | Self::NoWorker { .. } | Self::Changed { .. }
+        )
     }
 
     /// Returns whether the reason concerns the file and not one document: every document of it is bad.

@@ -34,6 +34,7 @@ use crate::error::RunError;
 use crate::packing::Point;
 use crate::produce::Site;
 use crate::sources::{InputFinder, InputList, Inputs, SourceError, store_list};
+use crate::transform::chat::DIALECT_KEY;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
@@ -66,7 +67,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     health.not_ready("loading the tokenizer");
     let transform = site.transform(config).await?;
     health.not_ready("opening the stream");
-    let settings = settings(config, &transform);
+    let mut settings = settings(config, &transform);
     let finder = input_finder(config);
     let root = file_root(config, &finder).await?;
     stream::open(&store, config, &transform, &finder).await?;
@@ -116,7 +117,16 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         mut chain,
         from,
         order,
+        dialect,
     } = resumed;
+    if dialect.is_earlier() && settings.remove(DIALECT_KEY).is_some() {
+        tracing::info!(
+            producer = %name,
+            "this producer began by the rules for templates of an earlier version: each conversation is made by those \
+             and by today's, and the first one that differs stops it"
+        );
+        transform.continue_in(dialect);
+    }
     health.not_ready("planning the input");
     let plans = plan(config, transform.end_token(), &mut inputs, order.as_ref()).await?;
     health.not_ready("storing the input list");

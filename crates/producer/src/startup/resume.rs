@@ -16,6 +16,7 @@ use crate::cursor::State;
 use crate::error::RunError;
 use crate::packing::Restart;
 use crate::sources::{InputList, PinnedFile, SourceError};
+use crate::transform::chat::{DIALECT_KEY, Dialect};
 
 /// The producer, settings and input that a stored cursor must agree with.
 pub(super) struct Resume<'a> {
@@ -37,6 +38,8 @@ pub(super) struct Resumed {
     pub(super) from: Restart,
     /// Of several sources: the sampler's state, if it is not at its start.
     pub(super) order: Option<SamplerState>,
+    /// The rules by which the producer's conversations became tokens so far.
+    pub(super) dialect: Dialect,
 }
 
 impl Resume<'_> {
@@ -52,10 +55,15 @@ impl Resume<'_> {
                 chain: Chain::default(),
                 from: Restart::default(),
                 order: None,
+                dialect: Dialect::default(),
             });
         };
         state.check_sources(!self.sources.is_empty(), self.producer.as_str())?;
-        state.check_settings(self.settings, self.producer.as_str())?;
+        let (dialect, mut settings) = (Dialect::of_cursor(&state.settings), self.settings.clone());
+        if dialect.is_earlier() {
+            settings.remove(DIALECT_KEY);
+        }
+        state.check_settings(&settings, self.producer.as_str())?;
         let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;
         let (chain, pins) = stored.map_err(|why| match why {
             LogError::Store(why) if !why.is_not_found() => RunError::Store(why),
@@ -96,6 +104,7 @@ impl Resume<'_> {
             chain,
             from,
             order: state.order,
+            dialect,
         })
     }
 }

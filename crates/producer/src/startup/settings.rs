@@ -8,6 +8,7 @@ use crate::config::{
 };
 use crate::packing::ArraySpec;
 use crate::transform::DocumentTransform;
+use crate::transform::chat::{DIALECT_KEY, Dialect};
 
 /// Returns by configuration key all settings that decide the batches' bytes and are not pinned by stream.json.
 /// `on_bad_document` is not among them: no byte before the cursor depends on it, and its errors advise to
@@ -57,6 +58,7 @@ pub(super) fn settings(
         (pairs, "chat.prompt", json!(config.chat.prompt)),
         (pairs, "chat.chosen", json!(config.chat.chosen)),
         (pairs, "chat.rejected", json!(config.chat.rejected)),
+        (chat, DIALECT_KEY, json!(Dialect::default() as u8)),
         (chat, "chat.tools", json!(config.chat.tools)),
         (
             chat && config.chat.role_key != chat_default.role_key,

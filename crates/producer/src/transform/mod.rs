@@ -32,7 +32,7 @@ pub use error::TransformError;
 use function::{Applied, Function, Prepared};
 
 use self::arrays::sample;
-use self::chat::{Chat, PairFields};
+use self::chat::{Chat, Dialect, PairFields};
 use self::setup::{beside, chat, pair_fields};
 use self::text::decode;
 use self::tokenizer::{load_tokenizer, pad_token, tokens_of};
@@ -177,6 +177,13 @@ impl DocumentTransform {
         let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
         let name = format!("{}; {form}", tokenizer.name);
         TokenizerId { name, fingerprint }
+    }
+
+    /// Goes on by the rules of an earlier dialect, which the cursor names.
+    pub(crate) fn continue_in(&self, dialect: Dialect) {
+        if let Kind::Chat { chat, .. } = &self.kind {
+            chat.continue_in(dialect);
+        }
     }
 
     /// Returns the text of `tokens` for people; `None` for arrays.

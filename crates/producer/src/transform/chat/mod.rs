@@ -7,8 +7,10 @@
 //! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
 //! - `mapping` finds the messages of a document and names their roles; `render` makes the text of a conversation,
 //!   `renderer_pool` does so in processes of bounded memory;
+//! - `dialect` names the rules by which a producer began, where they were others than today's;
 //! - `pairs` makes two conversations of a prompt with a preferred and a rejected answer.
 
+mod dialect;
 mod mapping;
 mod pairs;
 mod python_compat;
@@ -25,11 +27,14 @@ use crate::packing::Content;
 use crate::sources::Reason;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
+pub use dialect::Dialect;
+pub(crate) use dialect::KEY as DIALECT_KEY;
 pub use mapping::Mapping;
 pub use pairs::PairFields;
 pub use renderer_pool::{RENDER, serve};
 pub use template::{TemplateError, TemplateFile};
 
+use dialect::CurrentDialect;
 use render::{ConversationRenderer, RendererSetup};
 use renderer_pool::RendererPool;
 use special_tokens::{ESCAPE, GENERATION_BEGINS, GENERATION_ENDS};
@@ -40,6 +45,7 @@ pub struct Chat {
     fingerprint: String,
     tokenizer: Arc<dyn Tokenizer>,
     specials: special_tokens::SpecialTokens,
+    dialect: CurrentDialect,
 }
 
 /// The place where templates are rendered: the calling thread, or processes of bounded memory.
@@ -81,6 +87,7 @@ impl Chat {
             fingerprint,
             tokenizer,
             specials,
+            dialect: CurrentDialect::default(),
         })
     }
 
@@ -89,13 +96,26 @@ impl Chat {
         &self.fingerprint
     }
 
+    /// Goes on by the rules of `dialect`.
+    pub fn continue_in(&self, dialect: Dialect) {
+        self.dialect.set(dialect);
+        if let Renderer::Pool(processes) = &self.renderer {
+            processes.continue_in(dialect);
+        }
+    }
+
+    /// Returns the rules that the producer began by.
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect.get()
+    }
+
     /// Returns the tokens of the conversation in the JSON object `raw`.
     pub fn turns(&self, raw: &[u8]) -> Turns {
         if raw.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
         let rendered = match &self.renderer {
-            Renderer::InProcess(rendering) => rendering.text(raw),
+            Renderer::InProcess(rendering) => rendering.text(raw, self.dialect()),
             Renderer::Pool(processes) => processes.text(raw),
         };
         let (text, learned) = rendered?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use minijinja::Value;
 use serde::{Deserialize, Serialize};
 
+use super::dialect::Dialect;
 use super::mapping::Mapping;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
 use super::template::{Template, TemplateFile};
@@ -20,6 +21,8 @@ pub(super) struct RendererSetup {
     pub(super) template: TemplateFile,
     mapping: Mapping,
     specials: Vec<(String, u32)>,
+    /// The rules that the producer began by.
+    pub(super) dialect: Dialect,
 }
 
 /// A compiled template, and the mapping of documents to its messages.
@@ -39,6 +42,7 @@ impl RendererSetup {
             template,
             mapping,
             specials: specials.to_vec(),
+            dialect: Dialect::default(),
         }
     }
 
@@ -54,7 +58,7 @@ impl RendererSetup {
 
 impl ConversationRenderer {
     /// Renders the conversation in `raw`.
-    pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
+    pub(super) fn text(&self, raw: &[u8], _dialect: Dialect) -> Result<Rendered, Reason> {
         let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
         let turns = escape(&self.mapping.turns(&document)?)?;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::dialect::{CurrentDialect, Dialect};
 use super::render::{Rendered, RendererSetup};
 use super::template::TemplateError;
 use super::wrong;
@@ -62,6 +63,9 @@ enum Response {
     Messages {
         detail: String,
     },
+    Changed {
+        detail: String,
+    },
 }
 
 impl Response {
@@ -71,6 +75,7 @@ impl Response {
             Err(Reason::BrokenJson { column, detail }) => Self::BrokenJson { column, detail },
             Err(Reason::Chat { detail }) => Self::Wrong { detail },
             Err(Reason::Messages { detail }) => Self::Messages { detail },
+            Err(Reason::Changed { detail }) => Self::Changed { detail },
             Err(other) => Self::Wrong {
                 detail: other.to_string(),
             },
@@ -83,6 +88,7 @@ impl Response {
             Self::BrokenJson { column, detail } => Err(Reason::BrokenJson { column, detail }),
             Self::Wrong { detail } => Err(wrong(detail)),
             Self::Messages { detail } => Err(Reason::Messages { detail }),
+            Self::Changed { detail } => Err(Reason::Changed { detail }),
         }
     }
 }
@@ -92,6 +98,7 @@ pub(super) struct RendererPool {
     program: PathBuf,
     setup: RendererSetup,
     idle: Mutex<Vec<RendererProcess>>,
+    dialect: CurrentDialect,
 }
 
 impl RendererPool {
@@ -104,7 +111,14 @@ impl RendererPool {
             program: program.to_owned(),
             setup,
             idle: Mutex::new(vec![first]),
+            dialect: CurrentDialect::default(),
         })
+    }
+
+    /// Renders by the rules of `dialect` from now on.
+    pub(super) fn continue_in(&self, dialect: Dialect) {
+        self.dialect.set(dialect);
+        self.idle().clear();
     }
 
     pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
@@ -133,7 +147,11 @@ impl RendererPool {
         if let Some(idle) = idle {
             return Ok(idle);
         }
-        let (process, ready) = RendererProcess::start(&self.program, &self.setup)?;
+        let setup = RendererSetup {
+            dialect: self.dialect.get(),
+            ..self.setup.clone()
+        };
+        let (process, ready) = RendererProcess::start(&self.program, &setup)?;
         // The template compiled at the start.
         ready.map_err(io::Error::other)?;
         Ok(process)
@@ -264,7 +282,7 @@ fn render_all(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
         return Ok(());
     };
     while let Some(raw) = read_frame(&mut input, u64::MAX)? {
-        let answer = Response::from_rendered(rendering.text(&raw));
+        let answer = Response::from_rendered(rendering.text(&raw, setup.dialect));
         write_frame(&mut output, &serde_json::to_vec(&answer)?)?;
     }
     Ok(())

@@ -260,6 +260,8 @@ pub struct ChatConfig {
     pub content_key: String,
     /// The template's role for each role in the documents.
     pub roles: BTreeMap<String, String>,
+    /// The date that the template's `strftime_now` writes, as 2026-11-27; empty for none.
+    pub date: String,
     /// The program whose processes render conversations ([`crate::chat::serve`]); set by the daemon, not by the
     /// configuration. Without it, the calling threads render.
     #[serde(skip)]

@@ -107,6 +107,7 @@ impl Default for ChatConfig {
             role_key: "role".into(),
             content_key: "content".into(),
             roles: BTreeMap::new(),
+            date: String::new(),
             renderer: None,
         }
     }

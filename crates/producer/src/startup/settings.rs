@@ -76,6 +76,11 @@ pub(super) fn settings(
             json!(config.chat.roles),
         ),
         (
+            chat && !config.chat.date.is_empty(),
+            "chat.date",
+            json!(config.chat.date),
+        ),
+        (
             (packing.arrays.iter()).any(|array| !array.from.is_empty() || array.path),
             "packing.arrays",
             packing.arrays.iter().map(array).collect(),

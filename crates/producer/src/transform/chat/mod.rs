@@ -4,14 +4,17 @@
 //! message spells stays text (`special_tokens`). The learned text is in the template's `{% generation %}` blocks;
 //! of a template without such blocks, it is the text that an assistant turn adds to its prompt.
 //!
-//! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
+//! - `template` reads a template, `jinja` renders it; `earlier` and `python_compat` render it as the first dialect did;
 //! - `mapping` finds the messages of a document and names their roles; `render` makes the text of a conversation,
 //!   `renderer_pool` does so in processes of bounded memory;
 //! - `dialect` names the rules by which a producer began, where they were others than today's;
 //! - `pairs` makes two conversations of a prompt with a preferred and a rejected answer.
 
 mod dialect;
+mod earlier;
+mod jinja;
 mod mapping;
+mod numbers;
 mod pairs;
 mod python_compat;
 mod render;
@@ -29,6 +32,7 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 
 pub use dialect::Dialect;
 pub(crate) use dialect::KEY as DIALECT_KEY;
+pub(crate) use jinja::is_date;
 pub use mapping::Mapping;
 pub use pairs::PairFields;
 pub use renderer_pool::{RENDER, serve};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dialect::Dialect;
 use super::mapping::Mapping;
+use super::numbers;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
 use super::template::{Template, TemplateFile};
 use super::wrong;
@@ -58,7 +59,9 @@ impl RendererSetup {
 
 impl ConversationRenderer {
     /// Renders the conversation in `raw`.
-    pub(super) fn text(&self, raw: &[u8], _dialect: Dialect) -> Result<Rendered, Reason> {
+    pub(super) fn text(&self, raw: &[u8], dialect: Dialect) -> Result<Rendered, Reason> {
+        self.template.continue_in(dialect);
+        numbers::check(raw)?;
         let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
         let turns = escape(&self.mapping.turns(&document)?)?;
@@ -74,7 +77,7 @@ impl ConversationRenderer {
     }
 
     fn render(&self, turns: &[Value], tools: &Value, ask: bool) -> Result<String, Reason> {
-        self.template.render(turns, tools, ask).map_err(wrong)
+        self.template.render(turns, tools, ask)
     }
 
     /// Returns the text that each assistant turn adds to its prompt.

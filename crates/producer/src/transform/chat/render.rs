@@ -20,8 +20,8 @@ pub(super) type Rendered = (String, Vec<Range<usize>>);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RendererSetup {
     pub(super) template: TemplateFile,
-    mapping: Mapping,
-    specials: Vec<(String, u32)>,
+    pub(super) mapping: Mapping,
+    pub(super) specials: Vec<(String, u32)>,
     /// The rules that the producer began by.
     pub(super) dialect: Dialect,
 }

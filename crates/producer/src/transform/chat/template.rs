@@ -209,7 +209,7 @@ impl Template {
                 format!("{why}, as with Jinja2, and the conversation was rendered before")
             }
         };
-        Err(Reason::Changed { detail })
+        self.dialect.get().refuse_if_earlier(|| detail)
     }
 }
 

@@ -13,7 +13,7 @@ use super::methods::{self, int_of};
 use super::operators::{binary, signed};
 use super::scope::Scope;
 use super::value::{Dict, Made, Range, Value, fail};
-use super::{filters, tests};
+use super::{filters, predicates};
 
 /// Most items of a range, as in Jinja2's sandbox.
 const RANGE_MAX: usize = 100_000;
@@ -121,7 +121,7 @@ impl Interpreter {
             Expression::Test(value, test) => {
                 let value = self.value(value, scope)?;
                 let given = self.arguments(&test.arguments, scope)?;
-                Value::Bool(tests::apply(&test.name, &value, given)?)
+                Value::Bool(predicates::apply(&test.name, &value, given)?)
             }
         })
     }

@@ -72,6 +72,12 @@ impl Interpreter {
     pub(super) fn run(self: &Rc<Self>) -> Made<(String, Vec<Generated>)> {
         let scope = Rc::new(Scope::default());
         let program = self.program.clone();
+        for &name in &program.set_first {
+            scope.set(
+                name,
+                Value::Undefined(program.names.get(name as usize).cloned()),
+            );
+        }
         let flow = self.body(&program.body, &scope);
         for holder in self.holders.take() {
             holder.clear();
@@ -262,12 +268,14 @@ impl Interpreter {
         let mut ran = false;
         while let Some(item) = state.advance()? {
             self.step()?;
-            ran = true;
             let inner = Scope::within(scope);
             self.assign(&own.target, item, &inner)?;
             inner.set(self.program.special[0], Value::Loop(state.clone()));
-            if self.body(&own.body, &inner)? == Flow::Break {
-                break;
+            match self.body(&own.body, &inner)? {
+                Flow::Break => break,
+                // As in Jinja2, an iteration counts when it reaches its end.
+                Flow::Next => ran = true,
+                Flow::Continue => {}
             }
         }
         if !ran {

@@ -4,12 +4,14 @@
 //! name, and nothing is rendered another way.
 //!
 //! - `lexer`, `literals` make tokens; `parser`, `statements`, `expressions`, `suffixes` make the tree in `ast`;
+//! - `analysis` finds the variables of which Jinja2 sees no value before they are set;
 //! - `interpreter` renders statements, `evaluation` expressions, in the variables of `scope`;
 //! - `value`, `loops`, `callables` are the values; `attributes`, `compare`, `operators` what is done with them;
 //! - `text`, `json`, `format`, `number_format`, `dates`, `markup` write them;
 //! - `methods`, `words` have the methods of Python's types; `filters`, `sequences`, `groups`,
-//!   `numeric`, `tests` those of Jinja2.
+//!   `numeric`, `predicates` those of Jinja2.
 
+mod analysis;
 mod ast;
 mod attributes;
 mod callables;
@@ -32,11 +34,11 @@ mod number_format;
 mod numeric;
 mod operators;
 mod parser;
+mod predicates;
 mod scope;
 mod sequences;
 mod statements;
 mod suffixes;
-mod tests;
 mod text;
 mod value;
 mod words;
@@ -176,3 +178,6 @@ fn described(fault: Fault) -> String {
         line => format!("{} (line {line})", fault.text),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ impl Spec {
         spec.sign = chars.next_if(|c| "+- ".contains(*c));
         spec.alternate = chars.next_if_eq(&'#').is_some();
         spec.zero = chars.next_if_eq(&'0').is_some();
-        let mut digits = |chars: &mut std::iter::Peekable<std::vec::IntoIter<char>>| {
+        let digits = |chars: &mut std::iter::Peekable<std::vec::IntoIter<char>>| {
             let mut text = String::new();
             while let Some(digit) = chars.next_if(char::is_ascii_digit) {
                 text.push(digit);

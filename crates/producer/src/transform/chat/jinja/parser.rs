@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::analysis::set_first;
 use super::ast::{Body, Name, Statement, StatementKind};
 use super::lexer::{Kind, Token, tokens};
 
@@ -16,6 +17,8 @@ pub(super) type Parsed<T> = Result<T, String>;
 pub(super) struct Program {
     pub(super) body: Body,
     pub(super) names: Vec<Arc<str>>,
+    /// The names that are set at the top level before they are read.
+    pub(super) set_first: Vec<Name>,
     /// The numbers of `loop`, `caller`, `varargs` and `kwargs`.
     pub(super) special: [Name; 4],
     /// Whether it has generation blocks.
@@ -38,6 +41,7 @@ pub(super) fn parse(source: &str) -> Parsed<Program> {
     let special =
         ["loop", "caller", "varargs", "kwargs"].map(|name| parser.names.number(&name.into()));
     Ok(Program {
+        set_first: set_first(&body),
         body,
         special,
         names: parser.names.all,

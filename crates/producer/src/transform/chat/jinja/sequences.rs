@@ -12,7 +12,7 @@ use super::interpreter::Interpreter;
 use super::methods::text_of;
 use super::operators::binary;
 use super::value::{Fault, Made, Value, fail};
-use super::{filters, groups, tests};
+use super::{filters, groups, predicates};
 
 /// Returns the order of two values, and keeps the first fault.
 pub(super) fn order(left: &Value, right: &Value, fault: &mut Option<Fault>) -> Ordering {
@@ -264,7 +264,7 @@ fn select(with: &Rc<Interpreter>, name: &str, value: &Value, mut given: Given) -
             None => item.clone(),
         };
         let holds = match &test {
-            Some(test) => tests::apply(test, &key, given.copied())?,
+            Some(test) => predicates::apply(test, &key, given.copied())?,
             None => key.is_true()?,
         };
         if holds == wanted {

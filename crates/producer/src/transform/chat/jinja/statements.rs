@@ -16,7 +16,16 @@ impl Parser {
             "with" => self.with(),
             "macro" => self.named_macro(),
             "call" => self.call_block(),
-            "print" => Ok(StatementKind::Print(self.tuple(true, &[])?)),
+            "print" => {
+                let mut all = Vec::new();
+                while *self.kind() != Kind::BlockEnd {
+                    if !all.is_empty() {
+                        self.expect_op(",")?;
+                    }
+                    all.push(self.expression()?);
+                }
+                Ok(StatementKind::Print(Expression::Concat(all)))
+            }
             "filter" => {
                 let filters = self.filters(true)?;
                 let body = self.scope("endfilter", false)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ast::{Arguments, Expression, Filter};
 use super::lexer::Kind;
 use super::parser::{Parsed, Parser};
-use super::{filters, tests};
+use super::{filters, predicates};
 
 impl Parser {
     pub(super) fn postfix(&mut self, mut value: Expression) -> Parsed<Expression> {
@@ -165,7 +165,7 @@ impl Parser {
     fn test(&mut self, value: Expression) -> Parsed<Expression> {
         let negated = self.skip_name("not");
         let name = self.dotted()?;
-        if !tests::is_known(&name) && !self.soft {
+        if !predicates::is_known(&name) && !self.soft {
             return self.fail(&format!("no test named {name:?}"));
         }
         let begins = match self.kind() {

@@ -1,167 +1,80 @@
-//! Jinja2's tests, those after `is`.
+//! Templates compared with what transformers' Jinja2 renders: `tests/chat/jinja_golden.py` writes the table.
 
-use std::rc::Rc;
+use std::collections::BTreeMap;
+use std::fs;
 
-use super::ast::Comparison;
-use super::callables::{Callable, Given};
-use super::compare::{Number, contains, holds, number};
-use super::filters;
-use super::value::{Made, Value, fail};
-use super::words;
+use serde::Deserialize;
 
-const KNOWN: [&str; 39] = [
-    "boolean",
-    "callable",
-    "defined",
-    "divisibleby",
-    "eq",
-    "equalto",
-    "escaped",
-    "even",
-    "false",
-    "filter",
-    "float",
-    "ge",
-    "gt",
-    "greaterthan",
-    "in",
-    "integer",
-    "iterable",
-    "le",
-    "lessthan",
-    "lower",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "sameas",
-    "sequence",
-    "string",
-    "test",
-    "true",
-    "undefined",
-    "upper",
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-];
+use super::super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS};
+use super::{Bounds, Date, Jinja};
 
-/// Returns whether Jinja2 has a test of this name.
-pub(super) fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name)
+#[derive(Deserialize)]
+struct Golden {
+    context: BTreeMap<String, minijinja::Value>,
+    date: String,
+    cases: Vec<Case>,
 }
 
-fn comparison(name: &str) -> Option<Comparison> {
-    Some(match name {
-        "eq" | "==" | "equalto" => Comparison::Equal,
-        "ne" | "!=" => Comparison::Unequal,
-        "lt" | "<" | "lessthan" => Comparison::Less,
-        "le" | "<=" => Comparison::LessEqual,
-        "gt" | ">" | "greaterthan" => Comparison::Greater,
-        "ge" | ">=" => Comparison::GreaterEqual,
-        _ => return None,
-    })
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    /// `None` where Jinja2 fails.
+    text: Option<String>,
+    /// The characters of generation blocks.
+    #[serde(default)]
+    marks: Vec<(usize, usize)>,
 }
 
-/// Returns whether a test holds.
-pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
-    let one = |given: Given| {
-        given
-            .plain::<1>(name, 1)
-            .map(|[one]| one.unwrap_or(Value::None))
+/// Returns the text without marks, and their places in characters.
+fn unmarked(text: &str) -> (String, Vec<(usize, usize)>) {
+    let (mut plain, mut marks, mut began, mut at) = (String::new(), Vec::new(), 0, 0);
+    for c in text.chars() {
+        match c {
+            GENERATION_BEGINS => began = at,
+            GENERATION_ENDS if began < at => marks.push((began, at)),
+            GENERATION_ENDS => {}
+            _ => {
+                plain.push(c);
+                at += 1;
+            }
+        }
+    }
+    (plain, marks)
+}
+
+#[test]
+fn every_template_is_rendered_as_by_jinja2_or_refused() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chat/jinja_golden.json");
+    let golden: Golden = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let values = golden.context.iter();
+    let context: BTreeMap<&str, minijinja::Value> = values
+        .map(|(name, value)| (name.as_str(), value.clone()))
+        .collect();
+    let bounds = Bounds {
+        fuel: 1_000_000,
+        bytes: 1 << 20,
     };
-    if let Some(comparison) = comparison(name) {
-        return holds(comparison, value, &one(given)?);
-    }
-    match name {
-        "in" => return contains(&one(given)?, value),
-        "sameas" => return same(value, &one(given)?),
-        "divisibleby" => {
-            value.defined()?;
-            return match (number(value), number(&one(given)?)) {
-                (Some(Number::Int(_)), Some(Number::Int(0))) => fail("integer modulo by zero"),
-                (Some(Number::Int(value)), Some(Number::Int(by))) => Ok(value % by == 0),
-                _ => fail("divisibleby of other than whole numbers is not supported"),
-            };
+    let (mut equal, mut both, mut refused, mut different) = (0, 0, Vec::new(), Vec::new());
+    for case in &golden.cases {
+        let made = Jinja::parse(&case.template)
+            .and_then(|jinja| jinja.render(&context, Date::parse(&golden.date), bounds));
+        match (made, &case.text) {
+            (Ok(made), Some(text)) if unmarked(&made) == (text.clone(), case.marks.clone()) => {
+                equal += 1;
+            }
+            (Err(_), None) => both += 1,
+            (Err(why), Some(_)) => refused.push(format!("{}: {why}", case.template)),
+            (made, text) => different.push(format!("{}: {made:?}, not {text:?}", case.template)),
         }
-        _ => {}
     }
-    given.plain::<0>(name, 0)?;
-    Ok(match name {
-        "defined" => !matches!(value, Value::Undefined(_)),
-        "undefined" => matches!(value, Value::Undefined(_)),
-        "none" => matches!(value, Value::None),
-        "boolean" => matches!(value, Value::Bool(_)),
-        "true" => matches!(value, Value::Bool(true)),
-        "false" => matches!(value, Value::Bool(false)),
-        "integer" => matches!(value, Value::Int(_)),
-        "float" => matches!(value, Value::Float(_)),
-        "number" => number(value).is_some(),
-        "string" => value.as_text().is_some(),
-        "mapping" => matches!(value, Value::Dict(_)),
-        "iterable" => value.is_iterable(),
-        "sequence" => matches!(
-            value,
-            Value::Undefined(_)
-                | Value::Text(_)
-                | Value::Markup(_)
-                | Value::List(_)
-                | Value::Tuple(_)
-                | Value::Group(_)
-                | Value::Dict(_)
-                | Value::Range(_)
-        ),
-        "callable" => match value {
-            // Undefined values have a call that fails.
-            Value::Undefined(_) | Value::Call(_) => true,
-            Value::Loop(state) => state.recursive.is_some(),
-            _ => false,
-        },
-        "escaped" => matches!(value, Value::Markup(_)),
-        "odd" | "even" => match number(value) {
-            Some(Number::Int(value)) => (value % 2 != 0) == (name == "odd"),
-            Some(Number::Float(value)) => {
-                (value.rem_euclid(2.0) == 1.0) == (name == "odd")
-                    && (name == "odd" || value % 2.0 == 0.0)
-            }
-            None => {
-                value.defined()?;
-                return fail(format!("{name} of a {}", value.type_name()));
-            }
-        },
-        "lower" | "upper" => words::is(&value.text()?, &format!("is{name}"))?,
-        "filter" => value.as_text().is_some_and(|name| filters::is_known(name)),
-        "test" => value.as_text().is_some_and(|name| is_known(name)),
-        _ => return fail(format!("no test named {name:?}")),
-    })
+    assert!(different.is_empty(), "{}", different.join("\n"));
+    let counts = (equal, both, refused.len());
+    assert_eq!(
+        counts,
+        COUNTS,
+        "equal, refused by both, refused by name: {}",
+        refused.join("\n")
+    );
 }
 
-/// Returns whether two values are one object, as far as Python defines that.
-fn same(left: &Value, right: &Value) -> Made<bool> {
-    Ok(match (left, right) {
-        (Value::None, Value::None) => true,
-        (Value::Bool(left), Value::Bool(right)) => left == right,
-        (Value::Int(left), Value::Int(right)) if left != right => false,
-        // Python keeps one object of each small number.
-        (Value::Int(left), Value::Int(_)) if (-5..=256).contains(left) => true,
-        (Value::Text(left), Value::Text(right)) if left != right => false,
-        (Value::List(left), Value::List(right)) => Rc::ptr_eq(left, right),
-        (Value::Dict(left), Value::Dict(right)) => Rc::ptr_eq(left, right),
-        (Value::Call(left), Value::Call(right)) => match (&**left, &**right) {
-            (Callable::Function(left), Callable::Function(right)) => left == right,
-            _ => Rc::ptr_eq(left, right),
-        },
-        _ if left.type_name() != right.type_name() => false,
-        _ => {
-            return fail(format!(
-                "sameas of two values of type {} is not supported",
-                left.type_name()
-            ));
-        }
-    })
-}
+const COUNTS: (usize, usize, usize) = (0, 0, 0);

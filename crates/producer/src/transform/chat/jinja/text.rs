@@ -100,7 +100,12 @@ impl Value {
                 dict.write_repr(out, depth)?;
                 out.push('>');
             }
-            Self::Loop(_) | Self::Generator(_) | Self::Call(_) => {
+            Self::Loop(state) => {
+                let (at, of) = (state.attribute("index")?, state.length()?);
+                let at = at.unwrap_or(Self::None).text()?;
+                out.push_str(&format!("<LoopContext {at}/{of}>"));
+            }
+            Self::Generator(_) | Self::Call(_) => {
                 return fail(format!("printing a {} is not supported", self.type_name()));
             }
         }

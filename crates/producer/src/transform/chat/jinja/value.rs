@@ -126,14 +126,6 @@ impl Value {
         }
     }
 
-    /// Returns the items of a list or a tuple.
-    pub(super) fn as_items(&self) -> Option<&Rc<Vec<Self>>> {
-        match self {
-            Self::List(items) | Self::Tuple(items) | Self::Group(items) => Some(items),
-            _ => None,
-        }
-    }
-
     /// Returns the name of the type, as Python has it.
     pub(super) fn type_name(&self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
-"""The chat templates that packages of the registry ship: as files, in JSON, and in Python's sources.
+"""The chat templates that packages of the registry ship: as files, in JSON, in Python's sources.
 
-trl, axolotl and vllm are downloaded and not installed: they need CUDA, and only their templates are wanted.
+trl, axolotl and vllm are downloaded and not installed: they need CUDA, and only their templates
+are wanted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import transformers
+import transformers  # type: ignore[import-not-found]
 
 PACKAGES = ("trl==1.16.0", "axolotl==0.19.0", "vllm==0.33.0")
 
@@ -51,8 +52,9 @@ def _in_file(name: str, data: bytes) -> Iterator[str]:
 
 def downloaded(folder: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each template in the wheels of `PACKAGES`."""
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    subprocess.run([*pip, "--dest", str(folder), *PACKAGES], check=True)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet"]
+    wheels = ["--no-deps", "--only-binary", ":all:"]
+    subprocess.run([*pip, *wheels, "--dest", str(folder), *PACKAGES], check=True)
     for wheel in sorted(folder.glob("*.whl")):
         with zipfile.ZipFile(wheel) as files:
             for name in sorted(files.namelist()):

@@ -6,7 +6,7 @@ use super::format::braces;
 use super::value::{Dict, Made, Value, View, fail};
 use super::words;
 
-pub(super) const TEXT: [&str; 38] = [
+pub(super) const TEXT: [&str; 39] = [
     "capitalize",
     "casefold",
     "center",
@@ -45,8 +45,9 @@ pub(super) const TEXT: [&str; 38] = [
     "swapcase",
     "title",
     "upper",
+    "zfill",
 ];
-pub(super) const TEXT_OTHERS: [&str; 9] = [
+pub(super) const TEXT_OTHERS: [&str; 8] = [
     "encode",
     "expandtabs",
     "format_map",
@@ -55,7 +56,6 @@ pub(super) const TEXT_OTHERS: [&str; 9] = [
     "istitle",
     "maketrans",
     "translate",
-    "zfill",
 ];
 pub(super) const LIST: [&str; 3] = ["count", "index", "copy"];
 pub(super) const LIST_OTHERS: [&str; 8] = [
@@ -272,6 +272,14 @@ fn text_method(text: &str, name: &str, given: Given) -> Made<Value> {
                 return fail("The fill character must be exactly one character long");
             };
             return words::padded(text, width, fill, name).map(Value::from);
+        }
+        "zfill" => {
+            let [width] = given.plain(name, 1)?;
+            let width = int_of(width, 0, name)?;
+            let signed = text.starts_with(['+', '-']);
+            let (sign, digits) = text.split_at(usize::from(signed));
+            let padded = words::padded(digits, width - sign.len() as i128, '0', "rjust")?;
+            return Ok(format!("{sign}{padded}").into());
         }
         "join" => {
             let [items] = given.plain(name, 1)?;

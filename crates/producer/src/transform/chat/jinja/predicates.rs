@@ -126,8 +126,8 @@ pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
         "odd" | "even" => match number(value) {
             Some(Number::Int(value)) => (value % 2 != 0) == (name == "odd"),
             Some(Number::Float(value)) => {
-                (value.rem_euclid(2.0) == 1.0) == (name == "odd")
-                    && (name == "odd" || value % 2.0 == 0.0)
+                let wanted = f64::from(u8::from(name == "odd"));
+                value.rem_euclid(2.0).total_cmp(&wanted).is_eq()
             }
             None => {
                 value.defined()?;

@@ -27,7 +27,11 @@ impl Seen {
         match target {
             Target::Name(name) => drop(self.set.entry(*name).or_insert(true)),
             Target::Attribute(name, _) => drop(self.set.entry(*name).or_insert(false)),
-            Target::Tuple(all) => all.iter().for_each(|one| self.target(one)),
+            Target::Tuple(all) => {
+                for one in all {
+                    self.target(one);
+                }
+            }
         }
     }
 
@@ -50,7 +54,9 @@ impl Seen {
                 }
                 StatementKind::SetBlock { target, .. } => self.target(target),
                 StatementKind::With { values, .. } => {
-                    values.iter().for_each(|(_, value)| self.value(value));
+                    for (_, value) in values {
+                        self.value(value);
+                    }
                 }
                 StatementKind::Macro(own) => drop(self.set.entry(own.number).or_insert(true)),
                 StatementKind::Call { call, .. } => self.value(call),
@@ -74,9 +80,9 @@ impl Seen {
     }
 
     fn filters(&mut self, filters: &[Filter]) {
-        filters
-            .iter()
-            .for_each(|filter| self.arguments(&filter.arguments));
+        for filter in filters {
+            self.arguments(&filter.arguments);
+        }
     }
 
     fn arguments(&mut self, arguments: &Arguments) {
@@ -92,7 +98,9 @@ impl Seen {
         match value {
             Expression::Name(name) => drop(self.set.entry(*name).or_insert(false)),
             Expression::List(all) | Expression::Tuple(all) | Expression::Concat(all) => {
-                all.iter().for_each(|one| self.value(one));
+                for one in all {
+                    self.value(one);
+                }
             }
             Expression::Dict(pairs) => {
                 for (key, value) in pairs {
@@ -101,11 +109,17 @@ impl Seen {
                 }
             }
             Expression::Choice(parts, other) => {
-                parts.iter().for_each(|part| self.value(part));
-                other.iter().for_each(|part| self.value(part));
+                for part in parts.iter() {
+                    self.value(part);
+                }
+                if let Some(other) = other {
+                    self.value(other);
+                }
             }
             Expression::And(parts) | Expression::Or(parts) | Expression::Binary(_, parts) => {
-                parts.iter().for_each(|part| self.value(part));
+                for part in parts.iter() {
+                    self.value(part);
+                }
             }
             Expression::Not(own)
             | Expression::Negative(own)
@@ -113,7 +127,9 @@ impl Seen {
             | Expression::Attribute(own, _) => self.value(own),
             Expression::Compare(first, others) => {
                 self.value(first);
-                others.iter().for_each(|(_, other)| self.value(other));
+                for (_, other) in others {
+                    self.value(other);
+                }
             }
             Expression::Item(own, key) => {
                 self.value(own);
@@ -121,7 +137,9 @@ impl Seen {
             }
             Expression::Slice(own, parts) => {
                 self.value(own);
-                parts.iter().flatten().for_each(|part| self.value(part));
+                for part in parts.iter().flatten() {
+                    self.value(part);
+                }
             }
             Expression::Call(own, arguments) => {
                 self.value(own);

@@ -164,16 +164,16 @@ pub(super) fn ordered(left: &Value, right: &Value, sign: &str) -> Made<Option<Or
 /// Returns whether `item in all` holds.
 pub(super) fn contains(all: &Value, item: &Value) -> Made<bool> {
     match all {
-        Value::Text(text) | Value::Markup(text) => match item.as_text() {
-            Some(part) => Ok(text.contains(&**part)),
-            None => {
-                item.defined()?;
-                fail(format!(
-                    "'in <string>' requires string as left operand, not {}",
-                    item.type_name()
-                ))
+        Value::Text(text) | Value::Markup(text) => {
+            if let Some(part) = item.as_text() {
+                return Ok(text.contains(&**part));
             }
-        },
+            item.defined()?;
+            fail(format!(
+                "'in <string>' requires string as left operand, not {}",
+                item.type_name()
+            ))
+        }
         Value::Dict(dict) | Value::View(View::Keys, dict) => {
             if let Value::Undefined(_) = item {
                 return Ok(false);

@@ -150,12 +150,12 @@ impl Layout {
                 '\t' => out.push_str("\\t"),
                 '\x08' => out.push_str("\\b"),
                 '\x0c' => out.push_str("\\f"),
-                '\0'..='\x1f' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                '\0'..='\x1f' => out.push_str(&escape(u32::from(c))),
                 // Python's pattern of what it escapes ends at "~".
                 _ if self.ascii && !(' '..='~').contains(&c) => {
                     let mut units = [0; 2];
                     for unit in c.encode_utf16(&mut units) {
-                        out.push_str(&format!("\\u{unit:04x}"));
+                        out.push_str(&escape(u32::from(*unit)));
                     }
                 }
                 _ => out.push(c),
@@ -163,6 +163,10 @@ impl Layout {
         }
         out.push('"');
     }
+}
+
+fn escape(unit: u32) -> String {
+    format!("\\u{unit:04x}")
 }
 
 fn json_float(value: f64) -> String {

@@ -100,25 +100,23 @@ pub(super) fn call(value: &Value, name: &str, given: Given) -> Made<Value> {
                 fail(format!("{} is not in list", wanted.repr()?))
             }
         },
-        Value::Dict(dict) => match name {
-            "get" => {
-                let [key, default] = given.plain("get", 1)?;
-                let found = match key.unwrap_or(Value::None) {
-                    Value::Undefined(_) => None,
-                    key => dict.get(&key)?,
-                };
-                Ok(found.cloned().or(default).unwrap_or(Value::None))
-            }
-            _ => {
-                given.plain::<0>(name, 0)?;
-                Ok(match name {
-                    "items" => Value::View(View::Items, dict.clone()),
-                    "keys" => Value::View(View::Keys, dict.clone()),
-                    "values" => Value::View(View::Values, dict.clone()),
-                    _ => value.clone(),
-                })
-            }
-        },
+        Value::Dict(dict) if name == "get" => {
+            let [key, default] = given.plain("get", 1)?;
+            let found = match key.unwrap_or(Value::None) {
+                Value::Undefined(_) => None,
+                key => dict.get(&key)?,
+            };
+            Ok(found.cloned().or(default).unwrap_or(Value::None))
+        }
+        Value::Dict(dict) => {
+            given.plain::<0>(name, 0)?;
+            Ok(match name {
+                "items" => Value::View(View::Items, dict.clone()),
+                "keys" => Value::View(View::Keys, dict.clone()),
+                "values" => Value::View(View::Values, dict.clone()),
+                _ => value.clone(),
+            })
+        }
         Value::Call(callable) => match (&**callable, name) {
             (Callable::Cycler(items, at), "next") => {
                 let current = items[at.get()].clone();
@@ -157,16 +155,16 @@ pub(super) fn text_of(value: Option<Value>, function: &str) -> Made<String> {
 pub(super) fn int_of(value: Option<Value>, default: i128, function: &str) -> Made<i128> {
     match value {
         None => Ok(default),
-        Some(value) => match number(&value) {
-            Some(Number::Int(value)) => Ok(value),
-            _ => {
-                value.defined()?;
-                fail(format!(
-                    "{function}: a whole number is needed, not a {}",
-                    value.type_name()
-                ))
+        Some(value) => {
+            if let Some(Number::Int(value)) = number(&value) {
+                return Ok(value);
             }
-        },
+            value.defined()?;
+            fail(format!(
+                "{function}: a whole number is needed, not a {}",
+                value.type_name()
+            ))
+        }
     }
 }
 

@@ -168,7 +168,7 @@ fn grouped(digits: String, comma: Option<char>) -> String {
     let end = digits.find('.').unwrap_or(digits.len());
     let mut out = String::new();
     for (at, c) in digits.chars().enumerate() {
-        if at > 0 && at < end && (end - at) % 3 == 0 {
+        if at > 0 && at < end && (end - at).is_multiple_of(3) {
             out.push(comma);
         }
         out.push(c);

@@ -117,14 +117,14 @@ pub(super) fn apply(
             }
             _ => fail("Can only get item pairs from a mapping."),
         },
-        "reverse" => match value {
-            Value::Text(text) => Ok(text.chars().rev().collect::<String>().into()),
-            _ => {
-                let mut items = value.items()?;
-                items.reverse();
-                Ok(Value::generator(items))
+        "reverse" => {
+            if let Value::Text(text) = value {
+                return Ok(text.chars().rev().collect::<String>().into());
             }
-        },
+            let mut items = value.items()?;
+            items.reverse();
+            Ok(Value::generator(items))
+        }
         "map" => map(with, value, given),
         "select" | "reject" | "selectattr" | "rejectattr" => select(with, name, value, given),
         "sort" => {

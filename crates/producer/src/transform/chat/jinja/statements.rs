@@ -6,6 +6,9 @@ use super::ast::{Expression, Filter, For, Macro, Name, Statement, StatementKind,
 use super::lexer::Kind;
 use super::parser::{Parsed, Parser};
 
+/// The arguments of a macro, and the defaults of the last ones.
+type Signature = (Vec<(Name, Arc<str>)>, Vec<Expression>);
+
 impl Parser {
     pub(super) fn statement(&mut self) -> Parsed<StatementKind> {
         let name = self.expect_name()?;
@@ -164,7 +167,7 @@ impl Parser {
     fn macro_rest(
         &mut self,
         name: Arc<str>,
-        (arguments, defaults): (Vec<(Name, Arc<str>)>, Vec<Expression>),
+        (arguments, defaults): Signature,
         end: &str,
     ) -> Parsed<Macro> {
         let mut outer = std::mem::take(&mut self.used);
@@ -189,7 +192,7 @@ impl Parser {
         })
     }
 
-    fn signature(&mut self) -> Parsed<(Vec<(Name, Arc<str>)>, Vec<Expression>)> {
+    fn signature(&mut self) -> Parsed<Signature> {
         let (mut arguments, mut defaults) = (Vec::new(), Vec::new());
         self.expect_op("(")?;
         while !self.is_op(")") {

@@ -103,7 +103,7 @@ impl Value {
             Self::Loop(state) => {
                 let (at, of) = (state.attribute("index")?, state.length()?);
                 let at = at.unwrap_or(Self::None).text()?;
-                out.push_str(&format!("<LoopContext {at}/{of}>"));
+                out.push_str(&["<LoopContext ", &at, "/", &of.to_string(), ">"].concat());
             }
             Self::Generator(_) | Self::Call(_) => {
                 return fail(format!("printing a {} is not supported", self.type_name()));

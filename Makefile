@@ -185,7 +185,7 @@ test-frameworks: build
 	fi
 	@command -v java >/dev/null || { echo 'no java: the tests with Spark need Java 17 or newer (apt-get install default-jre-headless)'; exit 1; }
 	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python \
-		-c python/pyproject.toml python/tests/test_torch*.py python/tests/test_ray*.py python/tests/test_spark*.py
+		-c python/pyproject.toml python/tests/test_chat_templates.py python/tests/test_torch*.py python/tests/test_ray*.py python/tests/test_spark*.py
 
 # BENCH_ARGS="--only ingest" runs one of them, BENCH_ARGS=--record commits the figures.
 bench: build

@@ -32,6 +32,7 @@ _FRAMEWORKS = {
         "test_torch_runs.py",
         "test_torch_trainers.py",
     ],
+    "transformers": ["test_chat_templates.py"],
     "ray": ["test_ray_kills.py", "test_ray_producers.py", "test_ray_sink.py"],
     "pyspark": ["test_spark.py", "test_spark_duplicates.py"],
 }

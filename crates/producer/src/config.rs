@@ -273,6 +273,8 @@ pub struct ChatConfig {
     pub loss_keys: Vec<String>,
     /// Keys that say nothing about the loss, though their names do.
     pub ignore: Vec<String>,
+    /// The date that the template's `strftime_now` writes, as 2026-11-27; empty for none.
+    pub date: String,
     /// The program whose processes render conversations ([`crate::chat::serve`]); set by the daemon, not by the
     /// configuration. Without it, the calling threads render.
     #[serde(skip)]

@@ -9,6 +9,7 @@ use super::{
     LastBatch, NamedSource, PackingMode, ProducerConfig, ShuffleConfig, TokenizerKind, hints,
 };
 use crate::packing::LOOK_AHEAD_MAX;
+use crate::transform::chat::is_date;
 
 impl Config for ProducerConfig {
     fn hint(key: &str, value: Option<&str>) -> Option<String> {
@@ -226,6 +227,12 @@ impl ProducerConfig {
             "chat.template",
             !chat && !self.chat.template.is_empty(),
             "is for packing.mode = \"chat\" and \"pairs\" only",
+        );
+        let date = &self.chat.date;
+        wrong(
+            "chat.date",
+            !date.is_empty() && !is_date(date),
+            "must be a day as \"2026-11-27\", or empty",
         );
         let pairs = packing.mode == PackingMode::Pairs;
         wrong(

@@ -114,6 +114,7 @@ impl Default for ChatConfig {
             learn: Learn::All,
             loss_keys: Vec::new(),
             ignore: Vec::new(),
+            date: String::new(),
             renderer: None,
         }
     }

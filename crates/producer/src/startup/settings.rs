@@ -95,6 +95,11 @@ pub(super) fn settings(
         ),
         (chat && !unread.is_empty(), IGNORED_KEY, json!(unread)),
         (
+            chat && !config.chat.date.is_empty(),
+            "chat.date",
+            json!(config.chat.date),
+        ),
+        (
             (packing.arrays.iter()).any(|array| !array.from.is_empty() || array.path),
             "packing.arrays",
             packing.arrays.iter().map(array).collect(),

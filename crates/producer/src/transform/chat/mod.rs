@@ -4,7 +4,7 @@
 //! message spells stays text (`special_tokens`). The learned text is in the template's `{% generation %}` blocks;
 //! of a template without such blocks, it is the text that an assistant turn adds to its prompt.
 //!
-//! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
+//! - `template` reads a template, `jinja` renders it; `earlier` and `python_compat` render it as the first dialect did;
 //! - `mapping` finds the messages of a document and names their roles; `render` makes the text of a conversation,
 //!   `renderer_pool` does so in processes of bounded memory;
 //! - `learned` says which messages are learned, `owners` which of them a generation block holds;
@@ -12,8 +12,11 @@
 //! - `pairs` makes two conversations of a prompt with a preferred and a rejected answer.
 
 mod dialect;
+mod earlier;
+mod jinja;
 mod learned;
 mod mapping;
+mod numbers;
 mod owners;
 mod pairs;
 mod python_compat;
@@ -32,6 +35,7 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 
 pub use dialect::Dialect;
 pub(crate) use dialect::KEY as DIALECT_KEY;
+pub(crate) use jinja::is_date;
 pub(crate) use learned::KEYS as LOSS_KEYS;
 pub use learned::{Learn, LossRules};
 pub use mapping::Mapping;

@@ -9,6 +9,7 @@ use super::super::json;
 use super::dialect::Dialect;
 use super::learned::Learned;
 use super::mapping::Mapping;
+use super::numbers;
 use super::owners::learned_blocks;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
 use super::template::{Template, TemplateFile};
@@ -62,6 +63,8 @@ impl RendererSetup {
 impl ConversationRenderer {
     /// Renders the conversation in `raw`.
     pub(super) fn text(&self, raw: &[u8], dialect: Dialect) -> Result<Rendered, Reason> {
+        self.template.continue_in(dialect);
+        numbers::check(raw)?;
         let document: Value = json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let escape = |value: &Value| self.specials.escape_special_tokens(value).map_err(wrong);
         let turns = self.mapping.turns(&document)?;
@@ -90,7 +93,7 @@ impl ConversationRenderer {
     }
 
     fn render(&self, turns: &[Value], tools: &Value, ask: bool) -> Result<String, Reason> {
-        self.template.render(turns, tools, ask).map_err(wrong)
+        self.template.render(turns, tools, ask)
     }
 
     /// Returns the text that each learned turn adds to its prompt, or, of other roles than the assistant's, to the

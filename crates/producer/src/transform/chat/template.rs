@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use minijinja::{Environment, Value};
+use minijinja::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::python_compat;
-use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS};
+use super::dialect::{CurrentDialect, Dialect};
+use super::earlier::Earlier;
+use super::jinja::{Bounds, Date, Jinja};
+use super::wrong;
+use crate::sources::Reason;
 
-/// Most template instructions per conversation: enough for some 10,000 turns, and a bound for endless loops.
+/// Most steps of a template per conversation: enough for some 10,000 turns, and a bound for endless loops.
 const FUEL: u64 = 10_000_000;
-const NAME: &str = "chat";
+/// Number of characters of a text in a message to people.
+const SHOWN: usize = 40;
 
 /// The reason why a template cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +50,8 @@ pub struct TemplateFile {
     source: String,
     /// `bos_token` and the like.
     tokens: BTreeMap<String, String>,
+    /// The date that `strftime_now` writes.
+    date: Option<Date>,
     /// Most bytes of a rendered text.
     pub(super) output_bytes_max: u64,
 }
@@ -74,8 +81,16 @@ impl TemplateFile {
             path: name,
             source,
             tokens,
+            date: None,
             output_bytes_max,
         })
+    }
+
+    /// Returns the template with the date of `chat.date`, if that names one.
+    #[must_use]
+    pub fn with_date(self, date: &str) -> Self {
+        let date = Date::parse(date);
+        Self { date, ..self }
     }
 
     #[cfg(test)]
@@ -84,6 +99,7 @@ impl TemplateFile {
             path: "a test".to_owned(),
             source: source.to_owned(),
             tokens,
+            date: None,
             output_bytes_max: most,
         }
     }
@@ -102,44 +118,45 @@ impl TemplateFile {
     }
 }
 
-/// A compiled template and its bounds.
+/// A parsed template and its bounds.
 #[derive(Debug)]
 pub(super) struct Template {
-    env: Environment<'static>,
-    tokens: BTreeMap<String, String>,
-    marks: bool,
-    output_bytes_max: u64,
+    jinja: Jinja,
+    file: TemplateFile,
+    dialect: CurrentDialect,
+    earlier: OnceLock<Result<Earlier, String>>,
 }
 
 impl Template {
     pub(super) fn compile(file: &TemplateFile) -> Result<Self, String> {
-        let mut env = environment();
-        let (marked, marks) = with_marks(&file.source);
-        env.add_template_owned(NAME, marked)
-            .map_err(|e| e.to_string())?;
         Ok(Self {
-            env,
-            tokens: file.tokens.clone(),
-            marks,
-            output_bytes_max: file.output_bytes_max,
+            jinja: Jinja::parse(&file.source)?,
+            file: file.clone(),
+            dialect: CurrentDialect::default(),
+            earlier: OnceLock::new(),
         })
+    }
+
+    /// Goes on by the rules of `dialect`.
+    pub(super) fn continue_in(&self, dialect: Dialect) {
+        self.dialect.set(dialect);
     }
 
     /// Returns whether the template marks the assistant's text by `{% generation %}` blocks.
     pub(super) fn marks_generation(&self) -> bool {
-        self.marks
+        self.jinja.marks_generation()
     }
 
-    /// Returns the text of a conversation; `ask` ends it with the prompt for the next assistant turn.
+    /// Returns the text of a conversation, with marks around its generation blocks; `ask` ends it with the prompt for
+    /// the next assistant turn.
     pub(super) fn render(
         &self,
         turns: &[Value],
         tools: &Value,
         ask: bool,
-    ) -> Result<String, String> {
-        let template = self.env.get_template(NAME).map_err(|e| e.to_string())?;
+    ) -> Result<String, Reason> {
         let mut context: BTreeMap<&str, Value> = BTreeMap::new();
-        for (name, text) in &self.tokens {
+        for (name, text) in &self.file.tokens {
             context.insert(name, Value::from(text.as_str()));
         }
         context.insert("messages", Value::from(turns.to_vec()));
@@ -151,35 +168,58 @@ impl Template {
         };
         context.insert("tools", tools);
         context.insert("documents", Value::from(()));
-        let mut out = Bounded {
-            text: Vec::new(),
-            left: self.output_bytes_max,
+        let bounds = Bounds {
+            fuel: FUEL,
+            bytes: self.file.output_bytes_max,
         };
-        let rendered = template.render_captured_to(context, &mut out).map(drop);
-        if let Err(error) = rendered {
-            if out.left == 0 {
-                let most = self.output_bytes_max;
-                return Err(format!(
-                    "the template writes more than {most} bytes (source.max_document_bytes)"
-                ));
-            }
-            let mut text = format!("the template fails: {error}");
+        let made = self.jinja.render(&context, self.file.date, bounds);
+        let made = made.map_err(|why| {
+            let mut text = format!("the template fails: {why}");
             text.truncate(text.floor_char_boundary(400));
-            return Err(text);
+            text
+        });
+        if self.dialect.get().is_earlier() {
+            self.compare(made.as_ref(), &context)?;
         }
-        String::from_utf8(out.text).map_err(|e| e.to_string())
+        made.map_err(wrong)
+    }
+
+    /// Fails where the first dialect made another text.
+    fn compare(
+        &self,
+        made: Result<&String, &String>,
+        context: &BTreeMap<&str, Value>,
+    ) -> Result<(), Reason> {
+        let compile = || Earlier::compile(&self.file.source, self.file.output_bytes_max);
+        let earlier = match self.earlier.get_or_init(compile) {
+            Ok(earlier) => earlier.render(context),
+            Err(why) => Err(why.clone()),
+        };
+        let detail = match (made, earlier) {
+            (Ok(made), Ok(earlier)) if *made == earlier => return Ok(()),
+            (Err(_), Err(_)) => return Ok(()),
+            (Ok(made), Ok(earlier)) => {
+                let (now, before) = difference(made, &earlier);
+                format!("the template now writes {now:?} where it wrote {before:?}, as Jinja2 does")
+            }
+            (Ok(_), Err(_)) => {
+                "the template now renders the conversation, which it did not".to_owned()
+            }
+            (Err(why), Ok(_)) => {
+                format!("{why}, as with Jinja2, and the conversation was rendered before")
+            }
+        };
+        self.dialect.get().refuse_if_earlier(|| detail)
     }
 }
 
-fn environment() -> Environment<'static> {
-    let mut env = Environment::new();
-    // The settings with which the transformers library compiles templates.
-    env.set_trim_blocks(true);
-    env.set_lstrip_blocks(true);
-    env.set_fuel(Some(FUEL));
-    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    python_compat::add(&mut env);
-    env
+/// Returns the parts of two texts from their first difference on.
+fn difference<'t>(one: &'t str, other: &'t str) -> (&'t str, &'t str) {
+    let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b);
+    let at = one.floor_char_boundary(same.count());
+    let at = other.floor_char_boundary(at);
+    let part = |text: &'t str| &text[at..text.floor_char_boundary(at + SHOWN)];
+    (part(one), part(other))
 }
 
 type Found = (String, BTreeMap<String, String>);
@@ -212,72 +252,4 @@ fn special_tokens(json: &Json) -> BTreeMap<String, String> {
     tokens
         .filter_map(|(name, value)| Some((name.clone(), text(value)?)))
         .collect()
-}
-
-/// Replaces `{% generation %}` and its end, which Jinja does not know, by marks with the same trimming of blanks
-/// around them. Returns whether there were any.
-fn with_marks(source: &str) -> (String, bool) {
-    let mut out = String::with_capacity(source.len());
-    let (mut rest, mut marks) = (source, false);
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at);
-        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, after) = tag.split_at(end);
-        out.push_str(before);
-        let inner = tag.trim_start_matches("{%").trim_end_matches("%}");
-        let (left, inner) = control(inner, str::starts_with, |s| s.get(1..));
-        let (right, inner) = control(inner, str::ends_with, |s| s.get(..s.len() - 1));
-        let mark = match inner.trim() {
-            "generation" => Some(GENERATION_BEGINS),
-            "endgeneration" => Some(GENERATION_ENDS),
-            _ => None,
-        };
-        match mark {
-            Some(mark) => {
-                marks = true;
-                let text = format!("{{%{left} if true %}}{{{{ \"{mark}\" }}}}{{% endif {right}%}}");
-                out.push_str(&text);
-            }
-            None => out.push_str(tag),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    (out, marks)
-}
-
-/// Returns the sign of whitespace control at one end of a tag, and the tag without it.
-fn control<'a>(
-    tag: &'a str,
-    has: impl Fn(&'a str, &'static str) -> bool,
-    without: impl Fn(&'a str) -> Option<&'a str>,
-) -> (&'static str, &'a str) {
-    for sign in ["-", "+"] {
-        if has(tag, sign) {
-            return (sign, without(tag).unwrap_or_default());
-        }
-    }
-    ("", tag)
-}
-
-/// A writer that fails beyond a number of bytes.
-struct Bounded {
-    text: Vec<u8>,
-    left: u64,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
-            self.left = 0;
-            return Err(io::Error::other("too long"));
-        };
-        self.left = left;
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -87,6 +87,7 @@ fn five_families_write_what_jinja2_writes() {
                     Ok(text) => assert_eq!(&text, expected, "{family}: {line}"),
                     Err(why) => {
                         let message = expected.strip_prefix("error: ").unwrap_or("no failure");
+                        let why = why.to_string();
                         assert!(why.contains(message), "{family}: {why}, not {expected}");
                     }
                 }
@@ -163,13 +164,17 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
             "fuel",
         ),
         (long.as_str(), "writes more than 1048576 bytes"),
-        ("{{ strftime_now('%Y') }}", "asks for today's date"),
+        ("{{ strftime_now('%Y') }}", "set chat.date"),
         ("{{ messages[0].content.nothing() }}", "nothing"),
         (
-            "{% generation %}{% generation %}{% endgeneration %}",
-            "do not match",
+            "{% macro m() %}x{% generation %}y{% endgeneration %}{% endmacro %}{{ m() }}",
+            "a generation block within a macro",
         ),
-        ("{% generation %}", "does not end"),
+        ("{{ lipsum() }}", "lipsum is random"),
+        (
+            "{{ [1]|pprint }}",
+            "the filter \"pprint\" is not supported (line 1)",
+        ),
     ] {
         let why = chat(source).turns(line).unwrap_err().to_string();
         assert!(why.contains(expected), "{source}: {why}");
@@ -186,6 +191,74 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
         assert!(why.to_string().contains(expected), "{line}: {why}");
     }
     assert_eq!(chat("x").turns(b" ").unwrap(), None);
+}
+
+/// What a template looks for in a message must be there, as with the library, or the document is refused.
+#[test]
+fn a_template_that_looks_for_a_special_token_in_a_message_is_refused() {
+    let chat =
+        chat("{% for m in messages %}{{ m.content.split('<|endoftext|>')|last }}{% endfor %}");
+    let line = |content: &str| {
+        let line = serde_json::json!({"messages": [{"role": "user", "content": content}]});
+        chat.turns(line.to_string().as_bytes())
+    };
+    line("a<|endof").unwrap();
+    let why = line("a<|endoftext|>b").unwrap_err().to_string();
+    assert!(why.contains("looks for a special token"), "{why}");
+}
+
+#[test]
+fn a_date_is_the_configured_one() {
+    let with = |date: &str| {
+        let file = template("{{ strftime_now('%d %b %Y, %A') }}", 100).with_date(date);
+        Template::compile(&file)
+            .unwrap()
+            .render(&[], &Value::UNDEFINED, false)
+    };
+    assert_eq!(with("2026-11-27").unwrap(), "27 Nov 2026, Friday");
+    with("").unwrap_err();
+    for (text, holds) in [
+        ("2024-02-29", true),
+        ("2023-02-29", false),
+        ("2024-2-9", false),
+        ("today", false),
+    ] {
+        assert_eq!(is_date(text), holds, "{text}");
+    }
+}
+
+/// A producer of the first dialect goes on while its conversations stay the same, and stops at the first other one.
+#[test]
+fn a_producer_that_began_by_earlier_rules_stops_where_they_differ() {
+    let source = "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}\
+                  {% endgeneration %}{% else %}[{{ m.content }}]{% endif %}{% endfor %}";
+    let (now, before) = (chat(source), chat(source));
+    before.continue_in(Dialect::First);
+    let line = |content: serde_json::Value| {
+        let turns = [("user", content), ("assistant", "a".into())];
+        let turns =
+            turns.map(|(role, content)| serde_json::json!({"role": role, "content": content}));
+        serde_json::json!({"messages": turns})
+            .to_string()
+            .into_bytes()
+    };
+    let same = line("plain".into());
+    assert_eq!(before.turns(&same).unwrap(), now.turns(&same).unwrap());
+    let other = line(serde_json::json!(["x", true]));
+    now.turns(&other).unwrap();
+    let why = before.turns(&other).unwrap_err();
+    assert!(why.is_of_program(), "not to be skipped");
+    let why = why.to_string();
+    assert!(
+        why.contains("the template now writes") && why.contains("new producer.name"),
+        "{why}"
+    );
+    let refused = chat("{{ messages[0].content|map('foo') }}");
+    refused.continue_in(Dialect::First);
+    assert!(
+        !refused.turns(&same).unwrap_err().is_of_program(),
+        "bad by both"
+    );
 }
 
 #[test]

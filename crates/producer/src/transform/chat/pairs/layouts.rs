@@ -41,7 +41,9 @@ fn shown(text: &str) -> String {
 fn holds_non_finite(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Number => f64::try_from(value.clone()).is_ok_and(|number| !number.is_finite()),
-        ValueKind::Seq => (value.try_iter().into_iter().flatten()).any(|item| holds_non_finite(&item)),
+        ValueKind::Seq => {
+            (value.try_iter().into_iter().flatten()).any(|item| holds_non_finite(&item))
+        }
         ValueKind::Map => {
             let keys = value.try_iter().into_iter().flatten();
             keys.filter_map(|key| value.get_item(&key).ok())

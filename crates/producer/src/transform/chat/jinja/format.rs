@@ -1,0 +1,240 @@
+//! Python's `%` formatting and `str.format`.
+
+use std::iter::Peekable;
+use std::str::Chars;
+use std::sync::Arc;
+
+use super::attributes;
+use super::callables::Given;
+use super::compare::{Number, number};
+use super::number_format::{Spec, formatted};
+use super::operators::as_float;
+use super::value::{Made, Value, fail};
+
+fn number_here(chars: &mut Peekable<Chars<'_>>) -> Made<Option<usize>> {
+    let mut digits = String::new();
+    while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+        digits.push(digit);
+    }
+    if digits.is_empty() {
+        return Ok(None);
+    }
+    match digits.parse() {
+        Ok(number @ 0..=1_000_000) => Ok(Some(number)),
+        _ => fail("a width or precision beyond 1,000,000 is not supported"),
+    }
+}
+
+/// Returns `template % argument`.
+pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
+    let mut positional = match argument {
+        Value::Tuple(items) | Value::Group(items) => items.to_vec(),
+        other => vec![other.clone()],
+    }
+    .into_iter();
+    let mut by_name = false;
+    let mut out = String::new();
+    let mut chars = template.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let mut named = None;
+        if chars.next_if_eq(&'(').is_some() {
+            let mut name = String::new();
+            loop {
+                match chars.next() {
+                    Some(')') => break,
+                    Some('(') => return fail("nested parentheses in a format are not supported"),
+                    Some(c) => name.push(c),
+                    None => return fail("incomplete format key"),
+                }
+            }
+            let Value::Dict(dict) = argument else {
+                return fail("format requires a mapping");
+            };
+            let Some(value) = dict.get_text(&Arc::from(name.as_str())) else {
+                return fail(format!("no value for {name:?} in a format"));
+            };
+            (named, by_name) = (Some(value.clone()), true);
+        }
+        let mut spec = Spec::default();
+        while let Some(flag) = chars.next_if(|c| "#0- +".contains(*c)) {
+            match flag {
+                '#' => spec.alternate = true,
+                '0' => spec.zero = true,
+                '-' => spec.align = Some('<'),
+                sign => spec.sign = Some(if spec.sign == Some('+') { '+' } else { sign }),
+            }
+        }
+        spec.width = number_here(&mut chars)?.unwrap_or(0);
+        if chars.next_if_eq(&'.').is_some() {
+            spec.precision = Some(number_here(&mut chars)?.unwrap_or(0));
+        }
+        while chars.next_if(|c| "hlL".contains(*c)).is_some() {}
+        let Some(kind) = chars.next() else {
+            return fail("incomplete format");
+        };
+        if kind == '%' {
+            out.push('%');
+            continue;
+        }
+        let value = match named {
+            Some(value) => value,
+            None => match positional.next() {
+                Some(value) => value,
+                None => return fail("not enough arguments for format string"),
+            },
+        };
+        out.push_str(&conversion(kind, spec, &value)?);
+    }
+    let rest = positional.next().is_some();
+    if rest && !by_name && !matches!(argument, Value::Dict(_) | Value::List(_)) {
+        return fail("not all arguments converted during string formatting");
+    }
+    Ok(out)
+}
+
+fn conversion(kind: char, mut spec: Spec, value: &Value) -> Made<String> {
+    let default = spec.align.is_none();
+    match kind {
+        's' | 'r' => {
+            let text = if kind == 's' {
+                value.text()?
+            } else {
+                value.repr()?
+            };
+            if default {
+                spec.align = Some('>');
+            }
+            spec.zero = false;
+            spec.kind = Some('s');
+            spec.sign = None;
+            spec.alternate = false;
+            formatted(&text.into(), &spec)
+        }
+        'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'f' | 'F' | 'e' | 'E' | 'g' | 'G' => {
+            value.defined()?;
+            let Some(found) = number(value) else {
+                return fail(format!(
+                    "%{kind} format: a real number is required, not {}",
+                    value.type_name()
+                ));
+            };
+            let whole = "diuxXo".contains(kind);
+            let value = match found {
+                Number::Float(value) if "diu".contains(kind) => truncated(value)?,
+                Number::Float(_) if whole => {
+                    return fail(format!("%{kind} format: an integer is required"));
+                }
+                Number::Int(value) if whole => Value::Int(value),
+                other => Value::Float(as_float(other)),
+            };
+            if whole && spec.precision.is_some() {
+                return fail("a precision of whole numbers is not supported");
+            }
+            spec.kind = Some(if matches!(kind, 'i' | 'u') { 'd' } else { kind });
+            if spec.align == Some('<') {
+                spec.zero = false;
+            }
+            formatted(&value, &spec)
+        }
+        _ => fail(format!("the format %{kind} is not supported")),
+    }
+}
+
+/// Returns the whole part of a float.
+pub(super) fn truncated(value: f64) -> Made<Value> {
+    if !value.is_finite() {
+        return fail(format!(
+            "cannot convert float {} to integer",
+            super::text::float(value)
+        ));
+    }
+    match super::value::whole(value.trunc()) {
+        Some(whole) => Ok(Value::Int(whole)),
+        None => fail("a whole number beyond 127 bits is not supported"),
+    }
+}
+
+/// Returns `template.format(...)`.
+pub(super) fn braces(template: &str, given: &Given) -> Made<String> {
+    let mut out = String::new();
+    let mut chars = template.chars().peekable();
+    let mut next = 0;
+    while let Some(c) = chars.next() {
+        match c {
+            '{' if chars.next_if_eq(&'{').is_some() => out.push('{'),
+            '}' if chars.next_if_eq(&'}').is_some() => out.push('}'),
+            '}' => return fail("Single '}' encountered in format string"),
+            '{' => {
+                let mut field = String::new();
+                loop {
+                    match chars.next() {
+                        Some('}') => break,
+                        Some('{') => return fail("nested fields in a format are not supported"),
+                        Some(c) => field.push(c),
+                        None => return fail("expected '}' before end of string"),
+                    }
+                }
+                out.push_str(&replaced(&field, given, &mut next)?);
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(out)
+}
+
+fn replaced(field: &str, given: &Given, next: &mut usize) -> Made<String> {
+    let (path, spec) = field.split_once(':').unwrap_or((field, ""));
+    let (path, conversion) = path.split_once('!').unwrap_or((path, ""));
+    let end = path.find(['.', '[']).unwrap_or(path.len());
+    let (first, rest) = path.split_at(end);
+    let value = if first.is_empty() {
+        let value = given.positional.get(*next);
+        *next += 1;
+        value
+    } else if let Ok(at) = first.parse::<usize>() {
+        given.positional.get(at)
+    } else {
+        let named = given.keywords.iter().find(|(name, _)| &**name == first);
+        named.map(|(_, value)| value)
+    };
+    let Some(value) = value else {
+        return fail(format!("no value for {{{field}}} in a format"));
+    };
+    let value = reached(value.clone(), rest)?;
+    let value = match conversion {
+        "" => value,
+        "s" => value.text()?.into(),
+        "r" => value.repr()?.into(),
+        other => return fail(format!("the conversion !{other} is not supported")),
+    };
+    if spec.is_empty() {
+        return value.text();
+    }
+    formatted(&value, &Spec::parse(spec)?)
+}
+
+/// Returns the value at the path `.name` or `[key]` below another.
+fn reached(mut value: Value, mut path: &str) -> Made<Value> {
+    while !path.is_empty() {
+        if let Some(rest) = path.strip_prefix('.') {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            let name: Arc<str> = rest[..end].into();
+            value = attributes::attribute(&value, &name)?;
+            path = &rest[end..];
+        } else {
+            let Some((key, rest)) = path.strip_prefix('[').and_then(|rest| rest.split_once(']'))
+            else {
+                return fail("a format's field is not complete");
+            };
+            let key = key.parse().map_or_else(|_| Value::from(key), Value::Int);
+            value = attributes::item(&value, &key)?;
+            path = rest;
+        }
+        value.defined()?;
+    }
+    Ok(value)
+}

@@ -1,0 +1,183 @@
+//! Templates in Jinja2's language, with Python's values, as the transformers library renders chat templates. Pure.
+//!
+//! What a template prints, compares or computes is what Jinja2 would have it be. What is not written here fails by its
+//! name, and nothing is rendered another way.
+//!
+//! - `lexer`, `literals` make tokens; `parser`, `statements`, `expressions`, `suffixes` make the tree in `ast`;
+//! - `analysis` finds the variables of which Jinja2 sees no value before they are set;
+//! - `interpreter` renders statements, `evaluation` expressions, in the variables of `scope`;
+//! - `value`, `loops`, `callables` are the values; `attributes`, `compare`, `operators` what is done with them;
+//! - `text`, `json`, `format`, `number_format`, `dates`, `markup` write them;
+//! - `methods`, `words` have the methods of Python's types; `filters`, `sequences`, `groups`,
+//!   `numeric`, `predicates` those of Jinja2.
+
+mod analysis;
+mod ast;
+mod attributes;
+mod callables;
+mod compare;
+mod convert;
+mod dates;
+mod evaluation;
+mod expressions;
+mod filters;
+mod format;
+mod groups;
+mod interpreter;
+mod json;
+mod lexer;
+mod literals;
+mod loops;
+mod markup;
+mod methods;
+mod number_format;
+mod numeric;
+mod operators;
+mod parser;
+mod predicates;
+mod scope;
+mod sequences;
+mod statements;
+mod suffixes;
+mod text;
+mod value;
+mod words;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use callables::{Callable, FUNCTIONS};
+use convert::Documents;
+use interpreter::{Generated, Interpreter};
+use parser::Program;
+use value::{Fault, Value};
+
+pub(super) use dates::Date;
+
+use super::special_tokens::{ESCAPE, GENERATION_BEGINS, GENERATION_ENDS};
+
+/// Returns whether a text is a date that `chat.date` takes.
+pub(crate) fn is_date(text: &str) -> bool {
+    Date::parse(text).is_some()
+}
+
+/// A parsed template.
+#[derive(Debug)]
+pub(super) struct Jinja(Arc<Program>);
+
+/// The bounds of a rendering.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Most steps.
+    pub(super) fuel: u64,
+    /// Most bytes of the text.
+    pub(super) bytes: u64,
+}
+
+impl Jinja {
+    /// Parses a template; the error says why and in which line.
+    pub(super) fn parse(source: &str) -> Result<Self, String> {
+        parser::parse(source).map(|program| Self(Arc::new(program)))
+    }
+
+    /// Returns whether the template has generation blocks.
+    pub(super) fn marks_generation(&self) -> bool {
+        self.0.marks
+    }
+
+    /// Renders the template with these variables. Returns its text, with marks around its generation blocks.
+    pub(super) fn render(
+        &self,
+        context: &BTreeMap<&str, minijinja::Value>,
+        date: Option<Date>,
+        bounds: Bounds,
+    ) -> Result<String, String> {
+        let mut documents = Documents::default();
+        let text = self.rendered(context, &mut documents, date, bounds)?;
+        if !documents.has_escapes {
+            return Ok(text);
+        }
+        // A template that looks for a special token in a message would not find it there.
+        let mut documents = Documents {
+            unescapes: true,
+            ..documents
+        };
+        let plain = self.rendered(context, &mut documents, date, bounds);
+        let same = plain.is_ok_and(|plain| plain.chars().eq(text.chars().filter(|c| *c != ESCAPE)));
+        if same {
+            return Ok(text);
+        }
+        Err("it looks for a special token that a message spells, which is text there; write the message without it".to_owned())
+    }
+
+    fn rendered(
+        &self,
+        context: &BTreeMap<&str, minijinja::Value>,
+        documents: &mut Documents,
+        date: Option<Date>,
+        bounds: Bounds,
+    ) -> Result<String, String> {
+        let globals = self.globals(context, documents).map_err(described)?;
+        let bounds = (bounds.fuel, bounds.bytes);
+        let made = Interpreter::new(self.0.clone(), globals, date, bounds).run();
+        let (text, generated) = made.map_err(described)?;
+        marked(text, generated)
+    }
+
+    fn globals(
+        &self,
+        context: &BTreeMap<&str, minijinja::Value>,
+        documents: &mut Documents,
+    ) -> Result<Vec<Option<Value>>, Fault> {
+        let mut globals = Vec::with_capacity(self.0.names.len());
+        for name in &self.0.names {
+            let own = match context.get(&**name) {
+                Some(turns) if &**name == "messages" => Some(documents.messages(turns)?),
+                Some(value) => Some(documents.value(value)?),
+                None => None,
+            };
+            let function = FUNCTIONS.iter().find(|(own, _)| *own == &**name);
+            let function =
+                function.map(|(_, function)| Value::Call(Rc::new(Callable::Function(*function))));
+            globals.push(own.or(function));
+        }
+        Ok(globals)
+    }
+}
+
+/// Returns the text with marks around its generation blocks. Their places are those that transformers takes: of a block
+/// within a macro, the text may be at another one.
+fn marked(text: String, generated: Vec<Generated>) -> Result<String, String> {
+    if generated.is_empty() {
+        return Ok(text);
+    }
+    let (mut out, mut at) = (String::with_capacity(text.len() + 8 * generated.len()), 0);
+    for Generated { range, text: own } in generated {
+        let matches = own.is_none_or(|own| text.get(range.clone()) == Some(&own));
+        if !matches || range.start < at {
+            return Err(
+                "it has a generation block within a macro or another block, and the text at its place is another \
+                 one; write generation blocks outside of them"
+                    .to_owned(),
+            );
+        }
+        out.push_str(&text[at..range.start]);
+        out.push(GENERATION_BEGINS);
+        out.push_str(&text[range.clone()]);
+        out.push(GENERATION_ENDS);
+        at = range.end;
+    }
+    out.push_str(&text[at..]);
+    Ok(out)
+}
+
+fn described(fault: Fault) -> String {
+    match fault.line {
+        0 => fault.text,
+        line => format!("{} (line {line})", fault.text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

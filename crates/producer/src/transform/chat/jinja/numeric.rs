@@ -1,0 +1,134 @@
+//! Jinja2's filters of numbers.
+
+use super::callables::Given;
+use super::compare::{Number, number};
+use super::format::truncated;
+use super::methods::{int_of, text_of};
+use super::operators::as_float;
+use super::text::is_space;
+use super::value::{Made, Value, fail};
+
+/// Returns a number as Python parses it, with `_` between digits.
+fn parsed(text: &str) -> Option<f64> {
+    let text = text.trim_matches(is_space);
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    let words = plain.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    let begins = plain.chars().next()?;
+    let ok = text.is_ascii()
+        && !text.contains("__")
+        && (begins.is_ascii_digit() || "+-.".contains(begins) || words.starts_with(['n', 'i']));
+    if !ok || text.starts_with('_') || text.ends_with('_') {
+        return None;
+    }
+    plain.parse().ok()
+}
+
+pub(super) fn int(value: &Value, given: Given) -> Made<Value> {
+    let [other, base] = given.bind("int", ["default", "base"], 0)?;
+    if int_of(base, 10, "int")? != 10 {
+        return fail("int with another base than 10 is not supported");
+    }
+    let other = other.unwrap_or(Value::Int(0));
+    match (value, number(value)) {
+        (_, Some(Number::Int(value))) => Ok(Value::Int(value)),
+        (_, Some(Number::Float(value))) if value.is_finite() => truncated(value),
+        (Value::Text(text), _) => {
+            let plain = text.trim_matches(is_space);
+            let digits = plain.strip_prefix(['+', '-']).unwrap_or(plain);
+            let whole = digits.starts_with(|c: char| c.is_ascii_digit())
+                && !digits.contains("__")
+                && !digits.ends_with('_')
+                && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+            if !plain.is_ascii() {
+                return fail("int of a text beyond ASCII is not supported");
+            }
+            if whole {
+                let plain: String = plain.chars().filter(|c| *c != '_').collect();
+                return match plain.parse() {
+                    Ok(value) => Ok(Value::Int(value)),
+                    Err(_) => fail("a whole number beyond 127 bits is not supported"),
+                };
+            }
+            match parsed(text) {
+                Some(value) if value.is_finite() => truncated(value),
+                _ => Ok(other),
+            }
+        }
+        (Value::Undefined(_), _) => {
+            value.defined()?;
+            Ok(other)
+        }
+        _ => Ok(other),
+    }
+}
+
+pub(super) fn float(value: &Value, given: Given) -> Made<Value> {
+    let [other] = given.bind("float", ["default"], 0)?;
+    let other = other.unwrap_or(Value::Float(0.0));
+    match (value, number(value)) {
+        (_, Some(value)) => Ok(Value::Float(as_float(value))),
+        (Value::Text(text), _) if !text.is_ascii() => {
+            fail("float of a text beyond ASCII is not supported")
+        }
+        (Value::Text(text), _) => Ok(parsed(text).map_or(other, Value::Float)),
+        _ => {
+            value.defined()?;
+            Ok(other)
+        }
+    }
+}
+
+pub(super) fn absolute(value: &Value) -> Made<Value> {
+    value.defined()?;
+    match number(value) {
+        Some(Number::Int(value)) => Ok(Value::Int(value.abs())),
+        Some(Number::Float(value)) => Ok(Value::Float(value.abs())),
+        None => fail(format!(
+            "bad operand type for abs(): '{}'",
+            value.type_name()
+        )),
+    }
+}
+
+pub(super) fn round(value: &Value, given: Given) -> Made<Value> {
+    let [precision, method] = given.bind("round", ["precision", "method"], 0)?;
+    let precision = int_of(precision, 0, "round")?;
+    let method = method.map_or(Ok("common".to_owned()), |m| text_of(Some(m), "round"))?;
+    value.defined()?;
+    let Some(found) = number(value) else {
+        return fail(format!(
+            "type {} doesn't define __round__ method",
+            value.type_name()
+        ));
+    };
+    let Ok(decimals @ 0..=300) = usize::try_from(precision) else {
+        return fail("round: a precision below 0 or above 300 is not supported");
+    };
+    match (method.as_str(), found) {
+        ("common", Number::Int(value)) => Ok(Value::Int(value)),
+        ("common", Number::Float(value)) if value.is_finite() => {
+            let text = format!("{value:.decimals$}");
+            Ok(Value::Float(text.parse().unwrap_or(value)))
+        }
+        ("common", Number::Float(value)) => Ok(Value::Float(value)),
+        ("ceil" | "floor", found) => {
+            let scale = as_float(Number::Int(
+                10i128
+                    .checked_pow(u32::try_from(decimals).unwrap_or(99))
+                    .unwrap_or(0),
+            ));
+            let scaled = as_float(found) * scale;
+            let whole = if method == "ceil" {
+                scaled.ceil()
+            } else {
+                scaled.floor()
+            };
+            if !whole.is_finite() || scale == 0.0 || whole.abs() > 1e15 {
+                return fail("round of such a number is not supported");
+            }
+            // The whole number in between has no sign of zero.
+            Ok(Value::Float((whole + 0.0) / scale))
+        }
+        _ => fail("method must be common, ceil or floor"),
+    }
+}

@@ -1,0 +1,167 @@
+//! Jinja2's tests, those after `is`.
+
+use std::rc::Rc;
+
+use super::ast::Comparison;
+use super::callables::{Callable, Given};
+use super::compare::{Number, contains, holds, number};
+use super::filters;
+use super::value::{Made, Value, fail};
+use super::words;
+
+const KNOWN: [&str; 39] = [
+    "boolean",
+    "callable",
+    "defined",
+    "divisibleby",
+    "eq",
+    "equalto",
+    "escaped",
+    "even",
+    "false",
+    "filter",
+    "float",
+    "ge",
+    "gt",
+    "greaterthan",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "lessthan",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sameas",
+    "sequence",
+    "string",
+    "test",
+    "true",
+    "undefined",
+    "upper",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+];
+
+/// Returns whether Jinja2 has a test of this name.
+pub(super) fn is_known(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
+
+fn comparison(name: &str) -> Option<Comparison> {
+    Some(match name {
+        "eq" | "==" | "equalto" => Comparison::Equal,
+        "ne" | "!=" => Comparison::Unequal,
+        "lt" | "<" | "lessthan" => Comparison::Less,
+        "le" | "<=" => Comparison::LessEqual,
+        "gt" | ">" | "greaterthan" => Comparison::Greater,
+        "ge" | ">=" => Comparison::GreaterEqual,
+        _ => return None,
+    })
+}
+
+/// Returns whether a test holds.
+pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
+    let one = |given: Given| {
+        given
+            .plain::<1>(name, 1)
+            .map(|[one]| one.unwrap_or(Value::None))
+    };
+    if let Some(comparison) = comparison(name) {
+        return holds(comparison, value, &one(given)?);
+    }
+    match name {
+        "in" => return contains(&one(given)?, value),
+        "sameas" => return same(value, &one(given)?),
+        "divisibleby" => {
+            value.defined()?;
+            return match (number(value), number(&one(given)?)) {
+                (Some(Number::Int(_)), Some(Number::Int(0))) => fail("integer modulo by zero"),
+                (Some(Number::Int(value)), Some(Number::Int(by))) => Ok(value % by == 0),
+                _ => fail("divisibleby of other than whole numbers is not supported"),
+            };
+        }
+        _ => {}
+    }
+    given.plain::<0>(name, 0)?;
+    Ok(match name {
+        "defined" => !matches!(value, Value::Undefined(_)),
+        "undefined" => matches!(value, Value::Undefined(_)),
+        "none" => matches!(value, Value::None),
+        "boolean" => matches!(value, Value::Bool(_)),
+        "true" => matches!(value, Value::Bool(true)),
+        "false" => matches!(value, Value::Bool(false)),
+        "integer" => matches!(value, Value::Int(_)),
+        "float" => matches!(value, Value::Float(_)),
+        "number" => number(value).is_some(),
+        "string" => value.as_text().is_some(),
+        "mapping" => matches!(value, Value::Dict(_)),
+        "iterable" => value.is_iterable(),
+        "sequence" => matches!(
+            value,
+            Value::Undefined(_)
+                | Value::Text(_)
+                | Value::Markup(_)
+                | Value::List(_)
+                | Value::Tuple(_)
+                | Value::Group(_)
+                | Value::Dict(_)
+                | Value::Range(_)
+        ),
+        "callable" => match value {
+            // Undefined values have a call that fails.
+            Value::Undefined(_) | Value::Call(_) => true,
+            Value::Loop(state) => state.recursive.is_some(),
+            _ => false,
+        },
+        "escaped" => matches!(value, Value::Markup(_)),
+        "odd" | "even" => match number(value) {
+            Some(Number::Int(value)) => (value % 2 != 0) == (name == "odd"),
+            Some(Number::Float(value)) => {
+                let wanted = f64::from(u8::from(name == "odd"));
+                value.rem_euclid(2.0).total_cmp(&wanted).is_eq()
+            }
+            None => {
+                value.defined()?;
+                return fail(format!("{name} of a {}", value.type_name()));
+            }
+        },
+        "lower" | "upper" => words::is(&value.text()?, &format!("is{name}"))?,
+        "filter" => value.as_text().is_some_and(|name| filters::is_known(name)),
+        "test" => value.as_text().is_some_and(|name| is_known(name)),
+        _ => return fail(format!("no test named {name:?}")),
+    })
+}
+
+/// Returns whether two values are one object, as far as Python defines that.
+fn same(left: &Value, right: &Value) -> Made<bool> {
+    Ok(match (left, right) {
+        (Value::None, Value::None) => true,
+        (Value::Bool(left), Value::Bool(right)) => left == right,
+        (Value::Int(left), Value::Int(right)) if left != right => false,
+        // Python keeps one object of each small number.
+        (Value::Int(left), Value::Int(_)) if (-5..=256).contains(left) => true,
+        (Value::Text(left), Value::Text(right)) if left != right => false,
+        (Value::List(left), Value::List(right)) => Rc::ptr_eq(left, right),
+        (Value::Dict(left), Value::Dict(right)) => Rc::ptr_eq(left, right),
+        (Value::Call(left), Value::Call(right)) => match (&**left, &**right) {
+            (Callable::Function(left), Callable::Function(right)) => left == right,
+            _ => Rc::ptr_eq(left, right),
+        },
+        _ if left.type_name() != right.type_name() => false,
+        _ => {
+            return fail(format!(
+                "sameas of two values of type {} is not supported",
+                left.type_name()
+            ));
+        }
+    })
+}

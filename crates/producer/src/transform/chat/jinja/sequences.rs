@@ -1,0 +1,315 @@
+//! Jinja2's filters of lists, dicts and other iterables.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::ast::Operator;
+use super::attributes;
+use super::callables::Given;
+use super::compare::ordered;
+use super::interpreter::Interpreter;
+use super::methods::text_of;
+use super::operators::binary;
+use super::value::{Fault, Made, Value, fail};
+use super::{filters, groups, predicates};
+
+/// Returns the order of two values, and keeps the first fault.
+pub(super) fn order(left: &Value, right: &Value, fault: &mut Option<Fault>) -> Ordering {
+    match ordered(left, right, "<") {
+        Ok(order) => order.unwrap_or(Ordering::Equal),
+        Err(why) => {
+            fault.get_or_insert(why);
+            Ordering::Equal
+        }
+    }
+}
+
+/// A path of attributes, as `"function.name"` or `0`.
+pub(super) struct Path(Vec<Value>);
+
+impl Path {
+    pub(super) fn parse(attribute: &Value) -> Made<Self> {
+        Ok(Self(match attribute {
+            Value::Text(text) => {
+                let part = |part: &str| match part.parse() {
+                    Ok(number) if part.bytes().all(|b| b.is_ascii_digit()) => Value::Int(number),
+                    _ => part.into(),
+                };
+                text.split('.').map(part).collect()
+            }
+            Value::Int(_) => vec![attribute.clone()],
+            other => return fail(format!("an attribute that is a {}", other.type_name())),
+        }))
+    }
+
+    pub(super) fn get(&self, value: &Value, default: Option<&Value>) -> Made<Value> {
+        let mut value = value.clone();
+        for part in &self.0 {
+            value = attributes::item(&value, part)?;
+            if let (Value::Undefined(_), Some(default)) = (&value, default) {
+                value = default.clone();
+            }
+        }
+        Ok(value)
+    }
+}
+
+pub(super) fn is_given(value: Option<Value>) -> Option<Value> {
+    value.filter(|value| !matches!(value, Value::None))
+}
+
+pub(super) fn truth(value: Option<Value>) -> Made<bool> {
+    value.map_or(Ok(false), |value| value.is_true())
+}
+
+pub(super) fn lowered(value: Value, keeps_case: bool) -> Value {
+    match value {
+        Value::Text(text) if !keeps_case => text.to_lowercase().into(),
+        other => other,
+    }
+}
+
+/// Returns the items with the keys by which they are compared.
+fn keyed(
+    items: Vec<Value>,
+    attribute: Option<Value>,
+    keeps_case: bool,
+) -> Made<Vec<(Value, Value)>> {
+    let path = is_given(attribute)
+        .map(|attribute| Path::parse(&attribute))
+        .transpose()?;
+    let key = |item: Value| {
+        let key = match &path {
+            Some(path) => path.get(&item, None)?,
+            None => item.clone(),
+        };
+        Ok((lowered(key, keeps_case), item))
+    };
+    items.into_iter().map(key).collect()
+}
+
+pub(super) fn sort_keyed(items: &mut [(Value, Value)], reverse: bool) -> Made<()> {
+    let mut fault = None;
+    items.sort_by(|left, right| {
+        let order = order(&left.0, &right.0, &mut fault);
+        if reverse { order.reverse() } else { order }
+    });
+    fault.map_or(Ok(()), Err)
+}
+
+pub(super) fn apply(
+    with: &Rc<Interpreter>,
+    name: &str,
+    value: &Value,
+    given: Given,
+) -> Made<Value> {
+    match name {
+        "first" => first(value),
+        "last" => last(value),
+        "list" => Ok(Value::list(value.items()?)),
+        "join" => join(value, given),
+        "items" => match value {
+            Value::Undefined(_) => Ok(Value::generator(Vec::new())),
+            Value::Dict(dict) => {
+                let items = Value::View(super::value::View::Items, dict.clone()).items()?;
+                Ok(Value::generator(items))
+            }
+            _ => fail("Can only get item pairs from a mapping."),
+        },
+        "reverse" => {
+            if let Value::Text(text) = value {
+                return Ok(text.chars().rev().collect::<String>().into());
+            }
+            let mut items = value.items()?;
+            items.reverse();
+            Ok(Value::generator(items))
+        }
+        "map" => map(with, value, given),
+        "select" | "reject" | "selectattr" | "rejectattr" => select(with, name, value, given),
+        "sort" => {
+            let names = ["reverse", "case_sensitive", "attribute"];
+            let [reverse, case, attribute] = given.bind(name, names, 0)?;
+            if let Some(Value::Text(text)) = &attribute
+                && text.contains(',')
+            {
+                return fail("sort by several attributes is not supported");
+            }
+            let mut items = keyed(value.items()?, attribute, truth(case)?)?;
+            sort_keyed(&mut items, truth(reverse)?)?;
+            Ok(Value::list(
+                items.into_iter().map(|(_, item)| item).collect(),
+            ))
+        }
+        "min" | "max" => extreme(name, value, given),
+        "unique" => {
+            let [case, attribute] = given.bind(name, ["case_sensitive", "attribute"], 0)?;
+            let (mut seen, mut kept) = (super::value::Dict::default(), Vec::new());
+            for (key, item) in keyed(value.items()?, attribute, truth(case)?)? {
+                if seen.get(&key)?.is_none() {
+                    seen.insert(key, Value::None)?;
+                    kept.push(item);
+                }
+            }
+            Ok(Value::generator(kept))
+        }
+        "sum" => {
+            let [attribute, start] = given.bind(name, ["attribute", "start"], 0)?;
+            let mut sum = start.unwrap_or(Value::Int(0));
+            if let Value::Text(_) = sum {
+                return fail("sum() can't sum strings");
+            }
+            for (key, _) in keyed(value.items()?, attribute, true)? {
+                sum = binary(Operator::Add, &sum, &key)?;
+            }
+            Ok(sum)
+        }
+        "groupby" => groups::groupby(value, given),
+        "dictsort" => groups::dictsort(value, given),
+        "batch" => groups::batch(value, given),
+        "slice" => groups::slices(value, given),
+        _ => fail(format!("the filter {name:?} is not supported")),
+    }
+}
+
+fn first(value: &Value) -> Made<Value> {
+    let none = Value::Undefined(Some("the first item".into()));
+    if let Value::Generator(items) = value {
+        return Ok(items.borrow_mut().pop_front().unwrap_or(none));
+    }
+    if let Value::List(items) = value {
+        return Ok(items.first().cloned().unwrap_or(none));
+    }
+    Ok(value.items()?.into_iter().next().unwrap_or(none))
+}
+
+fn last(value: &Value) -> Made<Value> {
+    let none = Value::Undefined(Some("the last item".into()));
+    match value {
+        Value::List(items) => Ok(items.last().cloned().unwrap_or(none)),
+        Value::Generator(_) => fail("'generator' object is not reversible"),
+        _ => Ok(value.items()?.pop().unwrap_or(none)),
+    }
+}
+
+fn join(value: &Value, given: Given) -> Made<Value> {
+    let [between, attribute] = given.bind("join", ["d", "attribute"], 0)?;
+    let between = between.unwrap_or_else(|| "".into()).text()?;
+    let mut out = String::new();
+    for (n, (item, _)) in keyed(value.items()?, attribute, true)?
+        .into_iter()
+        .enumerate()
+    {
+        if n > 0 {
+            out.push_str(&between);
+        }
+        item.write_text(&mut out)?;
+    }
+    Ok(out.into())
+}
+
+fn map(with: &Rc<Interpreter>, value: &Value, mut given: Given) -> Made<Value> {
+    if !value.is_true()? && !matches!(value, Value::None) {
+        return Ok(Value::generator(Vec::new()));
+    }
+    if let Value::None = value {
+        return Ok(Value::generator(Vec::new()));
+    }
+    let by_attribute = given.positional.is_empty()
+        && given
+            .keywords
+            .iter()
+            .any(|(name, _)| &**name == "attribute");
+    let mut made = Vec::new();
+    if by_attribute {
+        let [attribute, default] = given.bind("map", ["attribute", "default"], 1)?;
+        let path = Path::parse(&attribute.unwrap_or(Value::None))?;
+        for item in value.items()? {
+            made.push(path.get(&item, default.as_ref())?);
+        }
+        return Ok(Value::generator(made));
+    }
+    if given.positional.is_empty() {
+        return fail("map requires a filter argument");
+    }
+    let filter = text_of(Some(given.positional.remove(0)), "map")?;
+    for item in value.items()? {
+        made.push(filters::apply(with, &filter, &item, given.copied())?);
+    }
+    Ok(Value::generator(made))
+}
+
+fn select(with: &Rc<Interpreter>, name: &str, value: &Value, mut given: Given) -> Made<Value> {
+    if !value.is_true()? {
+        return Ok(Value::generator(Vec::new()));
+    }
+    let path = if name.ends_with("attr") {
+        if given.positional.is_empty() {
+            return fail(format!("{name}: missing parameter for attribute name"));
+        }
+        Some(Path::parse(&given.positional.remove(0))?)
+    } else {
+        None
+    };
+    let test = if given.positional.is_empty() {
+        None
+    } else {
+        Some(text_of(Some(given.positional.remove(0)), name)?)
+    };
+    let wanted = name.starts_with("select");
+    let mut kept = Vec::new();
+    for item in value.items()? {
+        let key = match &path {
+            Some(path) => path.get(&item, None)?,
+            None => item.clone(),
+        };
+        let holds = match &test {
+            Some(test) => predicates::apply(test, &key, given.copied())?,
+            None => key.is_true()?,
+        };
+        if holds == wanted {
+            kept.push(item);
+        }
+    }
+    let _ = with;
+    Ok(Value::generator(kept))
+}
+
+fn extreme(name: &str, value: &Value, given: Given) -> Made<Value> {
+    let [case, attribute] = given.bind(name, ["case_sensitive", "attribute"], 0)?;
+    let mut best: Option<(Value, Value)> = None;
+    for (key, item) in keyed(value.items()?, attribute, truth(case)?)? {
+        let better = match &best {
+            None => true,
+            Some((best, _)) => {
+                let wanted = if name == "min" {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                };
+                ordered(&key, best, if name == "min" { "<" } else { ">" })? == Some(wanted)
+            }
+        };
+        if better {
+            best = Some((key, item));
+        }
+    }
+    Ok(best.map_or(
+        Value::Undefined(Some("an item of an empty list".into())),
+        |(_, item)| item,
+    ))
+}
+
+impl Given {
+    /// Returns the arguments for one more call.
+    pub(super) fn copied(&self) -> Self {
+        Self {
+            positional: self.positional.clone(),
+            keywords: self
+                .keywords
+                .iter()
+                .map(|(name, value)| (Arc::clone(name), value.clone()))
+                .collect(),
+        }
+    }
+}

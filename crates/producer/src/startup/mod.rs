@@ -36,7 +36,6 @@ use crate::error::RunError;
 use crate::packing::Point;
 use crate::produce::Site;
 use crate::sources::{InputFinder, InputList, Inputs, SourceError, store_list};
-use crate::transform::chat::DIALECT_KEY;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
@@ -69,7 +68,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     health.not_ready("loading the tokenizer");
     let transform = site.transform(config).await?;
     health.not_ready("opening the stream");
-    let mut settings = settings(config, &transform);
+    let settings = settings(config, &transform);
     let finder = input_finder(config);
     let root = file_root(config, &finder).await?;
     stream::open(&store, config, &transform, &finder).await?;

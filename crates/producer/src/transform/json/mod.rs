@@ -82,11 +82,6 @@ pub(crate) fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// Returns whether a text of such a value may have such a number.
-pub(crate) fn holds_number(text: &str) -> bool {
-    text.contains(NUMBER)
-}
-
 /// The same by a seed, which is used for one reading.
 pub(crate) fn from_slice_seed<'de, S>(raw: &'de [u8], seed: S) -> Result<S::Value, Error>
 where

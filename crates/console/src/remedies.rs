@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Verbs that read no stream, and text in backticks that is no command line to copy.
+/// Verbs that work without a stream.
 const WITHOUT_STORE: [&str; 6] = ["run", "demo", "dev-s3", "plan", "completions", "bench"];
 const COMMAND: &str = "`batchweave ";
 

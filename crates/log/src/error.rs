@@ -19,7 +19,7 @@ pub enum LogError {
     Fold(#[from] FoldError),
     /// There is no stream at this root.
     #[error(
-        "no stream at {root}: stream.json is missing; start a producer, which creates it, or correct the URL (`batchweave init --help` has another way)"
+        "no stream at {root}: stream.json is missing; start a producer, which creates it, or correct the URL"
     )]
     NoStream { root: String },
     /// There are objects under the root, but no stream.json.

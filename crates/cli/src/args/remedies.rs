@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use super::Cli;
 
-/// Texts that name a verb and are no command to copy.
+/// Texts that only name a verb.
 const NAMES: [&str; 3] = ["batchweave run", "batchweave init", "batchweave inbox ls"];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -203,7 +203,7 @@ pub fn of_value(key: &str, value: Option<&str>) -> Option<String> {
             let text = "0 repeats it for ever, and a part of a pass is `producer.limit`, as \"1000 batches\"";
             return Some(text.to_owned());
         }
-        ("producer.limit", _) => {
+        ("producer.limit", None) => {
             return Some("it has a unit too, as \"1000 batches\"".to_owned());
         }
         _ => {}

@@ -12,9 +12,10 @@ pub(crate) fn runnable(text: &str, store: Option<&str>) -> String {
         return text.to_owned();
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "/:._-+=@%,".contains(c);
-    let store = match store.chars().all(plain) {
-        true => store.to_owned(),
-        false => format!("'{}'", store.replace('\'', "'\\''")),
+    let store = if store.chars().all(plain) {
+        store.to_owned()
+    } else {
+        format!("'{}'", store.replace('\'', "'\\''"))
     };
     let mut parts = text.split(COMMAND);
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -28,7 +29,7 @@ pub(crate) fn runnable(text: &str, store: Option<&str>) -> String {
         whole += command;
         let whole_line = command.contains("--store") || command.ends_with("--help");
         if !WITHOUT_STORE.contains(&verb) && !whole_line {
-            whole += &format!(" --store {store}");
+            whole.extend([" --store ", store]);
         }
         whole += "`";
         whole += rest;

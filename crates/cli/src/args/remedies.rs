@@ -19,7 +19,10 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             if name != "tests" && name != "target" {
                 sources(&path, found);
             }
-        } else if name.ends_with(".rs") || name.ends_with(".py") {
+        } else if path
+            .extension()
+            .is_some_and(|end| end == "rs" || end == "py")
+        {
             let tests = name.contains("tests") || name.starts_with("test_");
             found.extend((!tests).then_some(path));
         }

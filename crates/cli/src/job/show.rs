@@ -127,10 +127,12 @@ fn render(report: &JobShowReport, style: Style) -> String {
     text += &attempt_table(&report.job, style);
     if oldest.number > 0 {
         text += &count(oldest.number, "earlier attempt");
-        text += &format!(
-            " ended below the watermark; `batchweave verify --job {}` shows all\n",
-            report.job.name
-        );
+        let name = report.job.name.to_string();
+        text.extend([
+            " ended below the watermark; `batchweave verify --job ",
+            &name,
+            "` shows all\n",
+        ]);
     }
     if !report.marks.is_empty() {
         text = text + "\n" + &mark_table(&report.marks, style);

@@ -154,7 +154,7 @@ fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Resul
                     Some(table) => key.starts_with(table),
                     None => key == *one,
                 };
-                key == problem.key || stand_ins.iter().any(|one| stands_in(&one))
+                key == problem.key || stand_ins.iter().any(stands_in)
             };
             if !found.iter().any(|f| excused(&f.key)) {
                 let place = walked.places.nearest(&problem.key);

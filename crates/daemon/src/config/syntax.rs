@@ -204,9 +204,10 @@ impl<'t> Line<'t> {
             .map_or(0, |sign| sign + 1);
         let value = &self.whole[start..];
         let comment = value.find(" #").unwrap_or(value.len());
-        let end = match self.listed() {
-            true => value.find([',', ']', '}']).unwrap_or(value.len()),
-            false => value.len(),
+        let end = if self.listed() {
+            value.find([',', ']', '}']).unwrap_or(value.len())
+        } else {
+            value.len()
         };
         let end = end.min(comment);
         value[..end].trim()
@@ -259,13 +260,13 @@ impl<'t> Line<'t> {
         if first != value && words.all(|word| word.parse::<f64>().is_ok()) {
             return "several values are a list in brackets; write KEY = [A, B]".to_owned();
         }
-        self.number(value).unwrap_or_else(|| {
+        Self::number(value).unwrap_or_else(|| {
             format!("{value} needs quotes; write \"{}\"", value.replace('"', ""))
         })
     }
 
     /// The sentence for a value that is meant to be a number.
-    fn number(&self, value: &str) -> Option<String> {
+    fn number(value: &str) -> Option<String> {
         let digits: String = value.chars().filter(|c| !matches!(c, '_' | ',')).collect();
         if let Ok(number) = digits.parse::<i64>() {
             return Some(format!("{value} is not a number of TOML; write {number}"));
@@ -290,20 +291,20 @@ impl<'t> Line<'t> {
 
     fn no_assignment(&self) -> String {
         let line = self.whole.trim();
-        if let Some((key, value)) = line.split_once(':') {
-            if !key.contains('=') || key.contains(['{', '[']) {
-                let key = key
-                    .rsplit(['{', '[', ',', '='])
-                    .next()
-                    .unwrap_or(key)
-                    .trim();
-                let value = value.split([',', '}', ']']).next().unwrap_or(value).trim();
-                let shown = if value.is_empty() { "VALUE" } else { value };
-                return format!("`{key}:` is not TOML; write {key} = {shown}");
-            }
+        if let Some((key, value)) = line.split_once(':')
+            && (!key.contains('=') || key.contains(['{', '[']))
+        {
+            let key = key
+                .rsplit(['{', '[', ',', '='])
+                .next()
+                .unwrap_or(key)
+                .trim();
+            let value = value.split([',', '}', ']']).next().unwrap_or(value).trim();
+            let shown = if value.is_empty() { "VALUE" } else { value };
+            return format!("`{key}:` is not TOML; write {key} = {shown}");
         }
         let key = self.key();
-        if key.chars().any(|c| !c.is_ascii()) {
+        if !key.is_ascii() {
             return format!(
                 "the key {key:?} has letters that keys need quotes for; names here are of a-z, 0-9 and _"
             );

@@ -247,9 +247,10 @@ fn check_key<T: Config>(
         .iter()
         .map(|key| {
             // A table of a list is number 0 when it is alone.
-            let (key, known_as) = match listed {
-                true => (&leaf.name, &leaf.known_as),
-                false => (key, key),
+            let (key, known_as) = if listed {
+                (&leaf.name, &leaf.known_as)
+            } else {
+                (key, key)
             };
             let idea = match T::hint(known_as, value) {
                 Some(hint) => format!(": {hint}"),

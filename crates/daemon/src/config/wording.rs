@@ -142,9 +142,10 @@ impl Kind {
             (Self::Table, _) => {
                 let keys = known.and_then(Value::as_object).into_iter().flatten();
                 let keys: Vec<&str> = keys.map(|(key, _)| key.as_str()).collect();
-                match keys.is_empty() {
-                    true => String::new(),
-                    false => format!("; its keys are {}", keys.join(", ")),
+                if keys.is_empty() {
+                    String::new()
+                } else {
+                    format!("; its keys are {}", keys.join(", "))
                 }
             }
             _ => String::new(),

@@ -1,6 +1,6 @@
 //! Answers of an S3 server that are parsed without its SDK.
 
-use self::answer::{decoded, parse};
+use self::answer::{decoded, decoded_exactly, parse};
 use crate::check::good;
 
 #[path = "../../../store/src/answer.rs"]
@@ -32,6 +32,9 @@ pub(super) fn name(input: &[u8]) {
     assert_eq!(decoded(&text, false), text);
     let plain = decoded(&text, true);
     assert!(plain.len() <= 3 * text.len());
+    if let Some(exact) = decoded_exactly(&text, true) {
+        assert_eq!(plain, exact);
+    }
     if !text.contains(['%', '+']) {
         assert_eq!(plain, text);
     }

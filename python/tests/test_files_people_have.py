@@ -1,4 +1,4 @@
-"""Files as people have them, named and written by any tool: read as other libraries read them, or refused by name."""
+"""Files as people have them: read as other libraries read them, or refused by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,14 @@ NAMES = [
     "dt=2024-01-01 00%3A00%3A00/part-0.jsonl",
     "n" * 200 + ".jsonl",
 ]
-OF_S3 = ["/lead.jsonl", "two//slashes.jsonl", "up/../x.jsonl", "./dot.jsonl", "end./x.jsonl", "\u2028.jsonl"]
+OF_S3 = [
+    "/lead.jsonl",
+    "two//slashes.jsonl",
+    "up/../x.jsonl",
+    "./dot.jsonl",
+    "end./x.jsonl",
+    "\u2028.jsonl",
+]
 LEFT_OUT = ["_SUCCESS", ".x.jsonl", "README.md", "dt=1/_temporary/0.jsonl"]
 
 
@@ -58,7 +65,9 @@ admin.listen = "off"
     )
     env = dict(os.environ) | (s3.environment if s3 else {})
     command = [str(BINARIES / "batchweave-producer"), "--config", str(path), *more]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -77,17 +86,20 @@ def texts(folder: Path) -> list[str]:
 
 
 def line(text: str) -> bytes:
+    """Return a document as a line of JSON."""
     return json.dumps({"text": text}).encode() + b"\n"
 
 
 @pytest.fixture
 def s3() -> Iterator[DevS3]:
+    """Run an S3 server."""
     server = DevS3()
     yield server
     server.end()
 
 
 def test_keys_of_any_characters(s3: DevS3, tmp_path: Path) -> None:
+    """The oracle is the listing of boto3."""
     client = boto3.client(
         "s3",
         endpoint_url=s3.ready["endpoint"],
@@ -109,13 +121,16 @@ def test_keys_of_any_characters(s3: DevS3, tmp_path: Path) -> None:
     assert f"{len(LEFT_OUT)} of s3://corpus/m x/ are left out, first" in said
     # By name, and by a pattern.
     (tmp_path / "two").mkdir()
-    paths = json.dumps([f"s3://corpus/m x/{name}" for name in ["a+b.jsonl", "[1].jsonl", "dt=*/", ".x.jsonl"]])
+    paths = json.dumps(
+        [f"s3://corpus/m x/{name}" for name in ["a+b.jsonl", "[1].jsonl", "dt=*/", ".x.jsonl"]]
+    )
     code, said = run(f"source.paths = {paths}", tmp_path / "two", s3=s3)
     assert code == 0, said
     assert texts(tmp_path / "two") == ["a+b.jsonl", "[1].jsonl", NAMES[16], ".x.jsonl"]
 
 
 def test_file_names_of_any_characters(tmp_path: Path) -> None:
+    """Local names are read, left out by a rule that is said, or refused."""
     data = tmp_path / "my data"
     for name in [*NAMES, *LEFT_OUT]:
         path = data / name
@@ -124,21 +139,25 @@ def test_file_names_of_any_characters(tmp_path: Path) -> None:
     code, said = run(f'source.paths = ["{data}"]', tmp_path)
     assert code == 0, said
     assert sorted(texts(tmp_path)) == sorted(NAMES)
-    assert "4 of" in said and "left out" in said
+    assert "4 of" in said
+    assert "left out" in said
     # Two names that no message could tell apart.
-    for name in [b"\xff.jsonl", b"\xfe.jsonl"]:
-        (Path(os.fsdecode(os.fsencode(data) + b"/" + name))).write_bytes(line("x"))
-    for path in [data, f"{data}/*.jsonl"]:
-        code, said = run(f'source.paths = ["{path}"]', tmp_path, "--check")
-        assert code == 64 and "2 file names are not UTF-8, first" in said, said
+    for odd in [b"\xff.jsonl", b"\xfe.jsonl"]:
+        (Path(os.fsdecode(os.fsencode(data) + b"/" + odd))).write_bytes(line("x"))
+    for pattern in [str(data), f"{data}/*.jsonl"]:
+        code, said = run(f'source.paths = ["{pattern}"]', tmp_path, "--check")
+        assert code == 64, said
+        assert "2 file names are not UTF-8, first" in said
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "_x.jsonl").write_bytes(line("x"))
     code, said = run(f'source.paths = ["{tmp_path}/none"]', tmp_path, "--check")
-    assert code == 64 and "holds nothing to read: its 1 files are left out" in said, said
+    assert code == 64, said
+    assert "holds nothing to read: its 1 files are left out" in said
     assert f"{tmp_path}/none/_x.jsonl" in said
 
 
 def test_forms_by_name_and_compressions_by_content(tmp_path: Path) -> None:
+    """Ten forms give the same three documents."""
     three = line("alpha one") + line("beta two") + line("gamma three")
     files = {
         "c4-train.00000-of-00512.json.gz": gzip.compress(three),
@@ -163,7 +182,9 @@ def test_forms_by_name_and_compressions_by_content(tmp_path: Path) -> None:
     assert '"alpha one"' in said
     code, said = run(f'source.paths = ["{data}"]', tmp_path)
     assert code == 0, said
-    assert texts(tmp_path) == ["alpha one", "beta two", "gamma three"] * 10 + ["one text\nof two lines"]
+    assert texts(tmp_path) == ["alpha one", "beta two", "gamma three"] * 10 + [
+        "one text\nof two lines"
+    ]
 
 
 REFUSED = [
@@ -172,7 +193,11 @@ REFUSED = [
     ("a.json", b'[\n {"text": "x"}\n]', "the file is a JSON array, not JSON lines"),
     ("a.json", b'{\n "text": "x"\n}', "the object goes on in the next line"),
     ("a.data", b'{"text": "x"}\n', 'begins with a JSON object; set source.format to "jsonl"'),
-    ("a", gzip.compress(b'{"text": "x"}\n'), 'begins with a JSON object; set source.format to "jsonl"'),
+    (
+        "a",
+        gzip.compress(b'{"text": "x"}\n'),
+        'begins with a JSON object; set source.format to "jsonl"',
+    ),
     ("a.txt", "hello".encode("utf-16"), "the file is in UTF-16; convert it, as `iconv"),
     ("a.txt", "hello".encode("utf-16-le"), "holds NUL bytes, as binary data and UTF-16 do"),
     ("a.jsonl", '{"text": "x"}'.encode("utf-16"), "the file is in UTF-16; convert it, as `iconv"),
@@ -183,12 +208,14 @@ REFUSED = [
 
 
 def test_what_has_no_reader_is_refused_by_name(tmp_path: Path) -> None:
+    """Each refusal names the file, the cause and the remedy."""
     for number, (name, content, words) in enumerate(REFUSED):
         data = tmp_path / str(number)
         data.mkdir()
         (data / name).write_bytes(content)
         code, said = run(f'source.paths = ["{data}"]', tmp_path, "--check")
-        assert code != 0 and words.replace("DIR", str(data)) in said, f"{name} {content!r}: {said}"
+        assert code != 0, f"{name} {content!r}: {said}"
+        assert words.replace("DIR", str(data)) in said, f"{name} {content!r}"
 
 
 def messy(seed: random.Random, depth: int = 0) -> str:
@@ -196,26 +223,72 @@ def messy(seed: random.Random, depth: int = 0) -> str:
     kinds = ["number", "number", "string", "string", "word", "odd"]
     kind = seed.choice(kinds + ["list", "object"] * (depth < 4))
     if kind == "number":
-        return seed.choice(["0", "-0", "1", "-17", "2.5", "1e5", "1E-7", "1e999", "123456789012345678901", "9" * 400])
+        return seed.choice(
+            [
+                "0",
+                "-0",
+                "1",
+                "-17",
+                "2.5",
+                "1e5",
+                "1E-7",
+                "1e999",
+                "123456789012345678901",
+                "9" * 400,
+            ]
+        )
     if kind == "word":
         return seed.choice(["NaN", "Infinity", "-Infinity", "null", "true", "false"])
     if kind == "odd" and seed.random() < 0.1:
-        return seed.choice(["nan", "-NaN", "+1", "01", ".5", "1.", "'a'", "", "undefined", '"\t"', '"\\x41"', '"\\u12"'])
+        return seed.choice(
+            [
+                "nan",
+                "-NaN",
+                "+1",
+                "01",
+                ".5",
+                "1.",
+                "'a'",
+                "",
+                "undefined",
+                '"\t"',
+                '"\\x41"',
+                '"\\u12"',
+            ]
+        )
     if kind == "list":
         return "[" + " , ".join(messy(seed, depth + 1) for _ in range(seed.randrange(4))) + "]"
     if kind == "object":
-        items = [f'"k{seed.randrange(3)}":{messy(seed, depth + 1)}' for _ in range(seed.randrange(4))]
+        items = [
+            f'"k{seed.randrange(3)}":{messy(seed, depth + 1)}' for _ in range(seed.randrange(4))
+        ]
         return "{" + ",".join(items) + "}"
-    parts = ["a", " ", "\\n", "\\u00e4", "\\ud83d", "\\ude00", "\\ud83d\\ude00", "\\uD800", "\u65e5", '\\"', "\\/", "NaN"]
+    parts = [
+        "a",
+        " ",
+        "\\n",
+        "\\u00e4",
+        "\\ud83d",
+        "\\ude00",
+        "\\ud83d\\ude00",
+        "\\uD800",
+        "\u65e5",
+        '\\"',
+        "\\/",
+        "NaN",
+    ]
     return '"' + "".join(seed.choice(parts) for _ in range(seed.randrange(6))) + '"'
 
 
 def test_json_is_read_as_python_reads_it(tmp_path: Path) -> None:
+    """The oracle is json.loads, over random lines."""
     seed = random.Random(41)
     written, expected, refused = [], [], 0
     for _ in range(3000):
         text = messy(seed, 4) if seed.random() < 0.5 else '"plain"'
-        rest = ",".join(f'"{key}": {messy(seed)}' for key in ["a", "text2", "b"][: seed.randrange(4)])
+        rest = ",".join(
+            f'"{key}": {messy(seed)}' for key in ["a", "text2", "b"][: seed.randrange(4)]
+        )
         fields = [f'"text": {text}', rest] if seed.random() < 0.5 else [rest, f'"text": {text}']
         whole = "{" + ", ".join(field for field in fields if field) + "}"
         written.append(whole)
@@ -234,6 +307,7 @@ def test_json_is_read_as_python_reads_it(tmp_path: Path) -> None:
     assert code == 0, said
     found = texts(tmp_path)
     assert found == expected, (len(found), len(expected))
-    assert len(expected) > 1500 and refused > 300
+    assert len(expected) > 1500
+    assert refused > 300
     assert said.count("documents have NaN or infinite numbers") == 1
     assert said.count("documents have halves of surrogate pairs") == 1

@@ -29,7 +29,7 @@ pub(crate) fn runnable(text: &str, store: Option<&str>) -> String {
         whole += command;
         let whole_line = command.contains("--store") || command.ends_with("--help");
         if !WITHOUT_STORE.contains(&verb) && !whole_line {
-            whole.extend([" --store ", store]);
+            whole.extend([" --store ", &store]);
         }
         whole += "`";
         whole += rest;

@@ -207,6 +207,31 @@ fn a_template_that_looks_for_a_special_token_in_a_message_is_refused() {
     assert!(why.contains("looks for a special token"), "{why}");
 }
 
+/// As transformers' `render_jinja_template` writes them.
+#[test]
+fn templates_that_were_read_otherwise_once() {
+    let adjacent = "{%- for m in messages %}{%- if m.role == 'tool' %}{%- if loop.previtem and \
+                    loop.previtem.role != 'tool' %}[TOOLS]{%- endif %}({{ m.content }}){%- if not loop.last and \
+                    loop.nextitem.role != 'tool' %}[/TOOLS]{%- elif loop.last %}[/TOOLS]{%- endif %}{%- else %}\
+                    <{{ m.role }}>{{ m.content }}{%- endif %}{%- endfor %}";
+    let iterable = "{% if tools is iterable and tools|length > 0 %}[tools]{% endif %}\
+                    {% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    let values = "{{ ['STRING', none] }} {{ {'a': 1.0} }} {{ (1,) }}|{% for m in messages %}{{ m.content }}{% endfor %}";
+    let thoughts = "{% for m in messages %}{{ m.reasoning_content }}{{ m.thinking }}{{ m.reasoning }}|{% endfor %}";
+    let plain =
+        r#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
+    let tools = r#"{"messages":[{"role":"user","content":"q"},{"role":"tool","content":"ok"},{"role":"assistant","content":"a"}]}"#;
+    let thinks = r#"{"messages":[{"role":"assistant","reasoning":"x","thinking":null},{"role":"assistant","thinking":"y"}]}"#;
+    for (template, line, expected) in [
+        (adjacent, tools, "<user>q[TOOLS](ok)[/TOOLS]<assistant>a"),
+        (iterable, plain, "<user>q<assistant>a"),
+        (values, plain, "['STRING', None] {'a': 1.0} (1,)|qa"),
+        (thoughts, thinks, "xNonex|yy|"),
+    ] {
+        assert_eq!(learned(&chat(template), line).1, expected, "{template}");
+    }
+}
+
 #[test]
 fn a_date_is_the_configured_one() {
     let with = |date: &str| {

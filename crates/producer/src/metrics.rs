@@ -1,5 +1,7 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
+mod json_beyond;
+
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +13,8 @@ use batchweave_store::counting::Counted;
 use prometheus::{
     CounterVec, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
+
+pub use json_beyond::JsonBeyondMetrics;
 
 const PREFIX: &str = "batchweave_producer";
 
@@ -60,30 +64,6 @@ struct Made {
     visible: u64,
     /// Tokens of the last, partial batch, which was dropped.
     dropped: u64,
-}
-
-/// The metrics of JSON beyond the standard.
-#[derive(Debug)]
-pub struct JsonBeyondMetrics {
-    /// Numbers that are NaN, infinite or too large for a double.
-    pub numbers: IntCounter,
-    /// Halves of surrogate pairs.
-    pub surrogates: IntCounter,
-}
-
-impl JsonBeyondMetrics {
-    fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
-        Ok(Self {
-            numbers: m.counter(
-                "json_non_finite_numbers_total",
-                "Numbers in documents that are NaN or infinite, which Python writes and JSON has not.",
-            )?,
-            surrogates: m.counter(
-                "json_lone_surrogates_total",
-                "Halves of surrogate pairs in documents, each of which became U+FFFD.",
-            )?,
-        })
-    }
 }
 
 /// The metrics of the user's own function.

@@ -50,7 +50,7 @@ pub(super) struct SourceShown {
     pub(super) source: String,
     /// Share by the weights, from 0 to 1; `None` when the log does not have them any more.
     pub(super) wanted: Option<f64>,
-    /// What the sampler has taken of it under this mixture, and its share; `None` for mixtures that are not in force.
+    /// The documents and tokens that the sampler has taken of it under this mixture, and its share; `None` for mixtures that are not in force.
     pub(super) taken: Option<u64>,
     pub(super) taken_share: Option<f64>,
     /// Its share in the counted steps.

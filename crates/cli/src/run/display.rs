@@ -15,7 +15,7 @@ use super::progress::Progress;
 
 /// Interval between lines where standard output is not a terminal.
 const EVERY: Duration = Duration::from_secs(10);
-/// Clears the line.
+/// Clears the line of progress on a terminal.
 const CLEAR: &str = "\r\x1b[K";
 /// Columns of a terminal that does not report its width.
 const COLUMNS: usize = 80;

@@ -69,7 +69,7 @@ impl Lead {
             Self::Set { steps, bytes: most } => {
                 let most = most.map_or(String::new(), |most| format!(" and {}", bytes(most)));
                 format!(
-                    "at most {} steps{most} ahead of the slowest rank; ahead.max_steps in the file changes it, 0 is no bound",
+                    "at most {} steps{most} ahead of the slowest rank; ahead.max_steps in the file changes it, 0 removes it",
                     grouped(*steps)
                 )
             }

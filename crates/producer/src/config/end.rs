@@ -1,4 +1,4 @@
-//! What ends a run over several sources, where some of them repeat without end.
+//! The end of a run over several sources, where some of them repeat without end.
 
 use batchweave_core::order::WhenSourceEnds;
 

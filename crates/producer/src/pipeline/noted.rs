@@ -13,7 +13,7 @@ const ERROR_CHARS: usize = 600;
 pub(super) struct NotedDocuments {
     /// Number of bad documents left out.
     left_out: u64,
-    /// What was logged of other JSON.
+    /// The kinds of JSON beyond the standard that were logged.
     beyond: Beyond,
 }
 

@@ -30,7 +30,7 @@ pub enum Tokenized {
         bytes: u64,
         /// Its place in the order of its source; the start for `[source]`.
         at: Position,
-        /// What its JSON has beyond the standard, with its place for people.
+        /// The parts of its JSON beyond the standard, with its place for people.
         beyond: Option<Box<(Beyond, String)>>,
     },
     /// A bad document and the pass in which it was read.

@@ -56,7 +56,7 @@ pub(super) enum Codec {
 /// The bound on the memory of a decoder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DecoderMemory {
-    /// `source.decompress_memory`.
+    /// Most memory of a window in bytes, `source.decompress_memory`.
     pub(super) most: u64,
     /// Size of the compressed file in bytes.
     pub(super) file: u64,

@@ -57,7 +57,7 @@ pub struct InputFinder {
 
 impl InputFinder {
     /// Finds the input files except those whose names are `known`: the paths in their order, the matches of each
-    /// sorted by name, a file that several paths match only once. Names that are no documents of folders and patterns are
+    /// sorted by name, a file that several paths match only once. Names beside data are
     /// left out, and listed with the files.
     pub async fn find(&self, known: BTreeSet<String>) -> Result<InputList, SourceError> {
         let settled = self.settled.clone();

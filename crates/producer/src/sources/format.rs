@@ -61,7 +61,7 @@ const UNREAD: [(&[&str], &str); 5] = [
     ),
     (
         &["bin", "idx"],
-        "it is no text: of Megatron's pairs, set source.format = \"megatron\"",
+        "it is binary: of Megatron's pairs, set source.format = \"megatron\"",
     ),
     (
         &[
@@ -89,7 +89,7 @@ const UNREAD: [(&[&str], &str); 5] = [
             "exe",
             "pyc",
         ],
-        "it is no text: narrow source.paths, for example to \"data/*.jsonl\"",
+        "it is binary: narrow source.paths, for example to \"data/*.jsonl\"",
     ),
 ];
 

@@ -35,7 +35,7 @@ pub enum SourceError {
     /// All files of a path are left out by their names.
     #[error(
         "source.paths: {} holds nothing to read: its {number} files are left out, first {}, since names that begin with _ \
-         or ., README, LICENSE, dataset_info.json and digests are no documents; name a file to read it",
+         or ., README, LICENSE, dataset_info.json and digests are not read; name a file to read it",
         shown(path),
         shown(first)
     )]

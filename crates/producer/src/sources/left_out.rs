@@ -1,4 +1,4 @@
-//! Names that are no documents where a folder or a pattern holds them: those that begin with `_` or `.`, as Spark, pyarrow
+//! Names that a folder or a pattern leaves out: those that begin with `_` or `.`, as Spark, pyarrow
 //! and datasets have it, and the files that tools and people put beside data. A file that is named is always read.
 
 use std::fmt;
@@ -72,7 +72,7 @@ impl SpelledOut {
 /// The reason why files are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Their names.
+    /// Their names are those of files beside data.
     Name,
     /// They are links to folders.
     LinkedFolder,
@@ -130,7 +130,7 @@ impl Cause {
     fn words(self) -> &'static str {
         match self {
             Self::Name => {
-                "names that begin with _ or ., README, LICENSE, dataset_info.json and digests are no documents of a folder \
+                "names that begin with _ or ., README, LICENSE, dataset_info.json and digests are not read from a folder \
                  or pattern; name a file in source.paths to read it"
             }
             Self::LinkedFolder => {

@@ -1,14 +1,14 @@
-//! What the content of a file says that `source.format = "auto"` takes for one text by its name.
+//! The form that the content of a file shows, where `source.format = "auto"` takes for one text by its name.
 
 use bytes::Bytes;
 
 use super::{FileReader, Format, Reason, SourceError};
 use crate::transform::json;
 
-/// Bytes in which a file that is no text has a NUL.
+/// Bytes in which a binary file has a NUL.
 const NUL_BYTES: usize = 8 << 10;
 
-/// What the first bytes of a file say it is.
+/// The form that the first bytes of a file show.
 const MAGIC: [(&[u8], &str); 22] = [
     (b"PAR1", "a Parquet file"),
     (b"\x93NUMPY", "a .npy file"),
@@ -34,10 +34,10 @@ const MAGIC: [(&[u8], &str); 22] = [
     (b"\x80\x03", "a pickle"),
 ];
 
-/// What a file is that is not one text.
+/// The form of a file other than one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// Data that is no UTF-8 either, so that it was never read as text.
+    /// Data that fails as UTF-8 too, so that it was never read as text.
     Binary(&'static str),
     /// Something that may pass for text, and the format that it is in.
     Other(&'static str, &'static str),
@@ -73,7 +73,7 @@ fn content(text: &[u8]) -> Option<Content> {
     if text.get(257..262) == Some(b"ustar") {
         return Some(Content::Other("is a tar", "webdataset"));
     }
-    // UTF-16 with a mark is no UTF-8, and its error says so.
+    // UTF-16 with a mark fails as UTF-8, and its error says so.
     let marked = text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff");
     let begin = &text[..text.len().min(NUL_BYTES)];
     if !marked && memchr::memchr(0, begin).is_some() {

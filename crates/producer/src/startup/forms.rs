@@ -1,4 +1,4 @@
-//! What `source.format = "auto"` means for each file, now and for an older cursor.
+//! The meaning of `source.format = "auto"` for each file, now and for an older cursor.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Forms<'a> {
     pub(super) sources: &'a [NamedSource],
 }
 
-/// What names meant when a cursor was written.
+/// The meaning that names had when a cursor was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     AsNow,

@@ -90,7 +90,7 @@ pub(super) fn load(
     }))
 }
 
-/// Returns the content of a JSON file that is no tokenizer: the other files of a model.
+/// Returns the content of a JSON file beside a tokenizer: the other files of a model.
 fn other_json(json: &Value) -> Option<&'static str> {
     let has = |key: &str| json.get(key).is_some();
     let ids = || {

@@ -17,13 +17,13 @@ pub(crate) struct Transformed {
     pub(crate) arrays: Vec<Bytes>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// What its JSON has beyond the standard.
+    /// The parts of its JSON beyond the standard.
     pub(crate) beyond: Beyond,
 }
 
 impl DocumentTransform {
     /// Returns what the document in `unit` becomes; `Ok(None)` for a blank line. `field` is the JSON field that holds it.
-    /// A line that is no standard JSON is read once more, as Python does.
+    /// A line beyond standard JSON is read once more, as Python does.
     pub(crate) fn transform(
         &self,
         format: Format,

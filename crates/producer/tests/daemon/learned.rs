@@ -1,4 +1,4 @@
-//! What is learned of conversations and pairs, and the token that begins a document, in the slices of a stream.
+//! The learned tokens of conversations and pairs, and the token that begins a document, in the slices of a stream.
 
 use std::path::Path;
 

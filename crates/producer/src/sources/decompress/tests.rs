@@ -1,4 +1,4 @@
-//! What tools write beyond one plain member or frame.
+//! Files of tools that write more than one plain member or frame.
 
 use std::io::{Read, Write};
 

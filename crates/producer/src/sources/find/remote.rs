@@ -62,7 +62,7 @@ pub(super) async fn remote(
     })
 }
 
-/// What a path says about a key.
+/// The relation of a path to a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// It does not name the key.
@@ -70,7 +70,7 @@ enum Verdict {
     Taken,
     /// The path is the key, or a folder above it, although it looks like a pattern.
     Literal,
-    /// The key has a name that is no document.
+    /// The key has a name that folders and patterns leave out.
     LeftOut,
     /// The key is below what the path matches.
     Below,

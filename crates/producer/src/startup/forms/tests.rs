@@ -1,4 +1,4 @@
-//! What names mean for streams of now and of earlier releases.
+//! The meaning of names for streams of now and of earlier releases.
 
 use serde_json::{Map, Value, json};
 

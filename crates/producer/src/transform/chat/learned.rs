@@ -65,7 +65,7 @@ const BESIDE: [&str; 16] = [
     "completion_mask",
 ];
 
-/// The setting `chat.learn`.
+/// The messages that are learned, by the setting `chat.learn`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Learn {
     /// Each message of the assistant.

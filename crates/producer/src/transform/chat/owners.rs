@@ -185,7 +185,7 @@ fn with_fields(map: &Value, field: impl Fn(&str, Value) -> Value) -> Value {
     pairs.collect()
 }
 
-/// Returns the value with a number in each of its texts that are no names of kinds.
+/// Returns the value with a number in each of its texts other than names of kinds.
 fn number_below(value: &Value, n: usize, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else {
         return value.clone();

@@ -193,7 +193,7 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
     assert_eq!(chat("x").turns(b" ").unwrap(), None);
 }
 
-/// What a template looks for in a message must be there, as with the library, or the document is refused.
+/// A text that a template looks for in a message must be there, as with the library, or the document is refused.
 #[test]
 fn a_template_that_looks_for_a_special_token_in_a_message_is_refused() {
     let chat =

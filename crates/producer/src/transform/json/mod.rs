@@ -12,7 +12,7 @@ mod reader;
 /// Begins a document that is read as Python reads it; no JSON begins so.
 const LENIENT: u8 = 0;
 
-/// What a document has beyond the standard.
+/// The parts of a document beyond the standard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Beyond {
     /// Numbers that are NaN or infinite, or too large for a double.

@@ -13,7 +13,7 @@ use super::Beyond;
 const DEPTH_MAX: usize = 128;
 /// The most digits of an integer that Python reads.
 const DIGITS_MAX: usize = 4300;
-/// Begins the strings that stand for numbers which values of `serde_json` cannot hold. It is no character of any text.
+/// Begins the strings that stand for numbers which values of `serde_json` cannot hold. No text has this character.
 pub(super) const NUMBER: char = '\u{ffff}';
 
 /// The form in which numbers that are not finite are given.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::ast::{Arguments, Body, Expression, Filter, Name, StatementKind, Target};
 
-/// Returns these variables.
+/// Returns the variables that a template sets at its top level before it reads them.
 pub(super) fn set_first(body: &Body) -> Vec<Name> {
     let mut seen = Seen::default();
     seen.body(body);

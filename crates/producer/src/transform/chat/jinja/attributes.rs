@@ -147,7 +147,7 @@ pub(super) fn item(value: &Value, key: &Value) -> Made<Value> {
         (Value::Range(range), Some(index)) => place(index, range.len()).map(|at| range.get(at)),
         (Value::Dict(dict), _) => match key {
             Value::Undefined(_) => None,
-            // A key that can't be one is no error in Jinja2.
+            // Jinja2 takes a key that can't be one as undefined.
             _ => dict.get(key).unwrap_or(None).cloned(),
         },
         _ => None,
@@ -203,7 +203,7 @@ fn places(length: usize, parts: &[Value; 3]) -> Made<Vec<usize>> {
     Ok(places)
 }
 
-/// Returns `value[start:stop:step]`.
+/// Returns the part `value[start:stop:step]` of a sequence or text, as Python slices it.
 pub(super) fn slice(value: &Value, parts: &[Value; 3]) -> Made<Value> {
     value.defined()?;
     match value {

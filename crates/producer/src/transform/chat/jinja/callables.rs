@@ -1,4 +1,4 @@
-//! What a template can call, and the arguments of a call.
+//! The functions that a template can call, and the arguments of a call.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -47,7 +47,7 @@ fn days_of(year: i64, month: usize) -> i64 {
 }
 
 impl Date {
-    /// Parses `YYYY-MM-DD`.
+    /// Parses a date as `YYYY-MM-DD`; `None` when there is no such day.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let mut part = |length: usize| {

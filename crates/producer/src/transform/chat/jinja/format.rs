@@ -25,7 +25,7 @@ fn number_here(chars: &mut Peekable<Chars<'_>>) -> Made<Option<usize>> {
     }
 }
 
-/// Returns `template % argument`.
+/// Returns the text of `template % argument`, as Python formats it.
 pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
     let mut positional = match argument {
         Value::Tuple(items) | Value::Group(items) => items.to_vec(),
@@ -158,7 +158,7 @@ pub(super) fn truncated(value: f64) -> Made<Value> {
     }
 }
 
-/// Returns `template.format(...)`.
+/// Returns the text of `template.format(...)`, as Python formats it.
 pub(super) fn braces(template: &str, given: &Given) -> Made<String> {
     let mut out = String::new();
     let mut chars = template.chars().peekable();

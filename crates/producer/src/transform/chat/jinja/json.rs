@@ -16,7 +16,7 @@ struct Layout {
     sort: bool,
 }
 
-/// Returns `json.dumps(value, ...)`.
+/// Returns the text of `json.dumps(value, ...)` of Python.
 pub(super) fn dumps(value: &Value, given: Given) -> Made<Value> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
     let [ascii, indent, separators, sort] = given.bind("tojson", names, 0)?;

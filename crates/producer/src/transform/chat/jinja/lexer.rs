@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
         &self.source[self.at..]
     }
 
-    /// Moves by `bytes`.
+    /// Moves on by a number of bytes, and counts lines.
     fn skip(&mut self, bytes: usize) {
         let text = &self.source[self.at..self.at + bytes];
         let lines = text.bytes().filter(|b| *b == b'\n').count();

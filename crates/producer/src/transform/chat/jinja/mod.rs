@@ -1,7 +1,7 @@
 //! Templates in Jinja2's language, with Python's values, as the transformers library renders chat templates. Pure.
 //!
-//! What a template prints, compares or computes is what Jinja2 would have it be. What is not written here fails by its
-//! name, and nothing is rendered another way.
+//! A template prints, compares and computes as under Jinja2. Everything that is not written here fails by its name, and
+//! nothing is rendered another way.
 //!
 //! - `lexer`, `literals` make tokens; `parser`, `statements`, `expressions`, `suffixes` make the tree in `ast`;
 //! - `analysis` finds the variables of which Jinja2 sees no value before they are set;
@@ -62,14 +62,14 @@ pub(crate) fn is_date(text: &str) -> bool {
     Date::parse(text).is_some()
 }
 
-/// A parsed template.
+/// A template as a tree, ready to be rendered.
 #[derive(Debug)]
 pub(super) struct Jinja(Arc<Program>);
 
 /// The bounds of a rendering.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Most steps.
+    /// Most steps of one rendering.
     pub(super) fuel: u64,
     /// Most bytes of the text.
     pub(super) bytes: u64,

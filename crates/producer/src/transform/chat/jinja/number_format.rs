@@ -19,7 +19,7 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Parses `[[fill]align][sign][#][0][width][,][.precision][type]`.
+    /// Parses a format specification `[[fill]align][sign][#][0][width][,][.precision][type]`.
     pub(super) fn parse(text: &str) -> Made<Self> {
         let mut spec = Self::default();
         let mut chars = text.chars().collect::<Vec<char>>().into_iter().peekable();
@@ -59,7 +59,7 @@ impl Spec {
     }
 }
 
-/// Returns Python's `format(value, spec)`.
+/// Returns the text of Python's `format(value, spec)`.
 pub(super) fn formatted(value: &Value, spec: &Spec) -> Made<String> {
     if let Value::Text(text) = value {
         if spec.sign.is_some() || spec.alternate || spec.comma.is_some() || spec.align == Some('=')

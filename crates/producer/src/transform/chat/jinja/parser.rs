@@ -25,7 +25,7 @@ pub(super) struct Program {
     pub(super) marks: bool,
 }
 
-/// Parses a template.
+/// Parses the source of a template into statements.
 pub(super) fn parse(source: &str) -> Parsed<Program> {
     let mut parser = Parser {
         tokens: tokens(source)?,

@@ -57,7 +57,7 @@ pub(super) enum View {
     Items,
 }
 
-/// A `range`.
+/// A range of whole numbers, as `range` makes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) start: i128,

@@ -109,7 +109,8 @@ impl PairFields {
                     "has NaN or an infinite number in its messages; write it as a text, or leave it out".to_owned(),
                 ));
             }
-            serde_json::to_vec(&conversation).map_err(|why| wrong(format!("is no JSON: {why}")))
+            serde_json::to_vec(&conversation)
+                .map_err(|why| wrong(format!("cannot be written as JSON: {why}")))
         };
         Ok([whole(chosen, chosen_part)?, whole(rejected, rejected_part)?])
     }

@@ -60,7 +60,9 @@ async fn it_deletes_all_objects_of_the_stream_and_no_other() {
     deleted.prints(&["objects deleted; the stream is gone"]);
     assert_eq!(keys_of(&world).await, ["notes.txt"]);
     assert!(!world.path("log").exists() && !world.path("data").exists());
-    world.run(&["delete", "--yes"]).fails(73, &["no stream at"]);
+    world
+        .run(&["delete", "--yes"])
+        .fails(73, &["nothing to delete"]);
     // The file of somebody else keeps the root from becoming a stream again by accident.
     assert_eq!(world.init("", &[]).code, 73);
 }
@@ -73,7 +75,7 @@ async fn a_stream_in_use_is_not_deleted_without_force() {
     assert_eq!(world.run(&["job", "open", "llm"]).code, 0);
     let before = keys_of(&world).await;
     world.run(&["delete"]).prints(&[
-        "job llm is open; run `batchweave job close llm`\n",
+        "job llm is open; run `batchweave job close llm --reason TEXT`\n",
         "producer p0 is open, as host:1; stop it, and run `batchweave retire p0 --reason TEXT`\n",
     ]);
     let refused = world.run(&["delete", "--yes"]);

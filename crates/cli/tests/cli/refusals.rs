@@ -58,7 +58,7 @@ fn a_root_without_a_stream_says_so() {
     let world = World::new();
     world
         .run(&["status"])
-        .fails(73, &["no stream at", &world.url(), "batchweave init"]);
+        .fails(73, &["no stream at", &world.url(), "start a producer"]);
     world.run(&["log"]).fails(73, &["no stream at"]);
     world.run(&["show", "0"]).fails(73, &["no stream at"]);
     let gone = format!("{}/gone", world.url());

@@ -75,8 +75,7 @@ mod tests {
         assert!(!ready && !waiting.is_finished());
         for part in [
             "waiting for the stream",
-            "batchweave init",
-            "or start a producer",
+            "start a producer, which creates it",
         ] {
             assert!(reason.contains(part), "{part} in {reason}");
         }

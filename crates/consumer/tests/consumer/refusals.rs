@@ -229,7 +229,7 @@ async fn a_stream_that_comes_later_is_waited_for() {
     for part in [
         "daemon_starting",
         "waiting for the stream",
-        "batchweave init",
+        "start a producer",
     ] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }

@@ -98,9 +98,10 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         let places = (socket.path.as_path(), &lead);
         file.options(role, context.global(), places)
     };
-    let socket = place::socket(file.socket(), false)?;
     let extent = if args.check { ALL } else { FILE_ONLY };
-    let checked = check(&args.file, |role| options(role, &socket), extent).await?;
+    let socket = place::CheckedSocket::new(file.socket(), args.check)?;
+    let checked = check(&args.file, |role| options(role, &socket.socket), extent).await?;
+    drop(socket);
     if args.check || checked != Exit::Ok {
         return Ok(checked);
     }

@@ -42,6 +42,29 @@ fn folders() -> [PathBuf; 3] {
     ]
 }
 
+/// The socket of a check. The daemon's own check needs its folder; one that was made for it is removed afterwards.
+pub(super) struct CheckedSocket {
+    pub(super) socket: Socket,
+    made: Option<PathBuf>,
+}
+
+impl CheckedSocket {
+    pub(super) fn new(given: Option<&Path>, make: bool) -> Result<Self, RunError> {
+        let before: Vec<PathBuf> = folders().into_iter().filter(|f| f.exists()).collect();
+        let socket = socket(given, make)?;
+        let folder = socket.path.parent().map(Path::to_path_buf);
+        let made = folder.filter(|f| folders().contains(f) && !before.contains(f));
+        Ok(Self { socket, made })
+    }
+}
+
+impl Drop for CheckedSocket {
+    fn drop(&mut self) {
+        // Fails, as it should, where another run uses the folder by now.
+        let _ = self.made.as_ref().map(fs::remove_dir);
+    }
+}
+
 /// Returns the socket of this run: the file's, that of the environment, or the first that this user may make.
 /// With `make` its folder is created.
 pub(super) fn socket(given: Option<&Path>, make: bool) -> Result<Socket, RunError> {

@@ -289,6 +289,7 @@ mod tests {
     async fn input_of_other_schemes_has_a_way_on() {
         let input = OpenOptions {
             input: true,
+            region: Some("us-east-1".to_owned()),
             ..OpenOptions::default()
         };
         for (url, part) in [

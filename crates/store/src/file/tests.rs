@@ -12,10 +12,7 @@ async fn a_missing_root_is_made_only_on_demand() {
     let root = dir.path().join("a/b");
     let error = FileStore::open(&root, false).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NoBucket, "{error}");
-    assert!(
-        error.to_string().contains("create the bucket or folder"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("create the folder"), "{error}");
     let made = FileStore::open(&root, true).await.unwrap();
     assert_eq!(
         made.create("k", Bytes::from_static(b"v")).await.unwrap(),

@@ -119,7 +119,7 @@ impl Parser {
             Kind::BlockEnd => "\"%}\"".to_owned(),
             Kind::End => "the end of the template".to_owned(),
         };
-        self.fail(&format!("unexpected {found}, not {wanted}"))
+        self.fail(&format!("found {found}, expected {wanted}"))
     }
 
     /// Runs `work` one level deeper.
@@ -207,7 +207,10 @@ impl Parser {
                     statement
                 }
                 Kind::End if ends.is_empty() => return Ok(body),
-                _ => return self.unexpected(&format!("{{% {} %}}", ends.join(" or "))),
+                _ => {
+                    let ends = ends.iter().map(|end| format!("{{% {end} %}}"));
+                    return self.unexpected(&ends.collect::<Vec<_>>().join(" or "));
+                }
             };
             body.push(Statement { line, kind });
         }

@@ -192,14 +192,14 @@ async fn each_document_begins_with_the_begin_token_once() {
         let rows = [row(0), row(1)];
         let expected: Vec<u32> = match mode {
             PackingMode::Concat => documents.concat()[..199].to_vec(),
-            // The longest document is divided; its last piece is between the short ones.
-            _ => [&documents[0], &documents[1][200..], &documents[2]].concat(),
+            // The longest document is divided; its pieces share a token, and the last one is between the short documents.
+            _ => [&documents[0], &documents[1][198..], &documents[2]].concat(),
         };
         if mode == PackingMode::Concat {
             assert_eq!([&rows[0][..], &rows[1][1..]].concat(), expected);
         } else {
             assert_eq!(rows[0][..expected.len()], expected);
-            let whole = [&documents[1][..100], &documents[1][100..200]];
+            let whole = [&documents[1][..100], &documents[1][99..199]];
             assert!(whole.contains(&&rows[1][..]), "{:?}", rows[1]);
         }
         let mut without = with.clone();

@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn several_sources_have_their_shares() {
         let cursor = Cursor(serde_json::json!({
-            "order": {"ahead": 0, "at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 300], [2, 0, 0, 0, 100], [9_007_199_254_740_990_u64, 0, 0, 0, 0]], "mix": 0, "total": [13, 1000]},
+            "order": {"ahead": 0, "at": [[1, 2, 3, 4, 600], [0, 0, 0, 9, 300], [2, 0, 0, 0, 100], [9_007_199_254_740_991_u64, 0, 0, 0, 0]], "mix": 0, "total": [13, 1000]},
             "settings": {"sources": [{"name": "web"}, {"name": "code"}, {"name": "books"}, {"name": "empty"}]},
         }));
         let texts: Vec<String> = sources(&cursor).iter().map(SourceStatus::text).collect();

@@ -123,7 +123,7 @@ def test_lines_of_objects_name_objects_beside_them(
     objects.put("set/train/metadata.jsonl", lines(*names).encode())
     # Outside of the folder, missing, and no key.
     objects.put("set/train/more.jsonl", lines("../secret", "images/lost.png", "ä b").encode())
-    more = 'source.paths = ["s3://batchweave/set/*.jsonl"]\nsource.on_bad_document = "skip"'
+    more = 'source.paths = ["s3://batchweave/set/train/*.jsonl"]\nsource.on_bad_document = "skip"'
     configure(tmp_path, "file_name", more)
     assert daemons("producer").wait(600) == 0
     assert received(tmp_path) == expected

@@ -13,6 +13,7 @@ SOURCES = [
     "crates/producer/src/worker.rs",
     "crates/producer/src/transform/error.rs",
     "crates/producer/src/sources/error.rs",
+    "crates/producer/src/sources/input_error.rs",
     "crates/producer/src/cursor.rs",
     "crates/consumer/src/error.rs",
     "crates/log/src/error.rs",

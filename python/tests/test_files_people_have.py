@@ -12,11 +12,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import batchweave
 import boto3  # type: ignore[import-untyped]
 import pytest
 from inbox_world import DEV_S3, DevS3
 from real_daemons import BINARIES, MARKS
+
+import batchweave
 
 pytestmark = [*MARKS, *DEV_S3]
 

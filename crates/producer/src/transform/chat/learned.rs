@@ -125,7 +125,7 @@ impl Serialize for Learn {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LossRules {
     pub learn: Learn,
-    /// Keys of a message that are read beside [`KEYS`].
+    /// Keys of a message that are read beside the usual ones.
     pub keys: Vec<String>,
     /// Keys that say nothing about the loss.
     pub ignore: Vec<String>,

@@ -60,6 +60,8 @@ pub(super) struct Wanted {
 /// The header of a request; the bytes of all parts follow.
 #[derive(Debug, Serialize)]
 pub(super) struct Request<'a> {
+    /// Its number at this process.
+    pub(super) request: u64,
     #[serde(flatten)]
     pub(super) wanted: &'a Wanted,
     pub(super) documents: Vec<&'a [Part]>,
@@ -156,7 +158,15 @@ fn unmarked(raw: Bytes, first: bool) -> Bytes {
     }
 }
 
-/// The header of an answer; its bytes follow.
+/// The header of an answer, with the numbers of its request and of the document in it; its bytes follow.
+#[derive(Debug, Deserialize)]
+pub(super) struct AnswerFrame {
+    pub(super) request: u64,
+    pub(super) document: u64,
+    pub(super) answer: AnswerHeader,
+}
+
+/// The outcome of a document, without its bytes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AnswerHeader {

@@ -5,6 +5,9 @@
 //! JSONL, or as arrays. Results keep the order of the documents. A process that dies, hangs or grows costs at most the document that
 //! it was at.
 
+mod family;
+#[cfg(test)]
+mod hostile_tests;
 mod message;
 mod output;
 mod pool;

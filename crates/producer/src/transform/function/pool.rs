@@ -1,6 +1,7 @@
 //! The worker processes: started as they are needed, lent to one thread at a time, and replaced when they end.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use batchweave_daemon::Exit;
@@ -12,7 +13,7 @@ use super::watch::{WatchList, watch};
 use crate::config::ProducerConfig;
 use crate::packing::ArraySpec;
 
-/// Number of processes that try a document, because a process may be ended from outside.
+/// Most starts of a process, because it may be ended from outside.
 const TRIES: u32 = 3;
 /// Bytes of an answer beside the document: names and numbers.
 const ANSWER_OVERHEAD: u64 = 1 << 20;
@@ -81,7 +82,9 @@ impl Pool {
             limit,
             arrays: arrays.iter().map(ArrayForm::new).collect(),
         };
+        let (starts, requests) = sync_channel(0);
         let launch = Launch {
+            starts,
             python: table.python.clone(),
             // Strings and numbers always become JSON.
             setup: serde_json::to_vec(&setup).unwrap_or_default(),
@@ -90,9 +93,9 @@ impl Pool {
             processes: Arc::new(WatchList::default()),
             limiter: Arc::new(Limiter::default()),
         };
-        let (list, memory) = (Arc::downgrade(&launch.processes), table.memory.bytes());
+        let (list, memory) = (launch.processes.clone(), table.memory.bytes());
         let watcher = std::thread::Builder::new().name("function-watch".to_owned());
-        let watcher = watcher.spawn(move || watch(&list, memory));
+        let watcher = watcher.spawn(move || watch(&list, &requests, memory));
         let pool = Self {
             function: table.function.clone(),
             most: config.function_workers(),
@@ -113,7 +116,7 @@ impl Pool {
         let mut tries = 1;
         loop {
             match Process::start(&self.launch) {
-                Err(StartFailure::Ended(death)) if death.may_be_foreign && tries < TRIES => {
+                Err(StartFailure::Ended(death)) if tries < TRIES.min(death.tries) => {
                     tries += 1;
                 }
                 outcome => return outcome,
@@ -156,17 +159,14 @@ impl Pool {
                     done.answers
                         .extend((0..rest).map(|_| Answer::NoProcess(why.clone())));
                 }
-                Failure::Death(Death {
-                    detail,
-                    may_be_foreign,
-                }) => {
+                Failure::Death(death) => {
                     done.deaths += 1;
                     tracing::warn!(
-                        detail,
+                        detail = death.detail,
                         "a process of the function ended; another one is started"
                     );
-                    if !may_be_foreign || tries >= TRIES {
-                        done.answers.push(Answer::Failed(detail));
+                    if tries >= death.tries {
+                        done.answers.push(Answer::Failed(death.detail));
                         tries = 0;
                     }
                 }

@@ -5,14 +5,17 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::message::{Answer, AnswerHeader, Document, Request, Wanted};
+use super::family::MARK;
+use super::message::{Answer, AnswerFrame, Document, Request, Wanted};
 use super::output::{LastLines, Limiter};
-use super::watch::{Verdict, WatchList, Watched};
+use super::watch::{Start, Verdict, WatchList, Watched};
 use crate::transform::frames::{read_frame, write_frame};
 
 const WORKER: &str = include_str!("worker.py");
@@ -24,6 +27,11 @@ const HEADER_MAX: u64 = 64 << 20;
 const START_MAX: Duration = Duration::from_mins(5);
 /// Most time to read what an ended process printed last.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
+/// Processes that try a document which a signal ended: it may have come from outside.
+const TRIES_OF_SIGNALS: u32 = 3;
+/// Processes that try a document which took too long, or whose answer was not understood: the cause may be a machine that
+/// stood still, or what an earlier document left behind.
+const TRIES_OF_DELAYS: u32 = 2;
 /// Variables for the threads of numeric libraries, of which each process would start one per core.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
@@ -38,6 +46,8 @@ pub(super) struct Launch {
     /// Most bytes of an answer.
     pub(super) limit: u64,
     pub(super) processes: Arc<WatchList>,
+    /// To the thread that starts processes.
+    pub(super) starts: SyncSender<Start>,
     pub(super) limiter: Arc<Limiter>,
 }
 
@@ -57,8 +67,8 @@ pub(super) enum StartFailure {
 pub(super) struct Death {
     /// The end as people read it, after the name of the function.
     pub(super) detail: String,
-    /// It was ended by a signal, which may have come from outside; another process may succeed.
-    pub(super) may_be_foreign: bool,
+    /// Processes that try the document before it counts as bad.
+    pub(super) tries: u32,
 }
 
 pub(super) struct Process {
@@ -67,6 +77,9 @@ pub(super) struct Process {
     output: BufReader<ChildStdout>,
     watched: Arc<Watched>,
     last: LastLines,
+    /// Number of requests until now, and of the document that is answered next.
+    request: u64,
+    document: u64,
     /// The thread that reads what it prints.
     follower: Option<JoinHandle<()>>,
 }
@@ -81,13 +94,12 @@ impl Process {
                 command.env(name, OsStr::new("1"));
             }
         }
+        let mark = next_mark();
         // A group of its own, so that Ctrl-C ends this program first, and all that the function started ends with it.
-        let command = command.process_group(0).stdin(Stdio::piped());
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(StartFailure::Spawn)?;
+        command.env(MARK, &mark).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        let mut child = launch.spawn(command).map_err(StartFailure::Spawn)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let ((Some(input), Some(output), Some(printed)), Some(pid)) = (pipes, pid) else {
@@ -101,8 +113,10 @@ impl Process {
             child,
             input: BufWriter::with_capacity(BUFFER, input),
             output: BufReader::with_capacity(BUFFER, output),
-            watched: Arc::new(Watched::new(pid)),
+            watched: Arc::new(Watched::new(pid, mark)),
             last,
+            request: 0,
+            document: 0,
             follower: None,
         };
         let thread = std::thread::Builder::new().name("function-output".to_owned());
@@ -132,7 +146,10 @@ impl Process {
         launch: &Launch,
     ) -> io::Result<()> {
         self.watched.allow(Some(launch.timeout));
+        self.request += 1;
+        self.document = 0;
         let request = Request {
+            request: self.request,
             wanted,
             documents: documents.iter().map(|document| &*document.parts).collect(),
         };
@@ -149,10 +166,14 @@ impl Process {
     /// Receives the answer to the next document.
     pub(super) fn answer(&mut self, launch: &Launch) -> io::Result<Answer> {
         self.watched.allow(Some(launch.timeout));
-        let header: AnswerHeader = serde_json::from_slice(&self.frame(HEADER_MAX)?)?;
+        let header = self.frame(HEADER_MAX)?;
+        let header: AnswerFrame = serde_json::from_slice(&header).map_err(|_| foreign_answer())?;
+        if (header.request, header.document) != (self.request, self.document) {
+            return Err(foreign_answer());
+        }
+        self.document += 1;
         let data = self.frame(launch.limit)?;
-        let fit = header.with(data);
-        fit.ok_or_else(|| io::Error::other("its answer has too few or too many bytes"))
+        header.answer.with(data).ok_or_else(foreign_answer)
     }
 
     /// Says that all documents are answered.
@@ -161,7 +182,11 @@ impl Process {
     }
 
     fn frame(&mut self, most: u64) -> io::Result<Vec<u8>> {
-        let frame = read_frame(&mut self.output, most)?;
+        let frame = read_frame(&mut self.output, most).map_err(|why| match why.kind() {
+            // Longer than any answer.
+            io::ErrorKind::Other => foreign_answer(),
+            _ => why,
+        })?;
         Ok(frame.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
@@ -184,16 +209,20 @@ impl Process {
     pub(super) fn death(mut self, why: &io::Error, timeout: Duration) -> Death {
         let verdict = self.watched.end();
         let status = self.child.wait();
-        let by_itself = |detail: String| Death {
-            detail,
-            may_be_foreign: false,
-        };
+        let after = |tries, detail: String| Death { detail, tries };
+        let by_itself = |detail| after(1, detail);
         let last = self.last_words();
         match (verdict, status) {
-            (Some(Verdict::TimedOut), _) => by_itself(format!(
-                "takes longer than {} s, the most of transform.timeout{last}",
-                timeout.as_secs_f64()
-            )),
+            (Some(Verdict::TimedOut), _) => after(
+                TRIES_OF_DELAYS,
+                format!(
+                    "takes longer than {} s, the most of transform.timeout{last}",
+                    timeout.as_secs_f64()
+                ),
+            ),
+            (None, _) if why.kind() == io::ErrorKind::InvalidData => {
+                after(TRIES_OF_DELAYS, format!("{why}{last}"))
+            }
             (Some(Verdict::TooLarge), _) => by_itself(format!(
                 "takes more memory than transform.memory allows{last}"
             )),
@@ -201,14 +230,42 @@ impl Process {
                 (Some(code), _) => {
                     by_itself(format!("ended its process with exit code {code}{last}"))
                 }
-                (None, signal) => Death {
-                    detail: format!("ended its process by signal {}{last}", signal.unwrap_or(0)),
-                    may_be_foreign: true,
-                },
+                (None, signal) => after(
+                    TRIES_OF_SIGNALS,
+                    format!("ended its process by signal {}{last}", signal.unwrap_or(0)),
+                ),
             },
             (None, Err(_)) => by_itself(format!("lost its process: {why}{last}")),
         }
     }
+}
+
+impl Launch {
+    /// Starts a program by the thread that lasts as long as all processes.
+    fn spawn(&self, command: Command) -> io::Result<Child> {
+        let gone = || io::Error::other("the thread that starts processes has ended");
+        let (reply, started) = sync_channel(1);
+        let start = Start { command, reply };
+        self.starts.send(start).map_err(|_| gone())?;
+        started.recv().map_err(|_| gone())?
+    }
+}
+
+/// Returns a name that no other process on this machine has.
+fn next_mark() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.unwrap_or_default().as_nanos();
+    format!("{}-{number}-{nanos:x}", std::process::id())
+}
+
+/// The failure of a process whose pipe had bytes that are no answer to the document.
+fn foreign_answer() -> io::Error {
+    let why =
+        "wrote to the pipe of its answers: the bytes there are not the answer to this document";
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 impl Drop for Process {

@@ -75,13 +75,13 @@ shaped = Shaped()
 not_a_function = 3
 "#;
 
-struct Scene {
-    folder: TempDir,
-    config: ProducerConfig,
+pub(super) struct Scene {
+    pub(super) folder: TempDir,
+    pub(super) config: ProducerConfig,
 }
 
 impl Scene {
-    fn new(function: &str) -> Self {
+    pub(super) fn new(function: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("own_code.py"), MODULE).unwrap();
         let mut config = ProducerConfig::default();
@@ -91,7 +91,7 @@ impl Scene {
         Self { folder, config }
     }
 
-    fn start(&self) -> Function {
+    pub(super) fn start(&self) -> Function {
         Function::start(&self.config).unwrap().unwrap()
     }
 
@@ -100,7 +100,7 @@ impl Scene {
     }
 }
 
-fn lines(texts: &[&str]) -> Vec<(Format, Unit)> {
+pub(super) fn lines(texts: &[&str]) -> Vec<(Format, Unit)> {
     let unit = |(n, text): (u64, &&str)| {
         let place = Place {
             unit: n,
@@ -118,7 +118,7 @@ fn lines(texts: &[&str]) -> Vec<(Format, Unit)> {
 
 /// Returns the texts of the results, joined by `+` where a document became several, `-` for none and the reason for a bad
 /// one.
-fn texts(applied: Applied) -> Vec<String> {
+pub(super) fn texts(applied: Applied) -> Vec<String> {
     let text = |unit: &Unit| match &unit.raw {
         Ok(raw) => {
             let value: Value = serde_json::from_slice(raw).unwrap();

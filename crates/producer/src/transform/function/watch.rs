@@ -1,13 +1,24 @@
-//! Ends worker processes that take too long over a document or too much memory.
+//! Starts worker processes, and ends those that take too long over a document or too much memory.
+//!
+//! One thread does both, and lasts as long as the pool: a process ends with the thread that started it, by a signal of
+//! the kernel. Time counts only while this thread runs, so that a program that was stopped calls no document slow.
 
-use std::fs;
+use std::io;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::family::{Processes, end_marked};
+
 /// Interval between two looks at the processes.
 const EVERY: Duration = Duration::from_millis(100);
+/// Most time that counts between two looks.
+const COUNTED: Duration = Duration::from_millis(200);
+/// Part of the time for the search for the processes' children: one in so many.
+const SEARCH_PART: u32 = 20;
 
 /// The reason why a process was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,33 +27,63 @@ pub(super) enum Verdict {
     TooLarge,
 }
 
+/// A command to start, and whoever waits for it.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) command: Command,
+    pub(super) reply: SyncSender<io::Result<Child>>,
+}
+
 /// A process that is watched.
 #[derive(Debug)]
 pub(super) struct Watched {
     pid: Pid,
+    /// The value of the variable that all have which it starts.
+    mark: String,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    /// The end of its time for the document that it is at.
-    deadline: Option<Instant>,
+    /// The rest of its time for the document that it is at.
+    left: Option<Duration>,
+    /// The last look at it.
+    seen: Instant,
     verdict: Option<Verdict>,
     /// It is waited for, and its number may be another's.
     gone: bool,
 }
 
-impl Watched {
-    pub(super) fn new(pid: Pid) -> Self {
+impl State {
+    fn new(now: Instant) -> Self {
         Self {
-            pid,
-            state: Mutex::default(),
+            left: None,
+            seen: now,
+            verdict: None,
+            gone: false,
         }
+    }
+
+    /// Counts the time since the last look; true when none is left.
+    fn timed_out(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.seen).min(COUNTED);
+        self.seen = now;
+        self.left = self.left.map(|left| left.saturating_sub(passed));
+        self.left == Some(Duration::ZERO)
+    }
+}
+
+impl Watched {
+    pub(super) fn new(pid: Pid, mark: String) -> Self {
+        let state = Mutex::new(State::new(Instant::now()));
+        Self { pid, mark, state }
     }
 
     /// Gives the process `time` from now on; with `None` it has no work.
     pub(super) fn allow(&self, time: Option<Duration>) {
-        self.state().deadline = time.and_then(|time| Instant::now().checked_add(time));
+        let mut state = self.state();
+        state.left = time;
+        state.seen = Instant::now();
     }
 
     /// Ends the process and all that it started; to be called before it is waited for.
@@ -51,6 +92,7 @@ impl Watched {
         if !state.gone {
             // It may have ended already.
             let _ = kill_process_group(self.pid, Signal::KILL);
+            end_marked(&self.mark);
         }
         state.gone = true;
         state.verdict
@@ -60,14 +102,15 @@ impl Watched {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, now: Instant, memory: u64) {
+    fn look(&self, now: Instant, processes: Option<&Processes>, most: u64) {
         let mut state = self.state();
-        let Some(deadline) = state.deadline.filter(|_| !state.gone) else {
+        if state.gone || state.left.is_none() {
             return;
-        };
-        let verdict = if now >= deadline {
+        }
+        let memory = processes.map_or(0, |processes| processes.memory(self.pid, most));
+        let verdict = if state.timed_out(now) {
             Verdict::TimedOut
-        } else if resident_bytes(self.pid).is_some_and(|bytes| bytes > memory) {
+        } else if memory > most {
             Verdict::TooLarge
         } else {
             return;
@@ -75,13 +118,11 @@ impl Watched {
         state.verdict.get_or_insert(verdict);
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
-}
 
-/// Returns the memory that a process has in use in bytes.
-fn resident_bytes(pid: Pid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+    fn works(&self) -> bool {
+        let state = self.state();
+        !state.gone && state.left.is_some()
+    }
 }
 
 /// All processes of a pool.
@@ -95,19 +136,59 @@ impl WatchList {
         all.push(Arc::downgrade(watched));
     }
 
-    fn all(&self) -> Vec<Arc<Watched>> {
+    fn at_work(&self) -> Vec<Arc<Watched>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter_map(Weak::upgrade).collect()
+        let all = all.iter().filter_map(Weak::upgrade);
+        all.filter(|one| one.works()).collect()
     }
 }
 
-/// Watches the processes until the pool is gone.
-pub(super) fn watch(list: &Weak<WatchList>, memory: u64) {
-    while let Some(list) = list.upgrade() {
-        for one in list.all() {
-            one.look(Instant::now(), memory);
+/// Starts processes and watches them until the pool is gone, whose end `starts` has.
+pub(super) fn watch(list: &WatchList, starts: &Receiver<Start>, memory: u64) {
+    let (mut next_look, mut next_search) = (Instant::now(), Instant::now());
+    loop {
+        let rest = next_look.saturating_duration_since(Instant::now());
+        match starts.recv_timeout(rest) {
+            Ok(Start { mut command, reply }) => {
+                // Whoever waits is there until it has an answer.
+                let _ = reply.send(command.spawn());
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {}
         }
-        drop(list);
-        std::thread::sleep(EVERY);
+        let now = Instant::now();
+        if now < next_look {
+            continue;
+        }
+        next_look = now + EVERY;
+        let all = list.at_work();
+        let due = !all.is_empty() && now >= next_search;
+        let processes = due.then(Processes::now);
+        if due {
+            next_search = Instant::now() + now.elapsed() * SEARCH_PART;
+        }
+        for one in all {
+            one.look(now, processes.as_ref(), memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_the_watcher_did_not_run_does_not_count() {
+        let began = Instant::now();
+        let mut state = State::new(began);
+        state.left = Some(Duration::from_secs(1));
+        assert!(!state.timed_out(began + Duration::from_hours(1)));
+        let mut looks = 0;
+        let mut now = began + Duration::from_hours(1);
+        while !state.timed_out(now) {
+            now += EVERY;
+            looks += 1;
+        }
+        assert_eq!(looks, 8);
     }
 }

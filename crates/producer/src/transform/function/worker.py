@@ -3,12 +3,14 @@ length of 8 bytes, little-endian, and then the bytes.
 
 The first frame is the setup, in JSON; the answer is an error or null. Then each request is two frames: a header, which
 names the parts of each document, and the bytes of all parts. Each document is answered by two frames, a header and its
-bytes, as soon as the function has returned.
+bytes, as soon as the function has returned. An answer carries the numbers of its request and document, so that nothing else
+that is written to the pipe counts as one.
 """
 
 import importlib
 import json
 import os
+import signal
 import struct
 import sys
 import threading
@@ -18,6 +20,8 @@ from collections.abc import Iterator, Mapping
 
 DETAIL_MAX = 500
 DOCUMENTS_MAX = 4096
+PROCESS = os.getpid()
+PR_SET_PDEATHSIG = 1
 
 
 def main():
@@ -28,6 +32,7 @@ def main():
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout.reconfigure(line_buffering=True)
+    end_by_signal_with_parent()
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     setup = read_json(requests)
     if setup is None:
@@ -41,11 +46,35 @@ def main():
     while (header := read_json(requests)) is not None:
         body = memoryview(read(requests))
         begin = 0
-        for parts in header["documents"]:
+        for number, parts in enumerate(header["documents"]):
             size = sum(part["bytes"] for part in parts)
             answer, parts = answered(function, setup, header, parts, body[begin : begin + size])
             begin += size
-            write(answers, answer, parts)
+            write(answers, {"request": header["request"], "document": number, "answer": answer}, parts)
+
+
+def end_by_signal_with_parent():
+    """Lets the kernel end this process with its parent, and the processes that it forks with this one."""
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (ImportError, OSError, AttributeError):
+        # A Python without ctypes: end_with remains.
+        return
+    by_main_thread = False
+
+    def before():
+        nonlocal by_main_thread
+        by_main_thread = threading.current_thread() is threading.main_thread()
+
+    def forked():
+        # The signal comes at the end of the thread that forked, so only the one that lasts counts.
+        if by_main_thread and os.getppid() == PROCESS:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    os.register_at_fork(before=before, after_in_child=forked)
 
 
 def end_with(parent):
@@ -261,6 +290,8 @@ def read_json(stream):
 
 def write(stream, header, parts=None):
     """Writes a frame of JSON, and one of the parts unless there are none."""
+    if os.getpid() != PROCESS:
+        end_forked()
     header = json.dumps(header).encode()
     stream.write(struct.pack("<Q", len(header)) + header)
     if parts is not None:
@@ -268,6 +299,13 @@ def write(stream, header, parts=None):
         for part in parts:
             stream.write(part)
     stream.flush()
+
+
+def end_forked():
+    """Ends a process that the function forked and let return: the answer is its parent's."""
+    line = f"process {os.getpid()}, which the function forked, returned from it and was ended; end it by os._exit()\n"
+    os.write(2, line.encode())
+    os._exit(1)
 
 
 main()

@@ -83,6 +83,8 @@ pub enum Mutation {
     MixtureTwice,
     /// A change of the mixture that came late begins with the next document that is read again.
     MixtureAtOnce,
+    /// More passes of a source begin with the next document that is read again.
+    PassesAtOnce,
 }
 
 impl Mutation {
@@ -209,4 +211,5 @@ guards! {
     ignores_mixture: MixtureIgnored,
     repeats_mixture: MixtureTwice,
     changes_mixture_at_once: MixtureAtOnce,
+    raises_passes_at_once: PassesAtOnce,
 }

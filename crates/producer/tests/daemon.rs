@@ -23,6 +23,8 @@ mod modes;
 mod order;
 #[path = "daemon/panics.rs"]
 mod panics;
+#[path = "daemon/raised.rs"]
+mod raised;
 #[path = "daemon/shards.rs"]
 mod shards;
 #[path = "daemon/starting.rs"]

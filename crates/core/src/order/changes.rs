@@ -4,7 +4,9 @@
 //! Invariants:
 //! - a mixture begins after the documents that were taken when the batch before it was complete, whether the producer
 //!   knew of it then or learned of it later and went back;
-//! - so a document is given once, under the old weights or the new, and a restart gives the same documents.
+//! - so a document is given once, under the old weights or the new, and a restart gives the same documents;
+//! - documents that batches have, behind the cursor's place, were taken by some number of passes of each source: a restart
+//!   with more passes takes them in the same order.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +21,18 @@ pub struct MixtureChanges {
     from: BTreeMap<Seq, u64>,
     /// Mixtures that have begun, with the total of documents at which they did, while a stored state may lie before.
     begun: Vec<(u64, u64)>,
+    /// The passes of each source.
+    passes: Vec<u64>,
 }
 
 impl MixtureChanges {
     /// Returns the changes `from` the log for a producer whose next batch is `next_seq`, and the stored `state` with
-    /// the one that begins there, if that state was stored before it was known.
+    /// the one that begins there, if that state was stored before it was known. `passes` are those of each source.
     pub fn resume(
         from: BTreeMap<Seq, u64>,
         next_seq: Seq,
         mut state: SamplerState,
+        passes: Vec<u64>,
     ) -> (Self, SamplerState) {
         let begins = from.range(..=next_seq).next_back().map(|(_, id)| *id);
         let last = state.next.last().map_or(state.mix, |(id, _)| *id);
@@ -40,7 +45,12 @@ impl MixtureChanges {
             state.next.push((id, state.total[0] + ahead));
         }
         let begun = state.next.clone();
-        (Self { from, begun }, state)
+        let changes = Self {
+            from,
+            begun,
+            passes,
+        };
+        (changes, state)
     }
 
     /// Adds the changes that the log has for batches after `next_seq`, the next one to be complete. An earlier one
@@ -65,12 +75,18 @@ impl MixtureChanges {
     }
 
     /// Returns the stored form of `state`, which lies before the oldest document that waits, when `documents` were
-    /// taken. States move forward.
-    pub fn store(&mut self, state: SamplerState, documents: u64) -> SamplerState {
+    /// taken. States move forward. With `placed`, batches have some of the documents from it on.
+    pub fn store(&mut self, state: SamplerState, documents: u64, placed: bool) -> SamplerState {
         self.begun.retain(|(id, _)| *id > state.mix);
+        let mut passes = if placed { state.passes } else { Vec::new() };
+        let stored = passes.last().map_or(state.total[0], |(until, _)| *until);
+        if placed && stored < documents {
+            passes.push((documents, self.passes.clone()));
+        }
         SamplerState {
             ahead: documents.saturating_sub(state.total[0]),
             next: self.begun.clone(),
+            passes,
             ..state
         }
     }

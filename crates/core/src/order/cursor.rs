@@ -1,5 +1,5 @@
 //! The sampler's place: four numbers and the given amount of each source, the number of the mixture, and the changes of
-//! the mixture that come within the documents that were taken already.
+//! the mixture and the numbers of passes that hold within the documents that were taken already.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,11 @@ impl Position {
             pass,
             ..Self::default()
         }
+    }
+
+    /// Returns whether this is the place of a source that has ended: before its first document, or behind some passes.
+    pub(super) fn begins_pass(self) -> bool {
+        self == Self::pass(self.pass)
     }
 
     /// Returns the position after the document at this one.
@@ -89,6 +94,10 @@ pub struct SamplerState {
     /// Changes of the mixture among those: the number of each, and the total of documents at which it takes effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<(u64, u64)>,
+    /// The passes of each source by which those documents were taken: each list holds until that total of documents.
+    /// Empty where batches have none of those documents, so that their order may change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passes: Vec<(u64, Vec<u64>)>,
 }
 
 impl SamplerState {
@@ -120,6 +129,7 @@ mod tests {
             total,
             ahead: 41,
             next: Vec::new(),
+            passes: Vec::new(),
         }
     }
 

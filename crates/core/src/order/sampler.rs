@@ -73,8 +73,33 @@ impl Sampler {
             state,
         };
         sampler.weights = sampler.weights_of(sampler.state.mix);
+        sampler.hold_ended();
         sampler.apply_next();
         sampler
+    }
+
+    /// Holds sources that had ended where the state is, for the documents that were taken after it. States of earlier
+    /// releases do not say by which passes these were taken.
+    fn hold_ended(&mut self) {
+        let state = &mut self.state;
+        if guards::raises_passes_at_once() {
+            state.passes.clear();
+            return;
+        }
+        if !state.passes.is_empty() || state.ahead == 0 {
+            return;
+        }
+        let mut passes = self.options.passes.clone();
+        passes.resize(state.at.len(), 1);
+        for (passes, source) in passes.iter_mut().zip(&state.at) {
+            let gave = source.position.pass;
+            if source.position.begins_pass() && gave > 0 && gave != PASS_OF_EMPTY {
+                *passes = gave;
+            }
+        }
+        if passes != self.options.passes {
+            state.passes = vec![(state.total[0] + state.ahead, passes)];
+        }
     }
 
     fn weights_of(&self, mixture: u64) -> Vec<Weight> {
@@ -112,8 +137,19 @@ impl Sampler {
         finite.peek().is_some() && finite.all(|n| self.has_ended(n))
     }
 
+    /// Returns the passes of a source: those by which the next document was taken before, or those of the configuration.
     fn passes(&self, source: usize) -> u64 {
-        self.options.passes.get(source).copied().unwrap_or(1)
+        let stored = self.state.passes.first();
+        let stored = stored.and_then(|(_, passes)| passes.get(source));
+        let configured = self.options.passes.get(source);
+        stored.or(configured).copied().unwrap_or(1)
+    }
+
+    /// Returns whether the documents of `pass` of a source wait: its passes were fewer when the next document was taken
+    /// before.
+    pub fn holds(&self, source: usize, pass: u64) -> bool {
+        let passes = self.passes(source);
+        passes > 0 && pass >= passes
     }
 
     fn candidate(&self, source: usize) -> Candidate {
@@ -150,8 +186,10 @@ impl Sampler {
         self.apply_next();
     }
 
-    /// Puts the mixtures in force that the state has for this place.
+    /// Puts the mixtures and passes in force that the state has for this place.
     fn apply_next(&mut self) {
+        let taken = self.state.total[0];
+        self.state.passes.retain(|(until, _)| taken < *until);
         while let Some((id, documents)) = self.state.next.first().copied()
             && documents <= self.state.total[0]
         {

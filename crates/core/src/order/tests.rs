@@ -10,6 +10,7 @@ use crate::guards::{self, Mutation};
 use crate::limits::ORDER_BLOCK_BYTES;
 
 mod changes;
+mod raised;
 mod world;
 
 fn any_file() -> impl Strategy<Value = (SyntheticForm, u64, u64)> {

@@ -364,8 +364,9 @@ impl BatchBuilder {
         let taken = self.taken();
         let order = self.order_at(after.next.at);
         let changes = self.options.changes.as_mut();
+        let placed = !after.next.placed.is_empty();
         let order = order.map(|order| match changes {
-            Some(changes) => changes.store(order, taken),
+            Some(changes) => changes.store(order, taken, placed),
             None => order,
         });
         let state = State::new(after.next.clone(), self.options.inputs, settings);

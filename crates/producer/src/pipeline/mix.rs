@@ -139,7 +139,12 @@ impl MixedFeed {
                 return Err(Ok(ReadEnd::Complete));
             };
             if let Some(item) = self.feeds[source].ready.pop_front() {
-                return Ok(self.give(source, item));
+                if !self.sampler.holds(source, item.pass()) {
+                    return Ok(self.give(source, item));
+                }
+                self.feeds[source].ready.push_front(item);
+                self.sampler.end(source);
+                continue;
             }
             match self.feeds[source].fill().await {
                 Ok(true) => {}

@@ -50,6 +50,13 @@ impl Tokenized {
         };
         first.into_iter().chain(more)
     }
+
+    /// Returns the pass of its source, of several sources.
+    pub(super) fn pass(&self) -> u64 {
+        match self {
+            Self::Document { at, .. } | Self::Bad { at, .. } => at.pass,
+        }
+    }
 }
 
 /// The results of one chunk, in order.

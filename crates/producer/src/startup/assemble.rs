@@ -190,8 +190,10 @@ fn mixed(
     let stored = parts.order.clone();
     let state = stored.unwrap_or_else(|| SamplerState::start(parts.plans.len()));
     let log = producer.mixtures();
-    let (changes, state) = MixtureChanges::resume(log.from.clone(), producer.next_seq(), state);
     let mut options = sampler_options(config)?;
+    let passes = options.passes.clone();
+    let (changes, state) =
+        MixtureChanges::resume(log.from.clone(), producer.next_seq(), state, passes);
     let sources = MixedSources {
         producer: producer.name().clone(),
         plans: parts.plans.clone(),

@@ -117,7 +117,12 @@ impl Run {
         (clock, changes, kills): (&mut u64, &mut VecDeque<Change>, &mut VecDeque<u64>),
     ) -> End {
         let state: SamplerState = serde_json::from_str(&log.cursor.0).unwrap();
-        let (known, state) = MixtureChanges::resume(log.from.clone(), log.next_seq(), state);
+        let (known, state) = MixtureChanges::resume(
+            log.from.clone(),
+            log.next_seq(),
+            state,
+            opened.options.passes.clone(),
+        );
         let mut walks = walks(opened, &state);
         let options = SamplerOptions {
             mixtures: log.weights.clone(),
@@ -212,7 +217,7 @@ impl Instance {
             let oldest = self.waiting.front();
             let state = oldest.map_or_else(|| self.sampler.state().clone(), |(_, s)| s.clone());
             let skip = oldest.map_or(0, |(piece, _)| piece.3);
-            let stored = self.changes.store(state, taken);
+            let stored = self.changes.store(state, taken, false);
             let cursor = (serde_json::to_string(&stored).unwrap(), skip);
             self.complete.push_back((batch, mixture, cursor));
         }

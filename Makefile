@@ -156,13 +156,15 @@ mypy: $(VENV)/ready
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
 	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/rivals tools/live
 
-# Under CI a skipped test is a failure: see tests/py/no_skips.py.
+# Most of these tests wait for daemons, so four at a time; those of tests/py a file at a time, since they
+# share a site of daemons or a browser. Under CI a skipped test is a failure: see tests/py/no_skips.py.
+# The path of a socket is short, and pytest's own folder with that of a worker is not.
 py-tests: $(VENV)/ready
 	$(call step,Python tests)
-	@failed=0; export BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT); \
-	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests || failed=1; \
-	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py || failed=1; \
-	exit $$failed
+	@failed=0; folder=$$(mktemp -d -t py-XXXXXX); export BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py; \
+	$(PYTHON) -m pytest -p no_skips -q -n 4 --basetemp $$folder/1 --dist worksteal --rootdir python -c python/pyproject.toml python/tests || failed=1; \
+	$(PYTHON) -m pytest -p no_skips -q -n 4 --basetemp $$folder/2 --dist loadfile --rootdir tests/py tests/py || failed=1; \
+	[ $$failed = 1 ] || rm -rf $$folder; exit $$failed
 
 # PyTorch is large, so it has a separate environment and command. FRAMEWORKS_PYTHON names a
 # Python that already has torch, transformers, accelerate, pytest, numpy and the packages of

@@ -11,14 +11,21 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo wheel install uninstall test test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
-	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
+# The checks are linted while they compile (tools/build-checks): whatever else compiles with their profile
+# uses the same compiler, and shares its results.
+ifeq ($(PROFILE),checks)
+export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+endif
+
+.PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
+	system-build system-python system-all fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units \
 	image image-check docs generated-docs live-systemd
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo       the whole system on real text, with crashes and a proof'
 	@echo 'make test       all checks, cheap ones first (as .ci/run does)'
+	@echo 'make quick      format, lint, unit tests of changed crates, Python tests without daemons: two minutes'
 	@echo 'make test-long  also the long tests: many runs with random crashes'
 	@echo 'make test-frameworks  the tests with real PyTorch, transformers, accelerate, Ray and Spark, which are installed first (6.5 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
@@ -44,15 +51,27 @@ demo: system-build system-python $(VENV)/numpy
 	PYTHONPATH=$(CURDIR)/python/src target/demo/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
+# STEP:NEEDED waits for others; the rest starts in this order, two at a time.
+STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
+	rust-tests:checks-build py-tests:checks-build,python-ready py-site-tests:checks-build,python-ready \
+	rust-docs:checks-build units:checks-build image-check:checks-build
 test: system-all
-	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps fmt ruff mypy clippy build rust-tests mutations py-tests rust-docs units image-check
+	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps $(RUN_STEPS) $(STEPS)
+
+# Of what changed since BASE, by default the commit where this branch left origin/main.
+quick: system-build system-python
+	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps --name quick quick-tests python-ready fmt ruff:python-ready mypy:python-ready quick-py-tests:python-ready
+
+quick-tests:
+	$(call step,lint and unit tests of changed crates)
+	tools/quick-tests $(PROFILE)
 
 lint: system-build system-python fmt ruff mypy clippy
 
 test-long: system-all build $(VENV)/ready
 	$(call step,long tests)
 	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) --no-fail-fast -- --include-ignored
-	BATCHWEAVE_LONG=1 $(MAKE) py-tests
+	BATCHWEAVE_LONG=1 $(MAKE) py-tests py-site-tests
 	$(MAKE) fuzz
 
 # BATCHWEAVE_SEED=N repeats a run; RUNS=20 makes 20, with consecutive seeds.
@@ -117,18 +136,29 @@ clippy:
 	$(call step,clippy)
 	cargo clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 
+# Everything once: programs, tests and lint. `make checks-build PROFILE=checks` as `make test` does it.
+checks-build: system-build
+	$(call step,build of programs and tests)
+	tools/build-checks $(PROFILE)
+
+clippy-warnings:
+	$(call step,warnings of the build)
+	tools/build-checks $(PROFILE) --warnings
+
 rust-tests:
 	$(call step,Rust tests)
-	cargo test $(CARGO_FLAGS) --quiet --no-fail-fast
+	tools/run-tests $(PROFILE)
 
-# Without the S3 client and in a separate folder, so that other builds are kept.
+# They are part of the Rust tests; this shows which world finds which mistake.
 mutations:
 	$(call step,deliberate mistakes that the simulator must find)
-	cargo test --locked --profile $(PROFILE) --quiet -p batchweave-sim --features mutations \
-		--target-dir target/mutations --test mutations -- --nocapture
+	@$(MAKE) PROFILE=checks checks-build
+	tools/run-tests checks "sim sim" -- --nocapture mutations::
+	cat target/tests/sim-sim.log
 
 rust-docs:
-	$(call step,Rust documentation)
+	$(call step,Rust documentation and its examples)
+	cargo test $(CARGO_FLAGS) --doc --quiet
 	RUSTDOCFLAGS='-D warnings' cargo doc $(CARGO_FLAGS) --no-deps --quiet
 
 # The package is installed as a user installs it, and again when its files change.
@@ -156,13 +186,26 @@ mypy: $(VENV)/ready
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
 	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/rivals tools/live
 
-# Under CI a skipped test is a failure: see tests/py/no_skips.py.
+python-ready: $(VENV)/ready
+
+# Most of these tests wait for daemons, so four at a time. Under CI a skipped test is a failure: see
+# tests/py/no_skips.py.
+# The path of a socket is short, and pytest's own folder with that of a worker is not.
+pytest = @folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
+	$(PYTHON) -m pytest -p no_skips -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
+
 py-tests: $(VENV)/ready
-	$(call step,Python tests)
-	@failed=0; export BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT); \
-	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests || failed=1; \
-	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py || failed=1; \
-	exit $$failed
+	$(call step,Python tests of the client)
+	$(call pytest,--dist worksteal --rootdir python -c python/pyproject.toml python/tests)
+
+quick-py-tests: $(VENV)/ready
+	$(call step,Python tests without daemons)
+	$(call pytest,--dist worksteal -m 'not daemons' --rootdir python -c python/pyproject.toml python/tests)
+
+# A file at a time, since its tests share a site of daemons or a browser.
+py-site-tests: $(VENV)/ready
+	$(call step,Python tests of programs and documents)
+	$(call pytest,--dist loadfile --rootdir tests/py tests/py)
 
 # PyTorch is large, so it has a separate environment and command. FRAMEWORKS_PYTHON names a
 # Python that already has torch, transformers, accelerate, pytest, numpy and the packages of

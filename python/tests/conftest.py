@@ -101,16 +101,16 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Lets `batchweave.open` find the built programs; returns where its folders are made."""
     from real_daemons import BINARIES
 
-    folder = tmp_path / "t"
-    folder.mkdir()
-    monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(BINARIES))
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
+    # pytest's own folder has the user, the worker and the test in its name: too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as name:
+        monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(BINARIES))
+        monkeypatch.setenv("TMPDIR", name)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        yield Path(name)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ mod docs;
 mod files;
 mod licences;
 mod metadata;
+mod targets;
 mod words;
 
 use std::path::PathBuf;

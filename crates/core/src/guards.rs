@@ -1,6 +1,6 @@
 //! Deliberate mistakes, which prove that the simulator, or a test of this crate, would find them. Each
-//! function asks for one mistake at the place where a rule prevents it. Without the feature `mutations` no
-//! mistake can be activated, and the functions cost nothing.
+//! function asks for one mistake at the place where a rule prevents it. Only a build with debug assertions,
+//! as the profile `checks` has them for this crate, can activate one; in a release the functions cost nothing.
 
 /// A mistake that a rule of the protocol prevents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,23 +141,23 @@ impl Mutation {
     ];
 }
 
-#[cfg(any(test, feature = "mutations"))]
+#[cfg(any(test, debug_assertions))]
 thread_local! {
     static NOW: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
 /// Activates one mistake on the current thread, or none.
-#[cfg(any(test, feature = "mutations"))]
+#[cfg(any(test, debug_assertions))]
 pub fn set(mutation: Option<Mutation>) {
     NOW.set(mutation);
 }
 
-#[cfg(any(test, feature = "mutations"))]
+#[cfg(any(test, debug_assertions))]
 fn is(mutation: Mutation) -> bool {
     NOW.get() == Some(mutation)
 }
 
-#[cfg(not(any(test, feature = "mutations")))]
+#[cfg(not(any(test, debug_assertions)))]
 const fn is(_: Mutation) -> bool {
     false
 }

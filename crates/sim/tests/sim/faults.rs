@@ -1,35 +1,50 @@
 //! Worlds full of faults: 300 seeds always, 10,000 among the tests that take long; the same seed
 //! gives the same run, here and in another process.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::process::Command;
 use std::thread;
 
 use batchweave_sim::command::faults::{explain, one};
+use batchweave_sim::evidence::Evidence;
+use batchweave_sim::trace::{Answer, Event, What};
 
-/// Runs the seeds on two threads; each world has its own runtime.
-fn seeds_are_clean(from: u64, to: u64) {
+/// Runs the seeds on two threads; each world has its own runtime. Returns what each thread saw.
+fn seeds_are_clean(from: u64, to: u64) -> [Seen; 2] {
     let shard = |odd: u64| {
         thread::spawn(move || {
+            let mut seen = Seen::default();
             for seed in (from..to).filter(|seed| seed % 2 == odd) {
                 let (evidence, violations) = one(seed).unwrap();
+                seen.count(seed, &evidence);
                 if !violations.is_empty() {
-                    return Some(explain(evidence, violations).unwrap());
+                    return Err(explain(evidence, violations).unwrap());
                 }
             }
-            None
+            Ok(seen)
         })
     };
-    let shards = [shard(0), shard(1)];
-    let stories = shards.into_iter().filter_map(|s| s.join().unwrap());
-    let stories: Vec<_> = stories.collect();
-    assert!(stories.is_empty(), "{}", stories.join("\n"));
+    [shard(0), shard(1)].map(|shard| {
+        let seen = shard.join().unwrap();
+        seen.unwrap_or_else(|story| panic!("{story}"))
+    })
 }
 
 #[test]
 fn three_hundred_worlds() {
-    seeds_are_clean(0, 300);
+    let [mut seen, other] = seeds_are_clean(0, 300);
+    seen.add(&other);
+    println!("{FAULTS:?}: {:?}", seen.faults);
+    println!("{HOSTILE:?}: {:?}", seen.hostile);
+    assert!(
+        seen.faults.iter().all(|&n| n > 0),
+        "{FAULTS:?}: {:?}",
+        seen.faults
+    );
+    assert!(
+        seen.hostile.iter().all(|&n| n > 0),
+        "{HOSTILE:?}: {:?}",
+        seen.hostile
+    );
 }
 
 #[test]
@@ -70,65 +85,92 @@ fn another_process_gives_the_same_run() {
     );
 }
 
-/// Checks that the worlds contain the faults that they are made of.
-#[test]
-fn the_worlds_hold_what_they_should() {
-    let (mut crashes, mut fenced, mut snapshots, mut segments, mut intents) = (0, 0, 0, 0, 0);
-    let (mut late, mut combined) = (0, 0);
-    for seed in 0..100 {
-        let (evidence, _) = one(seed).unwrap();
+/// The faults that worlds are made of, each of which the first hundred contain.
+const FAULTS: [&str; 7] = [
+    "crashes",
+    "fenced",
+    "snapshots",
+    "segments",
+    "intents",
+    "late puts",
+    "combining records",
+];
+
+/// Effects of people, faulty programs and wrong reads, each of which the first 150 worlds contain.
+const HOSTILE: [&str; 12] = [
+    "flipped, short and long reads of records",
+    "of snapshots",
+    "of intents",
+    "of stream.json",
+    "of index segments or repairs",
+    "seals",
+    "seals undone",
+    "snapshots under a seal",
+    "retirements",
+    "mixtures",
+    "repairs",
+    "twins that were fenced",
+];
+
+#[derive(Default)]
+struct Seen {
+    faults: [usize; 7],
+    hostile: [usize; 12],
+}
+
+impl Seen {
+    fn count(&mut self, seed: u64, evidence: &Evidence) {
+        if seed < 100 {
+            self.count_faults(evidence);
+        }
+        if seed < 150 {
+            self.count_hostile(evidence);
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let both = |ours: &mut [usize], theirs: &[usize]| {
+            ours.iter_mut().zip(theirs).for_each(|(n, more)| *n += more);
+        };
+        both(&mut self.faults, &other.faults);
+        both(&mut self.hostile, &other.hostile);
+    }
+
+    fn count_faults(&mut self, evidence: &Evidence) {
+        let [
+            crashes,
+            fenced,
+            snapshots,
+            segments,
+            intents,
+            late,
+            combined,
+        ] = &mut self.faults;
         for event in &evidence.events {
-            if let batchweave_sim::trace::What::Note(text) = &event.what {
-                crashes += usize::from(text == "died");
-                fenced += usize::from(text == "was fenced");
+            if let What::Note(text) = &event.what {
+                *crashes += usize::from(text == "died");
+                *fenced += usize::from(text == "was fenced");
             }
         }
         for landed in &evidence.landed {
-            snapshots += usize::from(landed.key.starts_with("snapshots/"));
-            segments += usize::from(landed.key.starts_with("index/"));
-            intents += usize::from(landed.key.starts_with("intents/"));
+            *snapshots += usize::from(landed.key.starts_with("snapshots/"));
+            *segments += usize::from(landed.key.starts_with("index/"));
+            *intents += usize::from(landed.key.starts_with("intents/"));
             if landed.key.starts_with("log/") {
                 // A faulty program leaves half records.
                 let record: serde_json::Value =
                     serde_json::from_slice(&landed.body).unwrap_or_default();
                 let entries = record["entries"].as_array();
-                combined += usize::from(entries.is_some_and(|entries| entries.len() > 1));
+                *combined += usize::from(entries.is_some_and(|entries| entries.len() > 1));
             }
         }
-        late += late_landings(&evidence.events);
+        *late += late_landings(&evidence.events);
     }
-    let seen = [
-        crashes, fenced, snapshots, segments, intents, late, combined,
-    ];
-    println!(
-        "crashes, fenced, snapshots, segments, intents, late puts, combining records: {seen:?}"
-    );
-    assert!(seen.iter().all(|&n| n > 0), "{seen:?}");
-}
 
-/// Checks that people, faulty programs and wrong reads have effects, also on snapshots.
-#[test]
-fn the_worlds_are_hostile_enough() {
-    let counted = [
-        "flipped, short and long reads of records",
-        "of snapshots",
-        "of intents",
-        "of stream.json",
-        "of index segments or repairs",
-        "seals",
-        "seals undone",
-        "snapshots under a seal",
-        "retirements",
-        "mixtures",
-        "repairs",
-        "twins that were fenced",
-    ];
-    let mut seen = [0_usize; 12];
-    for seed in 0..150 {
-        let (evidence, _) = one(seed).unwrap();
+    fn count_hostile(&mut self, evidence: &Evidence) {
+        let seen = &mut self.hostile;
         let twins = evidence.plan.twins.len();
         for event in &evidence.events {
-            use batchweave_sim::trace::{Answer, What};
             let class = event.key.split(['/', '.']).next().unwrap();
             match &event.what {
                 What::Answered(Answer::Lied) => match class {
@@ -156,13 +198,10 @@ fn the_worlds_are_hostile_enough() {
             seen[10] += usize::from(landed.key.starts_with("repairs/"));
         }
     }
-    println!("{counted:?}: {seen:?}");
-    assert!(seen.iter().all(|&n| n > 0), "{counted:?}: {seen:?}");
 }
 
 /// Counts puts that took effect after their answer, or after their sender was gone.
-fn late_landings(events: &[batchweave_sim::trace::Event]) -> usize {
-    use batchweave_sim::trace::What;
+fn late_landings(events: &[Event]) -> usize {
     let mut answered = std::collections::BTreeSet::new();
     let mut late = 0;
     for event in events {

@@ -1,7 +1,5 @@
 //! Lifecycle worlds: jobs, attempts, marks, reclaimers and zombies. 50 seeds always, 2,000 among
 //! the tests that take long; the same seed gives the same run.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::thread;
 

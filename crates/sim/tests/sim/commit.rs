@@ -1,7 +1,5 @@
 //! The load table's command: its fields, the same figures for the same seed, and rules at any size. The
 //! goals themselves are in docs/performance.md.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::process::Command;
 

@@ -1,7 +1,5 @@
 //! Thousands of nodes on one log: the busiest key stays within the limit, and every node gets every
 //! record.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use batchweave_sim::follow::{FollowPlan, Followed, run};
 use batchweave_sim::store::profile::Profile;

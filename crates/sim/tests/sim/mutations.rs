@@ -1,9 +1,6 @@
 //! Each deliberate mistake in the code under simulation is found within 300 seeds: those of the
-//! commit path in faulty worlds, those of the lifecycle in lifecycle worlds. Built only by
-//! `make mutations`, with the feature of the same name and a target folder of its own.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
-#![cfg(feature = "mutations")]
+//! commit path in faulty worlds, those of the lifecycle in lifecycle worlds. `make mutations` shows which
+//! world finds which.
 
 use std::collections::BTreeSet;
 

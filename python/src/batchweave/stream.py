@@ -26,6 +26,7 @@ from batchweave._names import names_checked
 from batchweave._reading import NO_STOP
 from batchweave._sidecar import Sidecar
 from batchweave._steps import chosen, one
+from batchweave._stopping import StopRequest
 from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,
@@ -33,6 +34,7 @@ from batchweave.errors import (
     ClosedError,
     NoDaemonError,
     StepQuarantinedError,
+    Stopped,
     StreamNotOpenedError,
 )
 from batchweave.reader import Reader
@@ -87,6 +89,7 @@ class Stream:
         """The root of the stream."""
         self._copy, self._timeout = copy, timeout
         self._lock = threading.RLock()
+        self._stopping = StopRequest()
         self._reader: Reader | None = None
         self._closed, self._owner = False, os.getpid()
         self._sidecar = Sidecar(url, memory)
@@ -192,6 +195,8 @@ class Stream:
                 batch = next(reader)
             except StopIteration:
                 return None
+            except Stopped:
+                raise
             except BatchWeaveError as error:
                 self._give_up(reader, error)
                 raise
@@ -211,7 +216,7 @@ class Stream:
         deadline = time.monotonic() + self._timeout
         while True:
             self._sidecar.check()
-            reader = Reader(self._options(), None, step, mode="join")
+            reader = Reader(self._options(), None, step, mode="join", stopping=self._stopping)
             try:
                 reader.open(min(deadline, time.monotonic() + _TRY_SECONDS))
             except NoDaemonError as error:
@@ -254,6 +259,13 @@ class Stream:
         return _programs.ask(self.url, ["status"], self._timeout)
 
     # The end.
+
+    def stop(self) -> None:
+        """Ends the wait for a step with `Stopped`; any thread and any signal handler may call it.
+
+        Where none waits, the next one raises it. The stream can be read on.
+        """
+        self._stopping.ask()
 
     def close(self) -> None:
         """Ends the daemon. Arrays stay valid."""

@@ -17,6 +17,11 @@ from batchweave.errors import Stopped
 data: Any = importlib.import_module("torch.utils.data")
 
 
+def take(loader: Any, firsts: list[int]) -> None:
+    for item in loader:
+        firsts.append(int(item["input_ids"][0, 0]))
+
+
 @pytest.mark.parametrize("job", [None, "j"])
 def test_a_loader_that_waits_is_stopped_and_iterated_again(path: Path, job: str | None) -> None:
     with FakeDaemon(path, end=5) as daemon:
@@ -32,12 +37,11 @@ def test_a_loader_that_waits_is_stopped_and_iterated_again(path: Path, job: str 
         thread = threading.Thread(target=stop)
         thread.start()
         with pytest.raises(Stopped):
-            for item in loader:
-                firsts.append(int(item["input_ids"][0, 0]))
+            take(loader, firsts)
         thread.join(30)
         daemon.ready = None
         daemon.peers[0].push()
-        firsts += [int(item["input_ids"][0, 0]) for item in loader]
+        take(loader, firsts)
         dataset.close()
         with batchweave.connect(path) as reader:
             assert firsts == [int(batch.inputs[0, 0]) for batch in reader]

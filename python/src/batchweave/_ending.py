@@ -15,6 +15,7 @@ from batchweave._elsewhere import reads_elsewhere
 from batchweave._events import Event, Lost
 from batchweave._reading import Reading
 from batchweave._session import Session, close_parked
+from batchweave._stopping import ENDED
 from batchweave.errors import (
     BadHelloError,
     BadStateError,
@@ -99,7 +100,7 @@ class Ending(Reading):
             # Added meanwhile.
             if not waited.issuperset(self._marks.unconfirmed()):
                 self._ending = True
-        self._last = None
+        self._last, self._stopping = None, ENDED
 
     def _end_last(self) -> None:
         session = self._last

@@ -136,7 +136,9 @@ class Session(Sending):
         limit = seconds if self.flush() else min(seconds, 0.02)
         if self.lost:
             return
-        # An object polls once at a time: a call of a signal handler within this one has its own.
+        # A call of a signal handler within this one may close the session.
+        stopping = self._stopping
+        # An object polls once at a time: such a call has its own.
         readable, self._readable = self._readable, None
         if readable is None:
             readable = self._poll()
@@ -150,14 +152,15 @@ class Session(Sending):
             readable.poll(max(1, int(limit * 1000)))
         finally:
             self._readable = readable
-            if self._stopping is not None:
-                self._stopping.wake()
+            if stopping is not None:
+                stopping.wake()
 
     def _poll(self) -> select.poll:
         readable = select.poll()
         readable.register(self._socket, select.POLLIN)
-        if self._stopping is not None:
-            readable.register(self._stopping.descriptor, select.POLLIN)
+        stopping = self._stopping
+        if stopping is not None:
+            stopping.register(readable)
         return readable
 
     def receive(self) -> Batch | Event | Lost | None:
@@ -364,7 +367,7 @@ class Session(Sending):
 
     def close(self) -> None:
         """Closes the socket."""
-        self.lost = True
+        self.lost, self._stopping = True, None
         _parked.discard(self)
         self._socket.close()
 

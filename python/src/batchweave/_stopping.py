@@ -21,14 +21,19 @@ class StopRequest:
 
     __slots__ = ("__weakref__", "asked", "descriptor")
 
-    def __init__(self) -> None:
+    def __init__(self, *, ended: bool = False) -> None:
         self.asked = False
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.descriptor = -1
         """Readable from a request on, until `wake` empties it."""
-        weakref.finalize(self, os.close, self.descriptor).atexit = False
+        if not ended:
+            self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            # Never closed while a call of `ask` runs: its number could be another file's by then.
+            weakref.finalize(self, os.close, self.descriptor).atexit = False
 
     def ask(self) -> None:
         """Ends the wait that is in progress, or else the next one."""
+        if self.descriptor < 0:
+            return
         self.asked = True
         os.eventfd_write(self.descriptor, 1)
 
@@ -47,10 +52,15 @@ class StopRequest:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self.descriptor)
 
+    def register(self, readable: select.poll) -> None:
+        """Lets a request wake a poll."""
+        if self.descriptor >= 0:
+            readable.register(self.descriptor, select.POLLIN)
+
     def sleep(self, seconds: float) -> None:
         """Sleeps until a request at most."""
         readable = select.poll()
-        readable.register(self.descriptor, select.POLLIN)
+        self.register(readable)
         readable.poll(max(1, int(seconds * 1000)))
         self.wake()
 
@@ -58,6 +68,9 @@ class StopRequest:
         # A request belongs to its process.
         return StopRequest, ()
 
+
+ENDED = StopRequest(ended=True)
+"""That of a closed reader, which waits no more."""
 
 _given: ContextVar[StopRequest | None] = ContextVar("batchweave_stop_request", default=None)
 

@@ -21,7 +21,7 @@ from typing import Any, overload
 from batchweave import _html_stream, _programs, _wire
 from batchweave._arguments import check_seconds, check_whole
 from batchweave._connect import Options
-from batchweave._documents import Decoder
+from batchweave._documents import Decoder, Provenance
 from batchweave._names import names_checked
 from batchweave._reading import NO_STOP
 from batchweave._sidecar import Sidecar
@@ -38,6 +38,7 @@ from batchweave.errors import (
     StreamNotOpenedError,
 )
 from batchweave.reader import Reader
+from batchweave.tokenizer import Tokenizer
 
 # One try to connect, between two looks at whether the daemon still runs.
 _TRY_SECONDS = 0.5
@@ -88,6 +89,8 @@ class Stream:
         self.url = url
         """The root of the stream."""
         self._copy, self._timeout = copy, timeout
+        self._provenance = Provenance(url, timeout)
+        self._tokenizer: Tokenizer | None = None
         self._lock = threading.RLock()
         self._stopping = StopRequest()
         self._reader: Reader | None = None
@@ -120,6 +123,14 @@ class Stream:
         """The stream's shape: `slices`, `rows_per_slice`, `seq_len`, `stream_id`, `end_step`."""
         with self._lock:
             return self._reader_at(self.steps.start).info
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The stream's tokenizer: `decode(ids)`, `name`, `vocabulary`; see `Reader.tokenizer`."""
+        if self._tokenizer is None:
+            with self._lock:
+                self._tokenizer = self._reader_at(self.steps.start).tokenizer
+        return self._tokenizer
 
     def refresh(self) -> Stream:
         """Reads the stream's state again: new steps, reclaimed ones."""
@@ -200,7 +211,7 @@ class Stream:
             except BatchWeaveError as error:
                 self._give_up(reader, error)
                 raise
-        return StreamBatch(batch, Decoder(self.url, batch.step, self._timeout))
+        return StreamBatch(batch, Decoder(self.url, batch.step, self._timeout, self._provenance))
 
     def _reader_at(self, step: int) -> Reader:
         """Returns the reader; another one after an error, since a failed one stays failed."""

@@ -1,12 +1,14 @@
 """A small GPT under DDP that may be killed at any moment and goes on with another number of ranks.
 
-    torchrun --nproc-per-node 4 examples/ddp_gpt.py run --steps 60
-    torchrun --nproc-per-node 2 examples/ddp_gpt.py run --steps 60      # after a crash
+    batchweave run python/examples/ddp_gpt.toml --until stopped
+    torchrun --nproc-per-node 4 python/examples/ddp_gpt.py /tmp/batchweave-ddp-gpt/run
+
+and again with --nproc-per-node 2 after a crash.
 
 Model, optimizer and the data's position are one torch.distributed.checkpoint. A rank's slices are
 its micro-batches, so a step's gradient is the mean over the same global batch on any number of
-ranks: the loss curve stays the same within float noise. `run/losses.jsonl` has a line for each
-step, `run/slices.jsonl` what each rank read. It runs on CPUs; the bytes are the tokens.
+ranks: the loss curve stays the same within float noise. `losses.jsonl` in the folder has a line
+for each step, `slices.jsonl` what each rank read. It runs on CPUs; the bytes are the tokens.
 """
 
 # mypy: ignore-errors
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 import batchweave
 from batchweave.torch import Checkpointing, packed, tensors
 
-VOCABULARY, WIDTH, HEADS, LAYERS = 512, 64, 4, 2
+WIDTH, HEADS, LAYERS = 64, 4, 2
 
 
 class Block(nn.Module):
@@ -55,11 +58,11 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Tokens in, logits out."""
 
-    def __init__(self, seq_len: int) -> None:
+    def __init__(self, vocabulary: int, seq_len: int) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(seq_len, WIDTH)
+        self.tokens, self.places = nn.Embedding(vocabulary, WIDTH), nn.Embedding(seq_len, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.head = nn.Linear(WIDTH, vocabulary)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Logits of the next token at each place."""
@@ -69,9 +72,9 @@ class GPT(nn.Module):
 class Training:
     """Model and optimizer as one part of a checkpoint, whatever the number of ranks."""
 
-    def __init__(self, seq_len: int) -> None:
+    def __init__(self, vocabulary: int, seq_len: int) -> None:
         torch.manual_seed(20261121)
-        self.model = nn.parallel.DistributedDataParallel(GPT(seq_len))
+        self.model = nn.parallel.DistributedDataParallel(GPT(vocabulary, seq_len))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
     def state_dict(self) -> dict[str, Any]:
@@ -118,6 +121,18 @@ def save(folder: Path, training: Training, data: Checkpointing, step: int) -> No
     data.after_save(state)
 
 
+def check_vocabulary(reader: batchweave.Reader, size: int) -> None:
+    """Refuses a stream with token ids that the model lacks: they would end in an IndexError."""
+    known = reader.info.vocabulary
+    if known is None:
+        print(f"the stream does not name the bound of its token ids: not compared with {size}")
+    elif known > size:
+        sys.exit(
+            f"the model has {size} token ids, the stream's tokenizer {reader.info.tokenizer!r} "
+            f"{known}: pass --vocabulary {known} and a new folder"
+        )
+
+
 def note(path: Path, **line: Any) -> None:
     """Appends a whole line of JSON, even when several ranks write."""
     with path.open("a") as out:
@@ -131,13 +146,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--save-every", type=int, default=10)
     parser.add_argument("--seq-len", type=int, default=64)
-    parser.add_argument("--job", default="t")
+    parser.add_argument("--vocabulary", type=int, default=512, help="token ids of the model")
+    parser.add_argument("--job", default="train")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    training, data = Training(args.seq_len), Checkpointing()
+    training, data = Training(args.vocabulary, args.seq_len), Checkpointing()
     latest = args.folder / "latest"
     if latest.exists():
         where = args.folder / latest.read_text()
@@ -145,6 +161,7 @@ def main() -> None:
     attempt = batchweave.torch.attempt()
     with data:
         reader = data.connect(job=args.job, attempt=attempt, seq_len=args.seq_len)
+        check_vocabulary(reader, args.vocabulary)
         while reader.next_step < args.steps:
             batch = next(reader)
             for piece in batch.slices:

@@ -1,4 +1,4 @@
-"""Draws loss curves of runs as an SVG: `plot_losses.py OUT.svg NAME=losses.jsonl ...`.
+"""Draws loss curves of ddp_gpt.py as an SVG: `plot_losses.py OUT.svg NAME=losses.jsonl ...`.
 
 A step that a restart trained again is drawn with its last value; each change of process is marked.
 """

@@ -1,7 +1,9 @@
 """A whole training loop: read, train, save, and go on from the last checkpoint after a crash.
 
-    torchrun --nproc-per-node 4 --max-restarts 3 examples/train_loop.py checkpoint-folder
+    batchweave run python/examples/train_loop.toml
+    python python/examples/train_loop.py checkpoint-folder
 
+or, with PyTorch, torchrun --nproc-per-node 4 --max-restarts 3 python/examples/train_loop.py.
 Rank, world size and the daemon's socket come from the environment. The "model" counts the tokens of
 all ranks, as real ones are equal on all data-parallel ranks. Kill it, start it again, with another
 number of ranks if you like: the count at the end is the stream's.
@@ -54,7 +56,7 @@ def main(folder: Path) -> None:
     last = load(path)
     model = last["model"] if last else {"tokens": 0}
     with batchweave.connect(
-        job="example", attempt=attempt(), state=last["data"] if last else None
+        job="train", attempt=attempt(), state=last["data"] if last else None
     ) as reader:
         for batch in reader:
             # Views of shared memory: copy them to the device, keep none after the step.

@@ -30,6 +30,7 @@ _FRAMEWORKS = {
         "test_torch_models.py",
         "test_torch_ragged.py",
         "test_torch_runs.py",
+        "test_torch_stop.py",
         "test_torch_trainers.py",
     ],
     "transformers": ["test_chat_templates.py"],

@@ -1,9 +1,9 @@
 """A rank whose signal handler calls the reader, at each line in turn.
 
 Arguments: SOCKET MODE. Modes: "marks" marks a checkpoint and returns; "closes" marks, closes and
-returns; "exits" marks, closes and ends the process, as a rank that is preempted. As
-interrupted_once.py, but the handler runs from the second `next()` to the end of `close()`. Prints
-the number of lines and what went wrong, as JSON.
+returns; "exits" marks, closes and ends the process, as a rank that is preempted; "stops" calls
+`stop()` and reads on. As interrupted_once.py, but the handler runs from the second `next()` to the
+end of `close()`. Prints the number of lines and what went wrong, as JSON.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Preempted:
 
     def __call__(self) -> None:
         """Runs between two lines of the client."""
+        if self.mode == "stops":
+            self.reader.stop()
+            return
         closed = self.reader._closed and not self.reader._ending
         self.reader.state_dict()
         if not closed:
@@ -57,10 +60,16 @@ def run(path: str, mode: str, nth: int) -> tuple[str, int, str]:
         assert reader._session is not None
         reader._session.torn = nth % 2 == 0
         sys.settrace(interrupt.trace)
-        for batch in reader:
-            got.append(batch.step)
-            batch["tokens"].sum()
-            del batch
+        while True:
+            try:
+                for batch in reader:
+                    got.append(batch.step)
+                    batch["tokens"].sum()
+                    del batch
+                break
+            except batchweave.errors.Stopped:
+                if mode != "stops" or interrupt.left > 0:
+                    raise
         reader.close()
     except SystemExit as ended:
         end = f"exit {ended.code}"
@@ -76,12 +85,17 @@ def run(path: str, mode: str, nth: int) -> tuple[str, int, str]:
     wrong = handler.why
     if late := reader._marks.unconfirmed():
         wrong = wrong or f"at the end marks of {late} are not confirmed"
-    expected = {"marks": ("end",), "closes": ("end", "closed"), "exits": (f"exit {CODE}", "closed")}
+    expected = {
+        "marks": ("end",),
+        "stops": ("end",),
+        "closes": ("end", "closed"),
+        "exits": (f"exit {CODE}", "closed"),
+    }
     if not happened:
         wrong = wrong or ("" if end == "end" and whole else f"{end} without an interrupt, {got}")
     elif end not in expected[mode] or got != list(range(len(got))):
         wrong = wrong or f"ended by {end}, steps {got}"
-    elif mode == "marks" and not whole:
+    elif mode in ("marks", "stops") and not whole:
         wrong = wrong or f"steps {got}"
     return wrong, interrupt.left, interrupt.at
 

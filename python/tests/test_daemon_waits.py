@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -188,3 +189,94 @@ def test_a_list_that_fills_half_of_the_arena(
         ),
     ):
         list(reader)
+
+
+IN_CELLS = """
+reader = batchweave.connect(path, job="t", timeout=300, connect_timeout=60)
+---
+began.set()
+for batch in reader:
+    got.append((batch.step, batch["tokens"].copy()))
+    del batch
+"""
+
+
+@pytest.mark.parametrize("way", ["thread", "signal", "interrupt"])
+def test_a_cell_that_waits_is_stopped_and_run_again(
+    daemons: Daemons, tmp_path: Path, way: str
+) -> None:
+    """By another thread, a signal handler, or the stop button, which sends SIGINT."""
+    producer = tmp_path / "producer.toml"
+    text = PRODUCER.format(root=tmp_path).replace('producers = ["p0"]', 'producers = ["p0", "p1"]')
+    producer.write_text(text)
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    got: list[tuple[int, Any]] = []
+    names: dict[str, Any] = {"batchweave": batchweave, "path": tmp_path / "s.sock", "got": got}
+    began = names["began"] = threading.Event()
+    first, second = IN_CELLS.split("---")
+    exec(first, names)
+    reader = names["reader"]
+
+    def act() -> None:
+        assert began.wait(60)
+        eventually(lambda: (reader.cause or "").startswith("producing"), 60)
+        if way == "thread":
+            reader.stop()
+        else:
+            os.kill(os.getpid(), signal.SIGUSR1 if way == "signal" else signal.SIGINT)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: reader.stop())
+    try:
+        for _ in range(2):
+            other = threading.Thread(target=act)
+            other.start()
+            with pytest.raises(KeyboardInterrupt if way == "interrupt" else errors.Stopped):
+                exec(second, names)
+            other.join(60)
+            began.clear()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    waited = len(got)
+    assert reader.next_step == waited > 0
+    # The state of the last batch is a restart point, and the next session has the same step.
+    state = reader.state_dict()
+    reader.checkpoint(state)
+    reader.close()
+    producer.write_text(text.replace('name = "p0"', 'name = "p1"'))
+    assert daemons("producer").wait(60) == 0
+    names["reader"] = batchweave.connect(names["path"], job="t", state=state, timeout=60)
+    exec(second, names)
+    names["reader"].close()
+    assert [step for step, _ in got] == list(range(2 * waited))
+    want = expected()
+    for step, tokens in got:
+        assert (tokens == want[step % waited].reshape(tokens.shape)).all()
+
+
+def test_an_opened_stream_stops_its_wait(daemons: Daemons, tmp_path: Path, programs: Path) -> None:
+    assert programs.exists()
+    producer = tmp_path / "producer.toml"
+    text = PRODUCER.format(root=tmp_path).replace('producers = ["p0"]', 'producers = ["p0", "p1"]')
+    producer.write_text(text)
+    assert daemons("producer").wait(60) == 0
+    with batchweave.open(f"file://{tmp_path}/stream", memory="16MiB", timeout=300) as stream:
+        end = len(stream)
+        assert stream._reader is not None
+        reader = stream._reader
+        for _ in range(2):
+
+            def act() -> None:
+                eventually(lambda: (reader.cause or "").startswith("producing"), 60)
+                stream.stop()
+
+            other = threading.Thread(target=act)
+            other.start()
+            with pytest.raises(errors.Stopped):
+                next(stream.follow(end))
+            other.join(60)
+        assert stream._reader is reader, "the daemon and the session stay"
+        assert stream[end - 1].step == end - 1
+        producer.write_text(text.replace('name = "p0"', 'name = "p1"'))
+        assert daemons("producer").wait(60) == 0
+        assert next(stream.follow(end)).step == end

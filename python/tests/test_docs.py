@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,9 +143,37 @@ def fit(names: dict[str, Any], trained: Stage) -> None:
 END = 2_000
 
 
+def words(block: str) -> set[str]:
+    """What the tests below tell blocks apart by."""
+    return {word for word in ("batchweave.open(", ".stop()") if word in block}
+
+
+def test_a_preempted_rank_of_the_page_marks_its_last_step(
+    monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path
+) -> None:
+    (block,) = (text for _, text in blocks(PAGE) if ".stop()" in text)
+    monkeypatch.setenv("BATCHWEAVE_SOCKET", str(path))
+    stage = Stage(tmp_path, 1)
+
+    def train(*arrays: Any) -> None:
+        stage.train(*arrays)
+        if stage.steps == 7:
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with FakeDaemon(path) as daemon:
+            exec(block, {**stage.names(), "batchweave": batchweave, "train": train})
+            assert [step for step, _ in daemon.peers[0].checkpoints] == [7]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert '"next_step": 7' in stage.saved["data"]["batchweave"].replace('":7', '": 7')
+
+
 @pytest.mark.parametrize("slices", [1, 3])
 @pytest.mark.parametrize(
-    ("line", "block"), [found for found in blocks(PAGE) if "batchweave.open(" not in found[1]]
+    ("line", "block"),
+    [found for found in blocks(PAGE) if not {"batchweave.open(", ".stop()"} & words(found[1])],
 )
 def test_the_trainers_page_runs(
     monkeypatch: pytest.MonkeyPatch,
@@ -209,7 +238,7 @@ def test_the_page_names_the_errors_of_attempts_and_marks() -> None:
     all_of_them = {
         name
         for name, cls in vars(errors).items()
-        if isinstance(cls, type) and name.endswith("Error")
+        if isinstance(cls, type) and name.endswith(("Error", "Stopped"))
     }
     assert named <= all_of_them
     about = ("Attempt", "Mark", "Job")

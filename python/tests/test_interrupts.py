@@ -53,7 +53,7 @@ def test_an_interrupt_at_any_line_loses_nothing(path: Path) -> None:
     assert lines > 500
 
 
-@pytest.mark.parametrize("mode", ["marks", "closes", "exits"])
+@pytest.mark.parametrize("mode", ["marks", "closes", "exits", "stops"])
 def test_a_handler_calls_the_reader_at_any_line(path: Path, mode: str) -> None:
     """A preempted rank marks its checkpoint, closes and exits, wherever the signal finds it."""
     program = [sys.executable, str(Path(__file__).with_name("interrupted_calls.py"))]

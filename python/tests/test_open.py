@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from real_daemons import (
 from test_docs import blocks
 
 import batchweave
-from batchweave import errors
+from batchweave import _documents, _programs, errors
 from batchweave.batch import Batch
 
 pytestmark = [*MARKS, pytest.mark.usefixtures("programs")]
@@ -198,6 +199,55 @@ def test_documents_have_names_and_text(stream: batchweave.Stream, tmp_path: Path
     assert f"{len(stream):,}, from 0" in summary
     assert "p0 (finished)" in summary
     assert "bytes" in summary
+
+
+def test_documents_are_asked_for_once_per_provenance_object(
+    stream: batchweave.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    ask = _programs.ask
+
+    def counted(url: str, words: list[str], *more: Any) -> dict[str, Any]:
+        asked.append(words)
+        return ask(url, words, *more)
+
+    monkeypatch.setattr(_programs, "ask", counted)
+    batches = list(stream)
+    found = [batch.sources() for batch in reversed(batches)][::-1]
+    keys = [
+        ask(stream.url, ["show", str(batch.step)], 60.0)["tgb"]["provenance"] for batch in batches
+    ]
+    assert len(asked) == len(set(keys)) < len(batches)
+    sizes = []
+    for batch, sources in zip(batches, found, strict=True):
+        assert batch._decoder is not None
+        own = [part for row in batch._decoder.rows() for part in row["documents"]]
+        names = list(dict.fromkeys(part["source"] for part in own))
+        assert [source.name for source in sources] == names
+        assert sum(source.tokens for source in sources) == sum(part["tokens"] for part in own)
+        sizes.append(len(own))
+    # What is kept has a bound, beside the last answer.
+    asked.clear()
+    monkeypatch.setattr(_documents, "KEPT_MAX", 10)
+    for step in (0, len(batches) - 1, 0):
+        assert batches[step].sources() == found[step]
+        answer = sum(size for size, key in zip(sizes, keys, strict=True) if key == keys[step])
+        kept = sum(map(len, stream._provenance._steps.values()))
+        assert kept <= answer + (10 if asked else sum(sizes))
+
+
+def test_a_batch_has_text_and_the_stream_a_tokenizer(stream: batchweave.Stream) -> None:
+    assert stream.tokenizer.name == "bytes"
+    assert stream.tokenizer is stream.tokenizer
+    batch = stream[1]
+    texts = [stream.tokenizer.decode(row) for row in batch["tokens"]]
+    assert batch.text() == texts
+    # A row begins with the last token of the one before.
+    whole = b"".join(text.encode() + b"<|endoftext|>" for text in documents()).decode()
+    joined = texts[0] + "".join(text[1:] for text in texts[1:])
+    assert joined.strip("\ufffd")[:100] in whole
+    stream.close()
+    assert batch.text() == texts, "it needs no daemon"
 
 
 def test_tokens_are_shown_where_there_is_no_text(

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import importlib
 import os
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,6 +178,48 @@ def test_tiktoken_decodes_its_vocabularies(monkeypatch: pytest.MonkeyPatch) -> N
         made(builtin="o200k_base")
 
 
+def content_of(words: list[bytes]) -> bytes:
+    """The content of a vocabulary with the number of tokens that gpt2 has."""
+    words = words + [b"x"] * (50_256 - len(words))
+    return b"a pattern" + b"".join(word + struct.pack("<I", len(word)) for word in words)
+
+
+def test_a_vocabulary_of_the_daemon_needs_neither_a_package_nor_the_network(
+    monkeypatch: pytest.MonkeyPatch, daemon: FakeDaemon, path: Path
+) -> None:
+    def none(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", none)
+    content = content_of([b"\xc3", b"\xa9t", b" over"])
+    daemon.on_describe = lambda peer: with_file(
+        peer, content, name="gpt2; best_fit", builtin="gpt2", fingerprint=formed(content)
+    )
+    with batchweave.connect(path) as reader:
+        decode = reader.tokenizer.decode
+        assert decode([0, 1, 2, 50256, 50255, 50257, -1]) == "ét over<|endoftext|>x<50257?><-1?>"
+        assert decode([0]) == "\ufffd"
+    # Another content is refused as another file is, and a daemon without any needs the package.
+    daemon.on_describe = lambda peer: with_file(
+        peer, content + b"\0", name="gpt2; best_fit", builtin="gpt2", fingerprint=formed(content)
+    )
+    with (
+        batchweave.connect(path) as reader,
+        pytest.raises(BadMessageError, match="another file"),
+    ):
+        _ = reader.tokenizer
+    with pytest.raises(NoTokenizerError, match="cut short"):
+        made(file=content_of([])[20:])
+    with pytest.raises(NoTokenizerError, match="pip install tiktoken"):
+        made()
+
+
+def formed(content: bytes) -> str:
+    """The fingerprint of a stream of best_fit rows made with this content."""
+    own = hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(f"{own}; best_fit".encode()).hexdigest()
+
+
 def test_ids_that_came_ready_made_have_no_text() -> None:
     with pytest.raises(NoTokenizerError, match="came ready made"):
         made(builtin=None, name="ids below 100, end 0")
@@ -215,6 +258,30 @@ class TestRealDaemons:
         whole = "".join(f"{text}<|endoftext|>" for text in real_daemons.documents())
         assert whole.startswith(text.rstrip("\ufffd"))
         assert len(text) > 1000
+
+    @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
+    def test_a_vocabulary_of_the_programs_needs_no_network(
+        self, tmp_path: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        config = tmp_path / "producer.toml"
+        named = f'kind = "embedded"\nname = "{name}"'
+        config.write_text(config.read_text().replace('kind = "bytes"', named))
+        assert daemons("producer").wait(60) == 0
+        daemons("consumer")
+        monkeypatch.setattr(importlib, "import_module", None)
+        with batchweave.connect(tmp_path / "s.sock", timeout=60) as reader:
+            assert reader.info.tokenizer == name
+            ids: list[int] = []
+            for batch in reader:
+                ids += batch.inputs.reshape(-1).tolist()
+            text = reader.tokenizer.decode(ids)
+            bound = reader.info.vocabulary
+            assert bound is not None
+            special = reader.tokenizer.decode(range(bound - 1, bound))
+        whole = "".join(f"{text}<|endoftext|>" for text in real_daemons.documents())
+        assert whole.startswith(text.rstrip("\ufffd"))
+        assert len(text) > 1000
+        assert special in ("<|endoftext|>", "<|endofprompt|>")
 
     def test_a_damaged_and_a_missing_file_are_named(self, tmp_path: Path, daemons: Daemons) -> None:
         trained().save(str(tmp_path / "tokenizer.json"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,10 +17,11 @@ from typing import Any
 
 import pytest
 from conftest import eventually
+from examples_run import EXAMPLES, daemons_of
 from fake_daemon import FakeDaemon
 from real_daemons import JOB, MARKS, SLICES, Daemons, expected
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "ddp_gpt.py"
+EXAMPLE = EXAMPLES / "ddp_gpt.py"
 STEPS, SAVE_EVERY, KILL_AT = 60, 10, 34
 
 
@@ -67,6 +69,38 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def finish(ranks: list[subprocess.Popen[bytes]]) -> None:
     assert [rank.wait(300) for rank in ranks] == [0] * len(ranks)
+
+
+def test_a_model_with_too_few_token_ids_says_how_many_it_needs(path: Path, tmp_path: Path) -> None:
+    shared = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port()}
+    environment = {**os.environ, **shared, "BATCHWEAVE_SOCKET": str(path)}
+    command = [sys.executable, str(EXAMPLE), str(tmp_path), "--seq-len", "15", "--steps", "1"]
+    with FakeDaemon(path) as daemon:
+        daemon.on_describe = lambda peer: peer.send_info(vocabulary=70_000)
+        said = subprocess.run(
+            command, env=environment, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+        )
+        assert said.returncode == 1
+        assert re.search(r"has 512 token ids, .* 70000: pass --vocabulary 70000", said.stderr)
+        assert lines(tmp_path / "losses.jsonl") == []
+        environment["MASTER_PORT"] = port()
+        subprocess.run(
+            [*command, "--vocabulary", "70000"], env=environment, check=True, timeout=120
+        )
+    assert [line["step"] for line in lines(tmp_path / "losses.jsonl")] == [0]
+
+
+@pytest.mark.parametrize("_", [pytest.param(None, marks=MARKS, id="real")])
+def test_the_page_of_the_example_runs(_: None, tmp_path: Path) -> None:
+    run, drawn = tmp_path / "run", tmp_path / "losses.svg"
+    with daemons_of("ddp_gpt", tmp_path, "--until", "stopped"):
+        finish(start(tmp_path / "s", run, 2, "train"))
+    losses = [line["loss"] for line in lines(run / "losses.jsonl")]
+    assert len(losses) == STEPS
+    assert losses[-1] < losses[0] - 1, "it learns"
+    words = [str(EXAMPLES / "plot_losses.py"), str(drawn), f"run={run}/losses.jsonl"]
+    subprocess.run([sys.executable, *words], check=True)
+    assert "<polyline" in drawn.read_text()
 
 
 @pytest.mark.parametrize("_", [pytest.param(None, marks=MARKS, id="real")])

@@ -41,7 +41,7 @@ NOT_RUN = {
     "batchweave-consumer --config config/": "needs a bucket; test_first_steps does it",
     "batchweave ui ": "runs until Ctrl-C; test_stream_page.py runs it",
     "batchweave run config/": "test_run.py checks the shipped file and runs others",
-    "batchweave run python/examples/": "test_rollouts.py and test_captions.py below python/ run it",
+    "batchweave run python/examples/": "the tests of the examples below python/ run it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "batchweave inbox ": "needs a bucket; test_inbox_command.py runs it on a folder",
     "pip install ": "the Makefile does it",

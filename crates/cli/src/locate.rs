@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
-use batchweave_console::output::{Style, cells, count, joined, range, table};
+use batchweave_console::output::{Style, cells, count, joined, printable, range, table};
 use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::inputs::PinnedFile;
@@ -206,7 +206,8 @@ async fn wanted(log: &mut Log, file: &str, unit: Unit) -> Result<WantedFiles, Cl
             0 => String::new(),
             more => format!(" and {}", count(more, "other file")),
         };
-        let (root, listed) = (log.store().root(), joined(others.iter().take(LISTED), ""));
+        let listed = others.iter().take(LISTED).map(|name| printable(name));
+        let (root, listed) = (log.store().root(), joined(listed, ""));
         return Err(CliError::Absent(format!(
             "no producer of {root} reads a file {file}; they read: {listed}{more}"
         )));
@@ -309,7 +310,8 @@ fn render(report: &LocateReport, style: Style) -> String {
     let row = |f: &Found| {
         let (slices, tokens) = (joined(&f.slices, ""), range(f.first_token, f.end_token));
         let producer = format!("{}, seq {}", f.producer, f.seq);
-        cells![f.step, slices, tokens, f.pass + 1, producer, f.source]
+        let source = printable(&f.source);
+        cells![f.step, slices, tokens, f.pass + 1, producer, source]
     };
     let header = ["STEP", "SLICES", "TOKENS", "PASS", "PRODUCER", "DOCUMENT"];
     table(style, &header, report.found.iter().map(row))

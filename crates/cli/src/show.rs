@@ -2,6 +2,7 @@
 //! contents of a slice.
 
 mod decode;
+mod documents;
 mod pictures;
 mod runs;
 mod values;
@@ -31,6 +32,7 @@ Examples:
   batchweave show 1200 --slices                 read every slice and verify its checksum
   batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3
   batchweave show 1200 --slice 3 --decode       its text and source documents
+  batchweave show 1200 --sources                the source documents of all rows; reads no data
   batchweave show 1200 --pictures step.html     a page of its pictures and text for a browser";
 
 #[derive(Debug, clap::Args)]
@@ -52,6 +54,10 @@ pub(crate) struct ShowArgs {
     /// Show the rows as text, of one slice or all, with their source documents
     #[arg(long)]
     decode: bool,
+    /// Show the source documents of all rows, without reading data; --json has those of the other steps of the same
+    /// provenance object, too
+    #[arg(long)]
+    sources: bool,
     /// Write a page for a browser: the first 64 rows, of one slice or all, as pictures, text and values
     #[arg(long, value_name = "FILE")]
     pictures: Option<PathBuf>,
@@ -77,6 +83,8 @@ struct StepReport {
     arrays: Option<Vec<Array>>,
     /// With --decode: the rows as text.
     rows: Option<Vec<decode::Decoded>>,
+    /// With --sources: the documents of this step, then of other ones.
+    sources: Option<Vec<documents::StepDocuments>>,
     /// With --pictures: the page.
     pictures: Option<pictures::Page>,
 }
@@ -120,8 +128,12 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         digest_matches: None,
         arrays: None,
         rows: None,
+        sources: None,
         pictures: None,
     };
+    if args.sources {
+        report.sources = Some(documents::read(&mut log, &report.entry).await?);
+    }
     if let Some(wanted) = wanted {
         let keep = args.slice.is_some() || args.decode || args.pictures.is_some();
         let frames = log.read_frames(&report.entry, wanted, keep).await?;
@@ -274,6 +286,8 @@ fn render(report: &StepReport, style: Style) -> String {
     for row in report.rows.iter().flatten() {
         text += &row.text();
     }
+    let own = report.sources.iter().flatten().next();
+    text.extend(own.map(|own| format!("\n{}", own.text(style))));
     text.extend(report.pictures.iter().map(pictures::Page::text));
     text
 }

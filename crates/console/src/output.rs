@@ -1,5 +1,6 @@
 //! Printing of results: text with aligned columns, or JSON; colours on a terminal only.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write};
 
@@ -149,6 +150,24 @@ macro_rules! cells {
 }
 pub use cells;
 
+/// Returns a name that others chose, as that of a file, with its control characters escaped: a terminal would obey
+/// them, and a table is lines.
+pub fn printable(name: &str) -> Cow<'_, str> {
+    let control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if !name.contains(control) {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::new();
+    for c in name.chars() {
+        if control(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Formats a value; `-` for none.
 pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
@@ -224,6 +243,18 @@ mod tests {
         let text = table(Style::default(), &["NAME", "SEQ", "WHO"], rows);
         let expected = "NAME         SEQ  WHO\np0             7  here\nproducer-1  1234\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn names_can_not_command_a_terminal() {
+        assert_eq!(
+            printable("a\n\x1b[31mb\u{9b}\tü"),
+            "a\\n\\u{1b}[31mb\\u{9b}\\tü"
+        );
+        assert!(matches!(
+            printable("corpus/über 1.jsonl:7"),
+            Cow::Borrowed(_)
+        ));
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //! chat template), `stream.json` has `<name>; <form>`, and the fingerprint is the SHA-256 of
 //! `<fingerprint of the tokenizer>; <form>`. So name and fingerprint of the stream alone decide whether a file fits.
 
+mod content;
 mod vocabulary;
 
 use crate::error::FormatError;
 use crate::ids::Hash;
 use crate::stream::TokenizerId;
 
+pub use content::content;
 pub use vocabulary::id_bound;
 
 /// A vocabulary that the programs have without a file.

@@ -17,6 +17,7 @@ from batchweave import _wire
 from batchweave._events import Event, Lost
 from batchweave._launch import socket_places
 from batchweave._session import Session
+from batchweave._stopping import StopRequest
 from batchweave.errors import (
     AttemptNotOpenedError,
     BadMessageError,
@@ -149,19 +150,21 @@ def open_session(
     deadline: float,
     opened: list[Session],
     waits: Callable[[str], None] = lambda _: None,
+    stopping: StopRequest | None = None,
 ) -> tuple[Session, _wire.Welcome]:
     """Tries until the daemon sends a welcome or an error; raises `Unserved` at the deadline.
 
     `greetings` are the hello, and one for an older daemon that does not know all its fields.
     Each session is put into `opened` before anything is sent on it: the caller closes them when an
-    interrupt loses the result. `waits` is called with the cause while there is no welcome.
+    interrupt loses the result. `waits` is called with the cause while there is no welcome; a stop
+    request wakes it.
     """
     pause, cause = _PAUSE_FIRST, "the deadline was already over"
     while True:
         fresh, why = connected(path)
         cause = why or cause
         if fresh is not None:
-            session = Session(fresh, next_step)
+            session = Session(fresh, next_step, stopping)
             opened.append(session)
             answer = _answer(path, session, greetings, deadline, waits)
             if answer is None:
@@ -175,7 +178,7 @@ def open_session(
         left = deadline - time.monotonic()
         if left <= 0:
             raise Unserved(cause)
-        time.sleep(min(pause, left))
+        (time.sleep if stopping is None else stopping.sleep)(min(pause, left))
         pause = min(pause * 2, _PAUSE_MAX)
 
 

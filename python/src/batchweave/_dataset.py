@@ -11,6 +11,7 @@ from typing import Any, Literal
 from batchweave._loaders import check_joined, check_loader
 from batchweave._names import check_names
 from batchweave._packed import check_labels
+from batchweave._stopping import StopRequest, used_by_readers
 from batchweave._tensors import model_inputs
 from batchweave.batch import Batch
 from batchweave.errors import BadMeshError, BadStateError, ForkedError
@@ -104,6 +105,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self._reader: Reader | None = None
         self._position: dict[str, str] | None = None
         self._finished = False
+        self._stopping = StopRequest()
         self.last: Batch | None = None
         """The batch of the last item; it holds the daemon's memory until the next one."""
         if state is not None:
@@ -122,7 +124,8 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         if self._reader is None:
             import batchweave
 
-            reader = batchweave.connect(**self._arguments, state=self._position)
+            with used_by_readers(self._stopping):
+                reader = batchweave.connect(**self._arguments, state=self._position)
             try:
                 check_share(reader.info.seq_len, self._share)
             except BadMeshError:
@@ -194,6 +197,13 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         if self._reader is None:
             raise BadStateError("checkpoint() before the first item: nothing was trained")
         self._reader.checkpoint(state)
+
+    def stop(self) -> None:
+        """Ends the wait for the next item with `Stopped`: see `Reader.stop`.
+
+        Also the wait for a daemon at the first item. Iterate again to go on at the same step.
+        """
+        self._stopping.ask()
 
     def close(self) -> None:
         """Ends the session; tensors stay valid."""

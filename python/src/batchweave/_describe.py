@@ -39,7 +39,7 @@ class Described:
     missing: str | None
     """The reason, when the file is missing."""
     file: bytes | None
-    """The tokenizer.json that made the tokens."""
+    """The tokenizer.json that made the tokens, or the content of the vocabulary `builtin`."""
 
 
 def describe(path: str, timeout: float) -> Described:

@@ -14,7 +14,8 @@ from batchweave._session import Session
 
 _PACKAGE = "batchweave"
 _READING = frozenset(
-    f"{_PACKAGE}.{module}" for module in ("reader", "_reading", "_session", "_connect", "_wait")
+    f"{_PACKAGE}.{module}"
+    for module in ("reader", "_ending", "_reading", "_session", "_connect", "_wait")
 )
 # In this call nothing is half received or half sent.
 _IDLE: CodeType = Session.wait.__code__

@@ -26,6 +26,7 @@ from batchweave._late import Late
 from batchweave._marks import Marks
 from batchweave._sending import Position
 from batchweave._session import Session, close_parked
+from batchweave._stopping import StopRequest, of_new_reader
 from batchweave._wait import Wait
 from batchweave.batch import Batch
 from batchweave.errors import (
@@ -35,6 +36,7 @@ from batchweave.errors import (
     ClosedError,
     ForkedError,
     OtherStreamError,
+    Stopped,
 )
 from batchweave.state import State
 from batchweave.tokenizer import Tokenizer
@@ -51,7 +53,15 @@ NO_STOP = 1 << 60
 class Reading:
     """The private part of `Reader`. One thread may read."""
 
-    def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
+    def __init__(
+        self,
+        options: Options,
+        state: State | None,
+        start: int,
+        *,
+        mode: str,
+        stopping: StopRequest | None = None,
+    ) -> None:
         self._options = options
         self._at = Position(state.next_step if state else start)
         # Where the stream's length and the limit are counted from; a state moves only the latter.
@@ -74,7 +84,9 @@ class Reading:
         self._stream_id = state.stream_id if state else None
         self._welcome: _wire.Welcome | None = None
         self._origin = State("", 0)
-        self._ahead: Batch | None = None
+        # Batches that were read and not returned, of ascending steps.
+        self._ahead: list[Batch] = []
+        self._stopping = stopping or of_new_reader()
         self._cause = (-1, "")
         self._described: Described | None = None
         self._tokenizer: Tokenizer | None = None
@@ -112,7 +124,8 @@ class Reading:
         session, position = self._session, self._at.step
         if (
             session is None
-            or self._ahead is not None
+            or self._ahead
+            or self._stopping.asked
             or not self._as_it_comes
             or position >= self._stop
             or not session.quiet()
@@ -135,6 +148,7 @@ class Reading:
             while True:
                 self._raise_interrupt()
                 self._check()
+                self._stopping.take(self._position)
                 if self._ended or self.next_step >= self._stop:
                     raise StopIteration
                 session = self._ready(wait)
@@ -204,6 +218,8 @@ class Reading:
 
         def waits(cause: str) -> None:
             self._refuse_closed(ending)
+            if not ending:
+                self._stopping.take(self._position)
             self._late.has_no_session(begun, self._position, cause, first=first)
 
         try:
@@ -214,6 +230,7 @@ class Reading:
                 deadline,
                 opened,
                 waits,
+                None if ending else self._stopping,
             )
             self._refuse_closed(ending)
             session.taker, session.interrupts = self._taker, self._interrupts
@@ -233,7 +250,7 @@ class Reading:
             if isinstance(error, Unserved):
                 at = None if first else self._position
                 raise unserved(self._options, str(error), at) from None
-            if isinstance(error, BatchWeaveError):
+            if isinstance(error, BatchWeaveError) and not isinstance(error, Stopped):
                 raise self._fail(error) from None
             raise
         if not first:

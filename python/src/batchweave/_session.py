@@ -39,6 +39,7 @@ from batchweave._events import Event, Lost, event_of
 from batchweave._holds import Hold, Sender, Taker
 from batchweave._layout import Array, Arrays, Layout
 from batchweave._sending import Position, Sending
+from batchweave._stopping import StopRequest
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
 from batchweave.state import State
@@ -66,8 +67,11 @@ _parked: set[Session] = set()
 class Session(Sending):
     """A connected socket. Only `receive` and `wait` belong to one thread."""
 
-    def __init__(self, connected: socket.socket, next_step: int) -> None:
+    def __init__(
+        self, connected: socket.socket, next_step: int, stopping: StopRequest | None = None
+    ) -> None:
         super().__init__(connected, next_step)
+        self._stopping = stopping
         self.credits, self.slices = 0, 1
         self.together = 1
         """Frames to release in one message while the next step waits."""
@@ -124,12 +128,17 @@ class Session(Sending):
         )
 
     def wait(self, seconds: float, *, awake: bool = False) -> None:
-        """Waits for a message, at most this long; with `awake`, at first by active polling."""
+        """Waits for a message or a stop request, at most this long.
+
+        With `awake`, at first by active polling.
+        """
         # A full socket has no event for other threads' releases: poll again soon.
         limit = seconds if self.flush() else min(seconds, 0.02)
         if self.lost:
             return
-        # An object polls once at a time: a call of a signal handler within this one has its own.
+        # A call of a signal handler within this one may close the session.
+        stopping = self._stopping
+        # An object polls once at a time: such a call has its own.
         readable, self._readable = self._readable, None
         if readable is None:
             readable = self._poll()
@@ -143,10 +152,15 @@ class Session(Sending):
             readable.poll(max(1, int(limit * 1000)))
         finally:
             self._readable = readable
+            if stopping is not None:
+                stopping.wake()
 
     def _poll(self) -> select.poll:
         readable = select.poll()
         readable.register(self._socket, select.POLLIN)
+        stopping = self._stopping
+        if stopping is not None:
+            stopping.register(readable)
         return readable
 
     def receive(self) -> Batch | Event | Lost | None:
@@ -353,7 +367,7 @@ class Session(Sending):
 
     def close(self) -> None:
         """Closes the socket."""
-        self.lost = True
+        self.lost, self._stopping = True, None
         _parked.discard(self)
         self._socket.close()
 

@@ -16,7 +16,7 @@ from batchweave._packed import mask_of_labels
 from batchweave._ragged import Ragged
 from batchweave._rows import SEGMENTS, count, counts, cut
 from batchweave._samples import Sample, of_slice
-from batchweave.errors import BadMeshError, NoSourcesError
+from batchweave.errors import BadMeshError, NoSourcesError, NoTokenizerError
 from batchweave.state import State
 from batchweave.views import micro_batches
 
@@ -196,6 +196,20 @@ class Batch:
                 step=self.step,
             )
         return self._decoder.sources(count(self.slices[0]), self.slices[0].index)
+
+    def text(self) -> list[str]:
+        """Returns the text of each row, without padding: only of a stream of `batchweave.open`.
+
+        Special tokens are visible. It starts `batchweave`: for many steps, decode the rows by the
+        stream's `tokenizer`.
+        """
+        if self._decoder is None:
+            raise NoTokenizerError(
+                f"the text of step {self.step} is unknown to a reader of connect(): decode its "
+                "rows by reader.tokenizer.decode(row)",
+                step=self.step,
+            )
+        return self._decoder.text()
 
     def _repr_html_(self) -> str:
         """Returns the first rows for a notebook: as text, where `batchweave.open` has read them."""

@@ -302,6 +302,18 @@ class ClosedError(BatchWeaveError):
     name = "closed"
 
 
+class Stopped(BatchWeaveError):  # noqa: N818 - the outcome that `stop()` asked for
+    """`stop()` has ended the wait; `step` is the one that the next call reads."""
+
+    name = "stopped"
+
+
+class OneThreadError(BatchWeaveError):
+    """Two threads read with one reader at the same time; no step is lost."""
+
+    name = "one_thread"
+
+
 class StreamNotOpenedError(BatchWeaveError):
     """`batchweave.open` cannot read the stream: the message is that of the program it started."""
 

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import logging
-import time
-import warnings
 from collections.abc import Iterator, Mapping
 from sys import _getframe
-from types import TracebackType
+from threading import get_ident
 from typing import Any, NoReturn
 
-from batchweave import _wire
 from batchweave._connect import Options
 from batchweave._describe import Described, describe
-from batchweave._elsewhere import reads_elsewhere
-from batchweave._events import Event, Lost
+from batchweave._ending import Ending
 from batchweave._info import Info
 from batchweave._loaders import check_loader
-from batchweave._reading import NO_STOP, Reading
-from batchweave._session import Session, close_parked
+from batchweave._reading import NO_STOP
+from batchweave._stopping import StopRequest
+from batchweave._turns import Turns
 from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,
     BadStateError,
-    BatchWeaveError,
-    MarkOtherAttemptError,
 )
-from batchweave.state import KEY, State
+from batchweave.state import State
 from batchweave.tokenizer import Tokenizer
 
-_log = logging.getLogger("batchweave")
-
-# Longest wait of close() for the daemon to confirm checkpoints.
-_MARKS_SECONDS = 5.0
-# Longest wait of close() for the daemon to read this rank's last messages.
-_LINGER_SECONDS = 1.0
 # Longest wait for the daemon to describe its stream.
 _DESCRIBE_SECONDS = 60.0
 
 
-class Reader(Reading):
+class Reader(Ending):
     """Reads one data coordinate's batches; made by `batchweave.connect`.
 
-    One thread may iterate. `checkpoint` and dropping arrays are allowed in any thread.
+    One thread at a time may iterate. `checkpoint`, `stop` and dropping arrays are allowed in any
+    thread.
     """
+
+    def __init__(
+        self,
+        options: Options,
+        state: State | None,
+        start: int,
+        *,
+        mode: str,
+        stopping: StopRequest | None = None,
+    ) -> None:
+        super().__init__(options, state, start, mode=mode, stopping=stopping)
+        self._turns = Turns(self, _READING)
 
     @property
     def info(self) -> Info:
@@ -71,16 +71,6 @@ class Reader(Reading):
         return self._described
 
     @property
-    def _shape(self) -> _wire.Welcome:
-        """The daemon's last welcome."""
-        if self._welcome is None:
-            # Unpickled, and not connected yet.
-            self._check()
-            self.open(time.monotonic() + self._options.timeout)
-        assert self._welcome is not None
-        return self._welcome
-
-    @property
     def first_step(self) -> int:
         """The first step of a whole pass: `start`, or the step of the last `seek`."""
         return self._start
@@ -97,6 +87,8 @@ class Reader(Reading):
     def __next__(self) -> Batch:
         """Returns the next batch; StopIteration at the stream's end, an error after the timeout."""
         self._taker.takes(_getframe(1))
+        if self._turns.thread != get_ident():
+            self._turns.change()
         batch, found = self._quickly()
         if batch is None:
             batch = self._peeked() or self._read(found)
@@ -156,23 +148,51 @@ class Reader(Reading):
                 f"than that (these are {self._options.credits})"
             )
         while True:
-            group = [batch for _, batch in zip(range(steps), self, strict=False)]
-            if len(group) < steps:
-                return
+            group: list[Batch] = []
+            try:
+                while len(group) < steps:
+                    batch = next(self, None)
+                    if batch is None:
+                        return
+                    group.append(batch)
+                    del batch
+            except BaseException:
+                self._put_back(group)
+                raise
             yield group
             group.clear()
+
+    def _put_back(self, group: list[Batch]) -> None:
+        """Makes batches that were read and not returned the next ones."""
+        if group:
+            self._ahead = [*group, *self._ahead]
+            self._at.step = group[0].step
 
     def peek(self) -> Batch:
         """Returns the next batch without moving on; StopIteration at the end."""
         self._taker.takes(_getframe(1))
+        self._turns.change()
         batch = self._peeked() or self._read()
-        self._ahead = batch
+        self._ahead.insert(0, batch)
         return batch
 
+    def stop(self) -> None:
+        """Ends the wait of `next()` with `Stopped`; any thread and any signal handler may call it.
+
+        Where no call waits, the next one raises it. No step is lost: the call after that reads the
+        step that was waited for.
+        """
+        self._stopping.ask()
+
     def _peeked(self) -> Batch | None:
-        ahead, self._ahead = self._ahead, None
-        # An interrupt between the lines of `__next__` leaves one that was returned already.
-        return ahead if ahead is not None and ahead.step >= self._position else None
+        if self._stopping.asked:
+            return None
+        while self._ahead:
+            batch = self._ahead.pop(0)
+            # An interrupt between the lines of `__next__` leaves one that was returned already.
+            if batch.step >= self._position:
+                return batch
+        return None
 
     def seek(self, step: int) -> None:
         """Moves to a step in constant time; only for a reader without a job.
@@ -180,6 +200,7 @@ class Reader(Reading):
         A new pass begins there: a limit counts from this step.
         """
         self._check()
+        self._turns.change()
         if not 0 <= step < 1 << 53:
             raise BadHelloError(f"seek({step}): a step is a number from 0 on")
         if self._options.job is not None and step != self._position:
@@ -199,7 +220,7 @@ class Reader(Reading):
         if step == self._position:
             return
         self._limit_from, self._stop = step, self._stop_from(step)
-        self._at.step, self._ahead = step, None
+        self._at.step, self._ahead = step, []
         self._welcome = dataclasses.replace(self._shape, next_step=step)
         if self._session is not None:
             self._session.torn = True
@@ -215,6 +236,7 @@ class Reader(Reading):
         A job's reader cannot move: its attempt began at its position, on all ranks, by a record.
         """
         self._check()
+        self._turns.change()
         loaded = self._own(State.from_dict(state))
         if self._options.job is not None and loaded.next_step != self._position:
             raise BadStateError(
@@ -226,118 +248,6 @@ class Reader(Reading):
             )
         self._move(loaded.next_step)
 
-    def checkpoint(self, state: Mapping[str, str]) -> None:
-        """Marks a model checkpoint with this state as durable; call it once the checkpoint is.
-
-        Any thread may call it, and it does not wait. `state` is the one captured when the model was
-        saved. Call it on all ranks, whatever the daemon's `checkpoints` setting. If the daemon
-        refuses a mark, that is logged, and the next `checkpoint` or `close` raises the error;
-        reading continues. A signal handler may call it at any time, and `close` after it.
-        """
-        if not self._ending:
-            self._check()
-        saved = self._own(State.from_dict(state))
-        if self._options.job is None:
-            raise BadHelloError("checkpoint() needs a job: pass job= to connect()")
-        text = state[KEY].encode()
-        if len(text) > _wire.STATE_BYTES_MAX:
-            raise BadStateError(f"the state has {len(text)} bytes, over {_wire.STATE_BYTES_MAX}")
-        if saved.attempt != self._shape.attempt:
-            raise MarkOtherAttemptError(
-                f"the state was captured in attempt {saved.attempt}, this is attempt "
-                f"{self._shape.attempt}; mark states of batches that this attempt trained: a "
-                "restored one is a restart point already",
-                step=saved.next_step,
-            )
-        self._marks.add(saved.next_step, text)
-        session = self._session or self._last
-        if session is not None:
-            session.post(_wire.checkpoint(saved.next_step, text))
-        self._marks.raise_refusal()
-
-    def close(self) -> None:
-        """Ends the session. Arrays stay valid; the socket closes when the last one is gone.
-
-        Waits up to 5 s for the daemon to confirm checkpoints, and raises if it refused one.
-        """
-        self._end()
-        self._marks.raise_refusal()
-
-    def _end(self) -> None:
-        if self._closed and not self._ending:
-            return
-        # Until the end: a signal handler within this call, and a call after Ctrl-C, do all of it.
-        self._closed = self._ending = True
-        if self._session is not None:
-            self._last = self._session
-            self._session = None
-        waited: set[int] = set()
-        while self._ending:
-            waited.update(self._marks.unconfirmed())
-            self._end_last()
-            self._ending = False
-            # Added meanwhile.
-            if not waited.issuperset(self._marks.unconfirmed()):
-                self._ending = True
-        self._last = None
-
-    def _end_last(self) -> None:
-        session = self._last
-        if session is None or session.forked:
-            return
-        if self._marks.unconfirmed() and reads_elsewhere():
-            # That call may have received the confirmation: it is sent again in a new session.
-            session.torn = True
-        with contextlib.suppress(BatchWeaveError):
-            self._await_marks(session)
-        if late := self._marks.unconfirmed():
-            _log.warning("checkpoints at steps %s were not confirmed", late)
-        (self._last or session).park(self.next_step, _LINGER_SECONDS)
-        close_parked()
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # A propagating error matters more than a refused mark, which is in the log.
-        self._end()
-        if error is None:
-            self._marks.raise_refusal()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            session = self._session
-            if session is not None and not session.forked:
-                warnings.warn("a batchweave reader was not closed", ResourceWarning, stacklevel=2)
-                session.park(self.next_step)
-
-    def _await_marks(self, session: Session) -> None:
-        deadline = time.monotonic() + _MARKS_SECONDS
-        while self._marks.unconfirmed() and time.monotonic() < deadline:
-            left = session.torn or session.parked
-            found = Lost() if left else session.receive()
-            if isinstance(found, Lost):
-                # A daemon that is restarting receives them, too, as does the one of a torn session.
-                session = self.open(deadline, ending=True)
-            elif isinstance(found, Event) and found.kind == _wire.MARKED:
-                self._marks.stored(found.value)
-            elif isinstance(found, Event) and found.kind == _wire.MARK_REFUSED:
-                self._marks.refused(found.value)
-            elif found is None:
-                session.wait(0.05)
-            session.event = None
-            del found
-
-    def _own(self, state: State) -> State:
-        if state.stream_id != self._stream_id:
-            raise self._other_stream(str(self._stream_id), state.stream_id)
-        return state
-
     # Another process.
 
     def __reduce__(self) -> Any:
@@ -346,6 +256,12 @@ class Reader(Reading):
             state = dataclasses.replace(self._origin, next_step=self._position)
         counted = (self._start, self._limit_from, self._stop)
         return _elsewhere, (self._options, state, self._position, counted, self._closed)
+
+
+_READING = frozenset(
+    call.__code__ for call in (Reader.__next__, Reader.peek, Reader.seek, Reader.load_state_dict)
+)
+"""Calls that one thread at a time may be in."""
 
 
 def _elsewhere(

@@ -21,11 +21,12 @@ from typing import Any, overload
 from batchweave import _html_stream, _programs, _wire
 from batchweave._arguments import check_seconds, check_whole
 from batchweave._connect import Options
-from batchweave._documents import Decoder
+from batchweave._documents import Decoder, Provenance
 from batchweave._names import names_checked
 from batchweave._reading import NO_STOP
 from batchweave._sidecar import Sidecar
 from batchweave._steps import chosen, one
+from batchweave._stopping import StopRequest
 from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,
@@ -33,9 +34,11 @@ from batchweave.errors import (
     ClosedError,
     NoDaemonError,
     StepQuarantinedError,
+    Stopped,
     StreamNotOpenedError,
 )
 from batchweave.reader import Reader
+from batchweave.tokenizer import Tokenizer
 
 # One try to connect, between two looks at whether the daemon still runs.
 _TRY_SECONDS = 0.5
@@ -86,7 +89,10 @@ class Stream:
         self.url = url
         """The root of the stream."""
         self._copy, self._timeout = copy, timeout
+        self._provenance = Provenance(url, timeout)
+        self._tokenizer: Tokenizer | None = None
         self._lock = threading.RLock()
+        self._stopping = StopRequest()
         self._reader: Reader | None = None
         self._closed, self._owner = False, os.getpid()
         self._sidecar = Sidecar(url, memory)
@@ -117,6 +123,14 @@ class Stream:
         """The stream's shape: `slices`, `rows_per_slice`, `seq_len`, `stream_id`, `end_step`."""
         with self._lock:
             return self._reader_at(self.steps.start).info
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The stream's tokenizer: `decode(ids)`, `name`, `vocabulary`; see `Reader.tokenizer`."""
+        if self._tokenizer is None:
+            with self._lock:
+                self._tokenizer = self._reader_at(self.steps.start).tokenizer
+        return self._tokenizer
 
     def refresh(self) -> Stream:
         """Reads the stream's state again: new steps, reclaimed ones."""
@@ -192,10 +206,12 @@ class Stream:
                 batch = next(reader)
             except StopIteration:
                 return None
+            except Stopped:
+                raise
             except BatchWeaveError as error:
                 self._give_up(reader, error)
                 raise
-        return StreamBatch(batch, Decoder(self.url, batch.step, self._timeout))
+        return StreamBatch(batch, Decoder(self.url, batch.step, self._timeout, self._provenance))
 
     def _reader_at(self, step: int) -> Reader:
         """Returns the reader; another one after an error, since a failed one stays failed."""
@@ -211,7 +227,7 @@ class Stream:
         deadline = time.monotonic() + self._timeout
         while True:
             self._sidecar.check()
-            reader = Reader(self._options(), None, step, mode="join")
+            reader = Reader(self._options(), None, step, mode="join", stopping=self._stopping)
             try:
                 reader.open(min(deadline, time.monotonic() + _TRY_SECONDS))
             except NoDaemonError as error:
@@ -254,6 +270,13 @@ class Stream:
         return _programs.ask(self.url, ["status"], self._timeout)
 
     # The end.
+
+    def stop(self) -> None:
+        """Ends the wait for a step with `Stopped`; any thread and any signal handler may call it.
+
+        Where none waits, the next one raises it. The stream can be read on.
+        """
+        self._stopping.ask()
 
     def close(self) -> None:
         """Ends the daemon. Arrays stay valid."""

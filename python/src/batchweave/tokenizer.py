@@ -1,7 +1,8 @@
 """The stream's tokenizer, for people who look at the data: token ids in, text out.
 
-`bytes` needs no package. Other vocabularies that are part of BatchWeave need `tiktoken`, and a
-stream made with a tokenizer.json needs `tokenizers`: `pip install "batchweave[decode]"` has both.
+The vocabularies that are part of BatchWeave need neither a package nor the network: their content
+comes from the daemon. A stream made with a tokenizer.json needs `tokenizers`, and a vocabulary with
+a daemon of an older release `tiktoken`: `pip install "batchweave[decode]"` has both.
 """
 
 from __future__ import annotations
@@ -16,6 +17,22 @@ from batchweave.errors import NoTokenizerError
 
 END_TEXT = "<|endoftext|>"
 _BYTES_END = 256
+
+# By vocabulary: the number of tokens that stand for bytes, and the special ones by their ids.
+_SPECIALS = {
+    "gpt2": (50_256, {50_256: END_TEXT}),
+    "cl100k_base": (
+        100_256,
+        {
+            100_257: END_TEXT,
+            100_258: "<|fim_prefix|>",
+            100_259: "<|fim_middle|>",
+            100_260: "<|fim_suffix|>",
+            100_276: "<|endofprompt|>",
+        },
+    ),
+    "o200k_base": (199_998, {199_999: END_TEXT, 200_018: "<|endofprompt|>"}),
+}
 
 
 class Tokenizer:
@@ -50,6 +67,8 @@ def _decoder(described: Described) -> Callable[[list[int]], str]:
     if described.builtin == "bytes":
         return lambda ids: _of_bytes(ids, _byte)
     if described.builtin is not None:
+        if described.file is not None and described.builtin in _SPECIALS:
+            return _of_content(described.file, described.builtin)
         return _of_tiktoken(described.builtin)
     if described.file is not None:
         return _of_tokenizers(described.file, described.name)
@@ -70,6 +89,26 @@ def _of_bytes(ids: list[int], word: Callable[[int], bytes]) -> str:
     return b"".join(map(word, ids)).decode(errors="replace")
 
 
+def _of_content(content: bytes, name: str) -> Callable[[list[int]], str]:
+    """Decodes by the content of a vocabulary, which fits its fingerprint already.
+
+    It ends in the tokens, each followed by its length: so it is read from the end.
+    """
+    count, specials = _SPECIALS[name]
+    words = {token: text.encode() for token, text in specials.items()}
+    at = len(content)
+    for token in reversed(range(count)):
+        end = at - 4
+        at = end - int.from_bytes(content[max(0, end) : end + 4], "little")
+        if at < 0:
+            raise NoTokenizerError(
+                f"the daemon's content of the vocabulary {name} is cut short; install client and "
+                "daemon of one release"
+            )
+        words[token] = content[at:end]
+    return lambda ids: _of_bytes(ids, lambda token: words.get(token) or _unknown(token).encode())
+
+
 def _of_tiktoken(name: str) -> Callable[[list[int]], str]:
     package = _package("tiktoken", name)
     try:
@@ -77,7 +116,8 @@ def _of_tiktoken(name: str) -> Callable[[list[int]], str]:
     except Exception as reason:
         raise NoTokenizerError(
             f"tiktoken cannot load the vocabulary {name}: {reason}; it downloads it once: allow "
-            "that, or name a folder that has it in TIKTOKEN_CACHE_DIR"
+            "that, name a folder that has it in TIKTOKEN_CACHE_DIR, or update the consumer daemon, "
+            "which then hands it over"
         ) from reason
 
     def word(token: int) -> bytes:

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use batchweave_console::CliError;
-use batchweave_console::output::count;
+use batchweave_console::output::{count, printable};
 use batchweave_console::sources::{self, Names};
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::provenance::Piece;
@@ -205,7 +205,7 @@ impl Decoded {
     pub(super) fn text(&self) -> String {
         let mut out = format!("\nslice {}, row {}\n", self.slice, self.row);
         for part in &self.documents {
-            let _ = writeln!(out, "--- {}", part.caption());
+            let _ = writeln!(out, "--- {}", printable(&part.caption()));
             if let Some(text) = &part.text {
                 let _ = writeln!(out, "{text}");
             }

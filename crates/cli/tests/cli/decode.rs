@@ -1,6 +1,6 @@
 //! `show --decode` and `where` on batches of the real producer, compared with the source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_producer::config::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
 use batchweave_producer::packing::{ArraySpec, Extra};
@@ -209,6 +209,55 @@ async fn samples_are_named_too() {
     assert_eq!(lines, twice);
 }
 
+/// `--sources` has the documents of `--decode`, without the text, of all steps of the provenance object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sources_are_those_of_all_steps_of_one_provenance_object() {
+    for mode in [PackingMode::Concat, PackingMode::BestFit] {
+        let made = produced(|config| {
+            config.packing.mode = mode;
+            config.commit.max_batches = 3;
+        })
+        .await;
+        let mut decoded: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
+        for (step, row) in made.rows() {
+            for part in row["documents"].as_array().unwrap() {
+                let mut part = part.clone();
+                for (key, value) in [("slice", &row["slice"]), ("row", &row["row"])] {
+                    part[key] = value.clone();
+                }
+                part.as_object_mut()
+                    .unwrap()
+                    .retain(|key, _| !["text", "runs"].contains(&key.as_str()));
+                decoded.entry(step).or_default().push(part);
+            }
+        }
+        let key = |step: u64| {
+            let shown = made.world.json(&["show", &step.to_string()]);
+            shown["tgb"]["provenance"].as_str().unwrap().to_owned()
+        };
+        let keys: Vec<String> = (0..made.steps()).map(key).collect();
+        for step in [0, made.steps() / 2, made.steps() - 1] {
+            let shown = made.world.json(&["show", &step.to_string(), "--sources"]);
+            assert!(shown["rows"].is_null() && shown["slices"].is_null());
+            let found = shown["sources"].as_array().unwrap();
+            assert_eq!(found[0]["step"], step, "its own first");
+            let mut steps = BTreeSet::new();
+            for one in found {
+                let at = one["step"].as_u64().unwrap();
+                assert_eq!(one["documents"].as_array(), decoded.get(&at), "step {at}");
+                assert!(steps.insert(at));
+            }
+            let same = |at: &u64| keys[*at as usize] == keys[step as usize];
+            assert_eq!(
+                steps,
+                (0..made.steps()).filter(same).collect::<BTreeSet<u64>>()
+            );
+        }
+        let text = made.world.run(&["show", "1", "--sources"]);
+        text.prints(&["SKIPPED", "source.jsonl:"]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_provenance_documents_end_at_end_tokens_and_where_says_why_it_finds_none() {
     let made = produced(|config| config.packing.provenance = false).await;
@@ -220,6 +269,11 @@ async fn without_provenance_documents_end_at_end_tokens_and_where_says_why_it_fi
         }
     }
     assert!(ends >= 80, "{ends}");
+    let ran = made.world.run(&["show", "0", "--sources"]);
+    ran.fails(
+        1,
+        &["step 0 of", "has no source documents", "packing.provenance"],
+    );
     let ran = made.world.run(&["where", "source.jsonl:3"]);
     ran.fails(1, &["packing.provenance", "is in none of the steps"]);
     let ran = made.world.run(&["where", "other.jsonl:3"]);

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use tiktoken_rs::CoreBPE;
 
 use batchweave_core::ids::Hash;
+use batchweave_core::tokenizer::{Builtin, content};
 
 use super::{Identity, Tokenizer, TokenizerError, identity};
 
@@ -22,10 +23,6 @@ pub enum Encoding {
     #[serde(rename = "o200k_base")]
     O200k,
 }
-
-/// tiktoken's pattern without possessive quantifiers, which matches the same texts.
-const GPT2_PATTERN: &str =
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 impl Encoding {
     /// Returns the name of the encoding in the configuration.
@@ -49,7 +46,8 @@ impl Encoding {
     fn config(self) -> TiktokenConfig {
         match self {
             Self::Gpt2 => {
-                TiktokenConfig::new(GPT2_PATTERN, vec![("<|endoftext|>".to_owned(), 50_256)])
+                let specials = vec![("<|endoftext|>".to_owned(), 50_256)];
+                TiktokenConfig::new(Builtin::Gpt2.pattern(), specials)
             }
             Self::Cl100k => TiktokenConfig::cl100k_base(),
             Self::O200k => TiktokenConfig::o200k_base(),
@@ -105,14 +103,9 @@ impl Embedded {
     }
 }
 
-/// Returns the hash of the split pattern and of every token's bytes in rank order, each followed by its length.
 fn fingerprint(ranks: &[(Vec<u8>, u32)], config: &TiktokenConfig) -> Hash {
-    let mut all = config.pattern.clone().into_bytes();
-    for (bytes, _) in ranks {
-        all.extend_from_slice(bytes);
-        all.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    }
-    Hash::sha256(&all)
+    let tokens = ranks.iter().map(|(bytes, _)| bytes.as_slice());
+    Hash::sha256(&content(&config.pattern, tokens))
 }
 
 impl Tokenizer for Embedded {

@@ -1,6 +1,6 @@
 //! How far producers are in their input, from their cursors and stored input lists.
 
-use batchweave_console::output::count;
+use batchweave_console::output::{count, printable};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::head_of;
@@ -147,7 +147,7 @@ impl InputStatus {
             text = format!("{text}, file {} of {}", self.file, self.files);
         }
         match &self.name {
-            Some(name) => format!("{text}: {name}"),
+            Some(name) => format!("{text}: {}", printable(name)),
             None => text,
         }
     }

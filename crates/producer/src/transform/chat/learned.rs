@@ -3,6 +3,8 @@
 //! Programs name that key differently, and some give it another meaning. A key that this module does not read is an
 //! error, not a guess, as long as the configuration does not say what it means.
 
+mod beside;
+
 use std::fmt;
 
 use minijinja::Value;
@@ -45,26 +47,6 @@ const WORDS: [&str; 26] = [
     "backprop",
     "gradient",
 ];
-/// Keys beside the messages that some program reads as the loss of the conversation.
-const BESIDE: [&str; 16] = [
-    "weight",
-    "weights",
-    "sample_weight",
-    "sample_weights",
-    "loss_weight",
-    "loss_weights",
-    "loss_mask",
-    "loss_masks",
-    "mask",
-    "masks",
-    "train",
-    "trainable",
-    "train_on_turn",
-    "step_loss_mask",
-    "assistant_masks",
-    "completion_mask",
-];
-
 /// The messages that are learned, by the setting `chat.learn`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Learn {
@@ -210,26 +192,6 @@ impl LossRules {
     /// Returns whether the key says at most something about the loss, and nothing to the template.
     pub(super) fn is_about_loss(&self, key: &str) -> bool {
         self.is_ignored(key) || self.is_read(key)
-    }
-
-    /// Fails for a field beside the messages that some program reads as the loss of the conversation.
-    pub(super) fn check_beside<'a>(
-        &self,
-        fields: impl Iterator<Item = &'a str>,
-        dialect: Dialect,
-    ) -> Result<(), Reason> {
-        // A producer that began before this check never read these fields, and goes on so.
-        if dialect.is_earlier() {
-            return Ok(());
-        }
-        let mut fields = fields.filter(|key| BESIDE.contains(key) && !self.is_ignored(key));
-        match fields.find(|key| !self.named.iter().any(|own| own == key)) {
-            None => Ok(()),
-            Some(key) => Err(unread(format!(
-                "has {key:?} beside its messages, which some programs read as the loss of the conversation, and this \
-                 one reads in messages only: write it there, or name it in chat.ignore if it says nothing about the loss"
-            ))),
-        }
     }
 
     /// Returns the messages of `turns` that are learned.

@@ -76,6 +76,7 @@ impl ConversationRenderer {
             .iter()
             .filter(|key| document.get_item(key).is_ok_and(|v| !v.is_none()));
         loss.check_beside(fields.filter_map(Value::as_str), dialect)?;
+        loss.check_prompt(&document, dialect)?;
         let learned = loss.learned(&turns, dialect)?;
         let tools = document.get_attr(&self.mapping.tools);
         let tools = escape(&tools.unwrap_or(Value::UNDEFINED))?;

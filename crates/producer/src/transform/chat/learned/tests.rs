@@ -263,6 +263,41 @@ fn a_key_beside_the_messages_is_an_error_unless_a_setting_names_it() {
     }
 }
 
+#[test]
+fn a_key_that_changes_the_prompt_elsewhere_is_an_error_unless_it_is_empty_or_ignored() {
+    for (key, value) in [
+        ("system", json!("Be brief.")),
+        ("chat_template_kwargs", json!({"enable_thinking": false})),
+    ] {
+        let line = |value: &serde_json::Value| {
+            let mut line = json!({"messages": [{"role": "user", "content": "q"}]});
+            line[key] = value.clone();
+            line.to_string()
+        };
+        let chat = chat_with(PLAIN, LossRules::default());
+        let why = chat.turns(line(&value).as_bytes()).unwrap_err();
+        assert!(
+            matches!(why, Reason::LossKey { .. }),
+            "it stops the producer"
+        );
+        let why = why.to_string();
+        assert!(why.contains(&format!("{key:?} in chat.ignore")), "{why}");
+        for empty in [json!(null), json!(""), json!({})] {
+            chat.turns(line(&empty).as_bytes()).unwrap();
+        }
+        let rules = LossRules {
+            ignore: vec![key.to_owned()],
+            ..LossRules::default()
+        };
+        chat_with(PLAIN, rules)
+            .turns(line(&value).as_bytes())
+            .unwrap();
+        // A producer that began before this check goes on as it did.
+        chat.continue_in(Dialect::First);
+        chat.turns(line(&value).as_bytes()).unwrap();
+    }
+}
+
 /// A producer that began before these keys were read stops where they would change a mask, and goes on elsewhere.
 #[test]
 fn an_earlier_producer_stops_where_a_key_says_something_else_than_before() {

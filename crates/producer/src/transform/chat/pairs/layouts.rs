@@ -71,6 +71,7 @@ impl PairFields {
         let keys = keys.iter().filter_map(Value::as_str);
         let present = keys.filter(|key| field(&document, key).is_some_and(|v| !v.is_none()));
         self.mapping.loss.check_beside(present, dialect)?;
+        self.mapping.loss.check_prompt(&document, dialect)?;
         let prompt = match field(&document, &self.prompt) {
             None => Part::Absent,
             Some(value) => self.part(&self.prompt, &value)?,

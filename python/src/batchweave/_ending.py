@@ -1,0 +1,160 @@
+"""The outer part of a reader that ends: checkpoints, and the session's end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from batchweave import _wire
+from batchweave._elsewhere import reads_elsewhere
+from batchweave._events import Event, Lost
+from batchweave._reading import Reading
+from batchweave._session import Session, close_parked
+from batchweave._stopping import ENDED
+from batchweave.errors import (
+    BadHelloError,
+    BadStateError,
+    BatchWeaveError,
+    MarkOtherAttemptError,
+)
+from batchweave.state import KEY, State
+
+_log = logging.getLogger("batchweave")
+
+# Longest wait of close() for the daemon to confirm checkpoints.
+_MARKS_SECONDS = 5.0
+# Longest wait of close() for the daemon to read this rank's last messages.
+_LINGER_SECONDS = 1.0
+
+Own = TypeVar("Own", bound="Ending")
+
+
+class Ending(Reading):
+    """The part of `Reader` that marks checkpoints and closes."""
+
+    @property
+    def _shape(self) -> _wire.Welcome:
+        """The daemon's last welcome."""
+        if self._welcome is None:
+            # Unpickled, and not connected yet.
+            self._check()
+            self.open(time.monotonic() + self._options.timeout)
+        assert self._welcome is not None
+        return self._welcome
+
+    def checkpoint(self, state: Mapping[str, str]) -> None:
+        """Marks a model checkpoint with this state as durable; call it once the checkpoint is.
+
+        Any thread may call it, and it does not wait. `state` is the one captured when the model was
+        saved. Call it on all ranks, whatever the daemon's `checkpoints` setting. If the daemon
+        refuses a mark, that is logged, and the next `checkpoint` or `close` raises the error;
+        reading continues. A signal handler may call it at any time, and `close` after it.
+        """
+        if not self._ending:
+            self._check()
+        saved = self._own(State.from_dict(state))
+        if self._options.job is None:
+            raise BadHelloError("checkpoint() needs a job: pass job= to connect()")
+        text = state[KEY].encode()
+        if len(text) > _wire.STATE_BYTES_MAX:
+            raise BadStateError(f"the state has {len(text)} bytes, over {_wire.STATE_BYTES_MAX}")
+        if saved.attempt != self._shape.attempt:
+            raise MarkOtherAttemptError(
+                f"the state was captured in attempt {saved.attempt}, this is attempt "
+                f"{self._shape.attempt}; mark states of batches that this attempt trained: a "
+                "restored one is a restart point already",
+                step=saved.next_step,
+            )
+        self._marks.add(saved.next_step, text)
+        session = self._session or self._last
+        if session is not None:
+            session.post(_wire.checkpoint(saved.next_step, text))
+        self._marks.raise_refusal()
+
+    def close(self) -> None:
+        """Ends the session. Arrays stay valid; the socket closes when the last one is gone.
+
+        Waits up to 5 s for the daemon to confirm checkpoints, and raises if it refused one.
+        """
+        self._end()
+        self._marks.raise_refusal()
+
+    def _end(self) -> None:
+        if self._closed and not self._ending:
+            return
+        # Until the end: a signal handler within this call, and a call after Ctrl-C, do all of it.
+        self._closed = self._ending = True
+        if self._session is not None:
+            self._last = self._session
+            self._session = None
+        waited: set[int] = set()
+        while self._ending:
+            waited.update(self._marks.unconfirmed())
+            self._end_last()
+            self._ending = False
+            # Added meanwhile.
+            if not waited.issuperset(self._marks.unconfirmed()):
+                self._ending = True
+        self._last, self._stopping = None, ENDED
+
+    def _end_last(self) -> None:
+        session = self._last
+        if session is None or session.forked:
+            return
+        if self._marks.unconfirmed() and reads_elsewhere():
+            # That call may have received the confirmation: it is sent again in a new session.
+            session.torn = True
+        with contextlib.suppress(BatchWeaveError):
+            self._await_marks(session)
+        if late := self._marks.unconfirmed():
+            _log.warning("checkpoints at steps %s were not confirmed", late)
+        (self._last or session).park(self.next_step, _LINGER_SECONDS)
+        close_parked()
+
+    def __enter__(self: Own) -> Own:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A propagating error matters more than a refused mark, which is in the log.
+        self._end()
+        if error is None:
+            self._marks.raise_refusal()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            session = self._session
+            if session is not None and not session.forked:
+                warnings.warn("a batchweave reader was not closed", ResourceWarning, stacklevel=2)
+                session.park(self.next_step)
+
+    def _await_marks(self, session: Session) -> None:
+        deadline = time.monotonic() + _MARKS_SECONDS
+        while self._marks.unconfirmed() and time.monotonic() < deadline:
+            left = session.torn or session.parked
+            found = Lost() if left else session.receive()
+            if isinstance(found, Lost):
+                # A daemon that is restarting receives them, too, as does the one of a torn session.
+                session = self.open(deadline, ending=True)
+            elif isinstance(found, Event) and found.kind == _wire.MARKED:
+                self._marks.stored(found.value)
+            elif isinstance(found, Event) and found.kind == _wire.MARK_REFUSED:
+                self._marks.refused(found.value)
+            elif found is None:
+                session.wait(0.05)
+            session.event = None
+            del found
+
+    def _own(self, state: State) -> State:
+        if state.stream_id != self._stream_id:
+            raise self._other_stream(str(self._stream_id), state.stream_id)
+        return state

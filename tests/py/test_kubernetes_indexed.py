@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from manifests import KUBERNETES
 from site_of_daemons import BINARIES, ROOT, eventually
-from test_kubernetes import KUBERNETES, resources
+from test_kubernetes import resources
 
 
 def named(kind: str, name: str, overlay: str = "indexed") -> dict[str, Any]:

@@ -201,7 +201,7 @@ units:
 
 comma := ,
 # Before a release. BATCHWEAVE_LIVE_BASE=FOLDER keeps the installed Debian there for the next run.
-KEPT := BATCHWEAVE_LIVE_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)BATCHWEAVE_LIVE_PROGRAMS$(comma)GOPROXY$(comma)PATH$(comma)TMPDIR
+KEPT := BATCHWEAVE_LIVE_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)BATCHWEAVE_LIVE_PROGRAMS$(comma)GOPROXY$(comma)TMPDIR
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=$(KEPT))
 live-systemd: build
 	$(call step,the units in a booted Debian)
@@ -210,7 +210,7 @@ live-systemd: build
 # Before a release. BATCHWEAVE_LIVE_PROGRAMS=FOLDER keeps the compiled programs there for the next run.
 live-kubernetes: build
 	$(call step,the manifests in a Kubernetes cluster)
-	$(AS_ROOT) python3 tools/live/kubernetes.py $(BUILT)
+	$(AS_ROOT) env PATH="$$PATH" python3 tools/live/kubernetes.py $(BUILT)
 
 IMAGE ?= batchweave:0.1.0
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from manifests import OVERLAYS
+from manifests import OVERLAYS, templates
 from test_kubernetes import pods, resources
 
 # Python 3.10 has no tomllib; there pytest brings the same.
@@ -72,11 +72,12 @@ def test_the_ranks_meet_at_the_first_pod_by_its_name(overlay: str) -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_drained_node_is_no_failure_of_a_job(overlay: str) -> None:
     for one in resources(overlay):
-        if one["kind"] == "Job":
-            rules = one["spec"]["podFailurePolicy"]["rules"]
+        jobs = [job["template"]["spec"] for job in one.get("spec", {}).get("replicatedJobs", [])]
+        for job in jobs or [one["spec"]] if one["kind"] in ("Job", "JobSet") else []:
+            rules = job["podFailurePolicy"]["rules"]
             ignored = [rule for rule in rules if rule["action"] == "Ignore"]
             assert ignored[0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-            assert one["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+            assert job["template"]["spec"]["restartPolicy"] == "Never"
 
 
 def test_each_container_of_a_guaranteed_pod_has_its_limits_as_requests() -> None:
@@ -152,7 +153,5 @@ def test_pods_reach_the_credentials_of_their_node(overlay: str) -> None:
     assert rule["ports"] == [{"port": 80, "protocol": "TCP"}]
     labels = policy["podSelector"]["matchLabels"]
     for one in resources(overlay):
-        spec = one.get("spec", {})
-        template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
-        if template:
+        for template in templates(one):
             assert labels.items() <= template["metadata"]["labels"].items(), one["metadata"]

@@ -100,7 +100,7 @@ def trainjob() -> list[dict[str, Any]]:
     template = job["template"]
     del template["spec"]["subdomain"]
     trainer = template["spec"]["containers"][0]
-    # Kubeflow sets torchrun's options by PET_NNODES and others, and knows the container by its name.
+    # Kubeflow sets PET_NNODES and others, which torchrun reads, in the container of this name.
     trainer["name"] = "node"
     del trainer["args"]
     trainer["command"] = ["torchrun", "--max-restarts=100", "train.py"]

@@ -154,6 +154,7 @@ class Cluster:
     def enter(self, words: list[str]) -> list[str]:
         """Returns the command line that runs a program in the namespaces."""
         namespaces = [f"--target={self.leader}", "--mount", "--net", "--pid"]
+        namespaces.append(f"--wd={self.scratch}")
         variables = [f"PATH={self.programs.path}", f"KUBECONFIG={self.scratch}/kubeconfig"]
         return ["nsenter", *namespaces, "/usr/bin/env", *variables, *words]
 
@@ -194,7 +195,6 @@ class Cluster:
         with log.open("ab") as out:
             self.processes[name] = subprocess.Popen(
                 self.enter([program or name, *words.split()]),
-                cwd=self.scratch,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

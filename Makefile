@@ -28,7 +28,7 @@ help:
 	@echo 'make uninstall  removes them, except configurations'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
-	@echo 'make manifests  the output of the Kubernetes overlays, and the rules of the operator: needs kubectl'
+	@echo 'make manifests  output of the Kubernetes overlays, rules of the operator, templates of the Helm chart: needs kubectl'
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs with kills of every process, each proved at the end'
 	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
@@ -232,6 +232,7 @@ generated-docs: build $(VENV)/ready
 # After a change of deploy/kubernetes or deploy/prometheus; needs kubectl.
 manifests: $(VENV)/ready
 	PYTHONPATH=tests/py $(PYTHON) tests/py/manifests.py
+	PYTHONPATH=tests/py $(PYTHON) tests/py/chart.py
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

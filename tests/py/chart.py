@@ -39,9 +39,15 @@ CONFIGURATION = (
     + """apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: batchweave
+  name: batchweave-producer
 data:
   producer.toml: {{ toJson .Values.configuration.producer }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: batchweave-consumer
+data:
   consumer.toml: {{ toJson .Values.configuration.consumer }}
 ---
 apiVersion: v1

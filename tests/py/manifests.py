@@ -56,7 +56,7 @@ def templates(resource: dict[str, Any]) -> list[dict[str, Any]]:
 def training_on_gpus() -> dict[str, Any]:
     """Return the spec of the Job of the overlay gpu, with names as the sources have them."""
     text = build(KUBERNETES / "overlays" / "gpu")
-    text = re.sub(r"\b(batchweave|store)-[a-z0-9]{10}\b", r"\1", text)
+    text = re.sub(r"\b(batchweave-producer|batchweave-consumer|store)-[a-z0-9]{10}\b", r"\1", text)
     text = re.sub(r"image: \S*/(batchweave|trainer):\S+", r"image: \1", text)
     found: dict[str, Any] = next(
         one["spec"]

@@ -38,7 +38,11 @@ def comparable(objects: list[dict[str, Any]]) -> dict[tuple[str, str], Any]:
     found = {}
     for one in objects:
         # kustomize ends the name of a ConfigMap with a digest; the chart has it in an annotation.
-        text = re.sub(r"\b(batchweave|store)-[a-z0-9]{10}\b", r"\1", json.dumps(one))
+        text = re.sub(
+            r"\b(batchweave-producer|batchweave-consumer|store)-[a-z0-9]{10}\b",
+            r"\1",
+            json.dumps(one),
+        )
         text = re.sub(r'"checksum/configuration": "[0-9a-f]{64}"', "", text)
         plain = json.loads(
             text.replace('"annotations": {}, ', "").replace(', "annotations": {}', "")

@@ -73,6 +73,22 @@ def test_a_frozen_daemon_costs_as_much_as_under_systemd(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_producers_change_without_the_training(overlay: str) -> None:
+    """The pods of a Job can't be changed: `kubectl apply` ends with "field is immutable"."""
+    named: dict[str, set[str]] = {}
+    for name, pod in pods(overlay):
+        maps = [
+            volume["configMap"]["name"]
+            for volume in pod.get("volumes", [])
+            if "configMap" in volume
+        ]
+        named[name] = set(maps)
+    training = named.pop("training")
+    assert len(training) == 1
+    assert all(not training & others for others in named.values())
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_needs_no_kind_that_a_cluster_lacks(overlay: str) -> None:
     """`kubectl apply -k` ends with an error for an unknown kind, after it has applied the rest."""
     own = {"jobset": {"jobset.x-k8s.io/v1alpha2"}, "trainjob": {"trainer.kubeflow.org/v1alpha1"}}

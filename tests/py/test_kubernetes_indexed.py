@@ -150,7 +150,11 @@ def test_other_exit_codes_pass_through_the_shell(folder: Path) -> None:
 def rest(mapping: dict[str, Any], without: set[str]) -> str:
     """Return a mapping as text, without some keys and the hashes of the files' contents."""
     kept = {name: value for name, value in mapping.items() if name not in without}
-    return re.sub(r"batchweave-[a-z0-9]{10}\b", "batchweave", json.dumps(kept, sort_keys=True))
+    return re.sub(
+        r"batchweave-producer-[a-z0-9]{10}\b",
+        "batchweave-producer",
+        json.dumps(kept, sort_keys=True),
+    )
 
 
 def test_the_pod_is_that_of_the_stateful_set_but_for_its_name_and_its_end() -> None:

@@ -154,9 +154,9 @@ class Cluster:
     def enter(self, words: list[str]) -> list[str]:
         """Returns the command line that runs a program in the namespaces."""
         namespaces = [f"--target={self.leader}", "--mount", "--net", "--pid"]
-        namespaces.append(f"--wd={self.scratch}")
         variables = [f"PATH={self.programs.path}", f"KUBECONFIG={self.scratch}/kubeconfig"]
-        return ["nsenter", *namespaces, "/usr/bin/env", *variables, *words]
+        where = f"--chdir={self.scratch}"
+        return ["nsenter", *namespaces, "/usr/bin/env", where, *variables, *words]
 
     def inside(
         self, script: str, check: bool = True, seconds: float = 120, folder: str = ""
@@ -218,7 +218,8 @@ class Cluster:
             "--service-account-signing-key-file=key "
             "--service-account-issuer=https://kubernetes.default.svc "
             f"--service-cluster-ip-range={SERVICES} --token-auth-file=tokens.csv "
-            "--authorization-mode=RBAC --endpoint-reconciler-type=none",
+            "--authorization-mode=RBAC --endpoint-reconciler-type=none "
+            "--kubelet-preferred-address-types=InternalIP",
         )
         self.answers("kubectl get --raw /readyz")
         common = "--kubeconfig=kubeconfig --leader-elect=false --bind-address=127.0.0.1"
@@ -247,9 +248,9 @@ class Cluster:
             self.answers(f"ctr --address {place.socket} version")
             self.start(
                 f"kubelet-{name}",
-                f"--kubeconfig=kubeconfig --config={name}/kubelet.json --root-dir={name}/kubelet "
-                f"--cert-dir={name}/certificates --hostname-override={name} "
-                f"--node-ip={place.address} "
+                f"--kubeconfig=kubeconfig --config={name}/kubelet.json "
+                f"--root-dir={place.folder}/kubelet --cert-dir={name}/certificates "
+                f"--hostname-override={name} --node-ip={place.address} "
                 f"--node-labels=topology.kubernetes.io/zone=zone-{place.number}",
                 "kubelet",
             )

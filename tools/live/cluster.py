@@ -255,12 +255,12 @@ class Cluster:
                 "kubelet",
             )
         count = "kubectl get nodes --no-headers | grep -c ' Ready '"
-        self.eventually("nodes", lambda: self.result(count, check=False)[1].strip() == "2", 180)
+        self.eventually("nodes", lambda: self.result(count, check=False)[1].strip() == "2", 300)
         return ", ".join(place.name for place in self.places)
 
     def answers(self, command: str) -> None:
         """Waits until a command succeeds."""
-        self.eventually(command, lambda: self.result(command, check=False)[0] == 0, 120)
+        self.eventually(command, lambda: self.result(command, check=False)[0] == 0, 300)
 
     def bring(self, image: Image) -> str:
         """Makes an image and imports it into both nodes; returns its size."""

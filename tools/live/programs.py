@@ -30,6 +30,11 @@ PACKAGED = {
     "usr/sbin/runc": "runc",
     "usr/lib/cni/ptp": "containernetworking-plugins",
 }
+# Modules with definitions of objects that overlays have, and where they are in them.
+DEFINITIONS = {
+    "sigs.k8s.io/jobset@v0.8.1": "config/components/crd/bases",
+    "github.com/kubeflow/trainer/v2@v2.0.0": "manifests/base/crds",
+}
 # Go's compiler takes about this much for kubelet or the API server, and the caches on the disk.
 MEMORY_GIB, DISK_GIB = 4, 8
 
@@ -101,6 +106,15 @@ class Programs:
                 *("build", "-mod=mod", "-p=1", "-trimpath", f"-ldflags=-s -w {flags}"),
                 *("-o", target, f"k8s.io/kubernetes/cmd/{program}"),
             )
+
+    def definitions(self) -> list[Path]:
+        """Returns files with the definitions of JobSet and of Kubeflow's trainer."""
+        files: list[Path] = []
+        for module, below in DEFINITIONS.items():
+            found = json.loads(self.go("mod", "download", "-json", module))
+            # Beside them is a kustomization.
+            files += sorted((Path(found["Dir"]) / below).glob("*_*.yaml"))
+        return files
 
     def requirements(self) -> str:
         """Returns a go.mod, which replaces modules that only Kubernetes's own checkout has."""

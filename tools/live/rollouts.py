@@ -54,6 +54,7 @@ class Rollouts:
 
     def steps(self) -> Iterator[tuple[str, Step]]:
         """Returns names and functions of the steps."""
+        yield "all overlays pass the API server", self.all_overlays
         yield "apply the overlay dev", self.apply
         yield "documents, producers, training", self.begin
         yield "SIGKILL of the sidecar", self.sigkill
@@ -61,6 +62,7 @@ class Rollouts:
         yield "producers roll to another configuration", self.roll
         yield "wrong configuration, and the way back", self.wrong_configuration
         yield "image that is nowhere, and the way back", self.wrong_image
+        yield "another training Job", self.replace
         yield "drain of the training's node", self.drain
         yield "reclamation by the CronJob", self.reclaim
         yield "end of the run, and proof", self.proof
@@ -69,6 +71,27 @@ class Rollouts:
         """Returns the one command of a block with a text."""
         (found,) = [one for one in block.commands if having in one]
         return without_comment(found)
+
+    def all_overlays(self) -> str:
+        """Asks the API server about each overlay, with the definitions of the other controllers."""
+        work, found = self.work, []
+        for file in self.cluster.programs.definitions():
+            self.cluster.inside(f"kubectl create -f {file}")
+        spaces = ("batchweave", "batchweave-second")
+        for name in spaces:
+            self.cluster.inside(f"kubectl create namespace {name}")
+        for folder in sorted((work.checkout / "deploy/kubernetes/overlays").iterdir()):
+            ask = f"kubectl create --validate=strict --dry-run=server -k {folder}"
+            code, text = self.cluster.result(ask, check=False)
+            wrong = [line for line in text.splitlines() if "Error" in line or "rror:" in line]
+            # The namespace of the overlay is there, since objects need one.
+            wrong = [line for line in wrong if "namespaces" not in line or "exists" not in line]
+            if wrong or "created" not in text:
+                raise StepError(f"{folder.name}: exit code {code}: {text[-1500:]}")
+            found.append(folder.name)
+        for name in spaces:
+            self.cluster.inside(f"kubectl delete namespace {name}")
+        return ", ".join(found)
 
     def apply(self) -> str:
         """Applies the overlay as the page says; the store is on the first node."""
@@ -152,7 +175,7 @@ class Rollouts:
         since, work = time.time(), self.work
         names = [pod["metadata"]["uid"] for pod in work.pods("producer")]
         work.edit(PRODUCER, ("max_steps = 1500", "max_steps = 2000"))
-        work.follow(self.page.block(CHANGES, APPLY))
+        work.follow(self.page.block(CHANGES, "rollout status"))
         text = self.changed(since)
         if kept := {pod["metadata"]["uid"] for pod in work.pods("producer")} & set(names):
             raise StepError(f"{len(kept)} producers kept the former configuration")
@@ -197,6 +220,18 @@ class Rollouts:
 
         work.eventually("a producer without its image", waits)
         return self.undo(since)
+
+    def replace(self) -> str:
+        """Changes the consumer's configuration, which needs another Job."""
+        work, before = self.work, self.pod()["metadata"]["name"]
+        work.edit("overlays/dev/consumer.toml", ('format = "json"', 'format = "text"'))
+        work.follow(self.page.block(CHANGES, "delete job"))
+        work.eventually("another pod", lambda: self.pod()["metadata"]["name"] != before)
+        work.reads_on(time.time())
+        begins = work.begins_at(self.pod()["metadata"]["name"])
+        if begins == 0:
+            raise StepError("the training begins again at step 0")
+        return f"begins at step {begins}"
 
     def drain(self) -> str:
         """Drains the node of the training pod, which begins elsewhere at its checkpoint."""

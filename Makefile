@@ -19,7 +19,7 @@ endif
 
 .PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units \
-	image image-check docs generated-docs live-systemd
+	image image-check docs generated-docs manifests live-systemd live-kubernetes
 .NOTPARALLEL:
 
 help:
@@ -35,10 +35,12 @@ help:
 	@echo 'make uninstall  removes them, except configurations'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
+	@echo 'make manifests  output of the Kubernetes overlays, rules of the operator, templates of the Helm chart: needs kubectl'
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs with kills of every process, each proved at the end'
 	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
 	@echo 'make live-systemd  a booted Debian with the daemons as units, by the commands of deploy/README.md: five minutes, by sudo'
+	@echo 'make live-kubernetes  a Kubernetes cluster with the daemons as pods, by the commands of deploy/README.md: by sudo, twenty minutes the first time'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
@@ -242,10 +244,16 @@ units:
 
 comma := ,
 # Before a release. BATCHWEAVE_LIVE_BASE=FOLDER keeps the installed Debian there for the next run.
-AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=BATCHWEAVE_LIVE_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)TMPDIR)
+KEPT := BATCHWEAVE_LIVE_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)BATCHWEAVE_LIVE_PROGRAMS$(comma)GOPROXY$(comma)TMPDIR
+AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=$(KEPT))
 live-systemd: build
 	$(call step,the units in a booted Debian)
 	$(AS_ROOT) python3 tools/live/systemd.py $(BUILT)
+
+# Before a release. BATCHWEAVE_LIVE_PROGRAMS=FOLDER keeps the compiled programs there for the next run.
+live-kubernetes: build
+	$(call step,the manifests in a Kubernetes cluster)
+	$(AS_ROOT) env PATH="$$PATH" python3 tools/live/kubernetes.py $(BUILT)
 
 IMAGE ?= batchweave:0.1.0
 
@@ -263,6 +271,11 @@ docs: $(VENV)/ready
 # After a change of config/*.toml or of --help.
 generated-docs: build $(VENV)/ready
 	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py $(PYTHON) tests/py/generated_docs.py
+
+# After a change of deploy/kubernetes or deploy/prometheus; needs kubectl.
+manifests: $(VENV)/ready
+	PYTHONPATH=tests/py $(PYTHON) tests/py/manifests.py
+	PYTHONPATH=tests/py $(PYTHON) tests/py/chart.py
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

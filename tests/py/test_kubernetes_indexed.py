@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from manifests import KUBERNETES
 from site_of_daemons import BINARIES, ROOT, eventually
-from test_kubernetes import KUBERNETES, resources
+from test_kubernetes import resources
 
 
 def named(kind: str, name: str, overlay: str = "indexed") -> dict[str, Any]:
@@ -149,7 +150,11 @@ def test_other_exit_codes_pass_through_the_shell(folder: Path) -> None:
 def rest(mapping: dict[str, Any], without: set[str]) -> str:
     """Return a mapping as text, without some keys and the hashes of the files' contents."""
     kept = {name: value for name, value in mapping.items() if name not in without}
-    return re.sub(r"batchweave-[a-z0-9]{10}\b", "batchweave", json.dumps(kept, sort_keys=True))
+    return re.sub(
+        r"batchweave-producer-[a-z0-9]{10}\b",
+        "batchweave-producer",
+        json.dumps(kept, sort_keys=True),
+    )
 
 
 def test_the_pod_is_that_of_the_stateful_set_but_for_its_name_and_its_end() -> None:

@@ -1,4 +1,4 @@
-//! The admin endpoint: `/metrics` for Prometheus, `/healthz` (the process answers), `/readyz` (it can
+//! The admin endpoint: `/metrics` for Prometheus, `/healthz` (no part of the process is stuck), `/readyz` (it can
 //! do its work, with the reason in words), and `/`, a page for people, over `/status.json`.
 //!
 //! It listens on localhost unless the configuration names another address, with the bounds of [`crate::web`].
@@ -9,6 +9,7 @@ mod status_page;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use prometheus::{Registry, TextEncoder};
@@ -23,6 +24,10 @@ use status_page::Sampler;
 pub use status_page::{Identity, Plot, StatusPage, Table};
 
 const PATHS: &[&str] = &["/", "/status.json", "/metrics", "/healthz", "/readyz"];
+
+/// The age of a part's heartbeat after which `/healthz` fails: half of the units' watchdog period, as for
+/// the service manager.
+const STUCK_AFTER: Duration = Duration::from_secs(15);
 
 /// Reports to the service manager and serves the endpoint in the background until `end`. The
 /// configuration names the address, or turns the endpoint off.
@@ -64,6 +69,7 @@ struct State {
     registry: Registry,
     health: Health,
     sampler: Arc<Sampler>,
+    stuck_after: Duration,
 }
 
 impl Admin {
@@ -88,6 +94,7 @@ impl Admin {
             registry,
             health,
             sampler,
+            stuck_after: STUCK_AFTER,
         };
         Ok(Self { server, state })
     }
@@ -112,7 +119,13 @@ impl State {
             "/" => web::html(self.page.clone()),
             "/status.json" => web::json(&self.sampler.status(&self.health)),
             "/metrics" => metrics(&self.registry),
-            "/healthz" => text(StatusCode::OK, "ok\n"),
+            "/healthz" => match self.health.stuck(self.stuck_after) {
+                None => text(StatusCode::OK, "ok\n"),
+                Some(part) => text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("stuck: {part} has not moved for {:?}\n", self.stuck_after),
+                ),
+            },
             _ => {
                 let (ready, reason) = self.health.get();
                 let status = if ready {

@@ -55,6 +55,25 @@ async fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_stuck_part_is_not_healthy() {
+    let (registry, health) = (Registry::new(), Health::default());
+    let mut admin = bound("127.0.0.1:0", &registry, &health).await;
+    admin.state.stuck_after = Duration::ZERO;
+    let address = admin.address().unwrap();
+    tokio::spawn(admin.serve(CancellationToken::new()));
+    let nothing_moves_yet = get(address, "/healthz").await;
+    assert!(
+        nothing_moves_yet.starts_with("HTTP/1.1 200"),
+        "{nothing_moves_yet}"
+    );
+    health.beat("serving");
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let stuck = get(address, "/healthz").await;
+    assert!(stuck.starts_with("HTTP/1.1 503"), "{stuck}");
+    assert!(stuck.contains("stuck: serving"), "{stuck}");
+}
+
+#[tokio::test]
 async fn the_three_pages() {
     let (address, health, registry, _stop) = started().await;
     let counter = prometheus::IntCounter::new("batchweave_test_total", "help").unwrap();

@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,6 +262,33 @@ def test_a_bucket_is_named_in_the_host_where_the_store_wants_it(store: Store, si
     assert "127.0.0.1 is an address" in address.stderr
     wrong = status(clean(**CREDENTIALS, AWS_ENDPOINT_URL=store.endpoint, BATCHWEAVE_PATH_STYLE="no"))
     assert "BATCHWEAVE_PATH_STYLE: invalid path style" in wrong.stderr
+
+
+WRITER = """
+import batchweave.inbox
+with batchweave.inbox.open("s3://batchweave/inbox", "writer") as inbox:
+    inbox.put({"text": "a"})
+    inbox.flush()
+"""
+
+
+def test_writers_of_inboxes_go_the_same_way(store: Store) -> None:
+    host = f"batchweave.localhost:{store.port}"
+    proxy = LoggingProxy({host: ("127.0.0.1", store.port)})
+    env = clean(
+        **CREDENTIALS,
+        AWS_ENDPOINT_URL=f"http://localhost:{store.port}",
+        HTTP_PROXY=proxy.url("writer"),
+        BATCHWEAVE_PATH_STYLE="false",
+    )
+    command = [sys.executable, "-c", WRITER]
+    subprocess.run(command, env=env, check=True, timeout=120)
+    puts = [one for one in proxy.of("writer") if one.method == "PUT"]
+    assert puts
+    for one in proxy.seen:
+        assert one.target.startswith(f"http://{host}/"), one
+    assert any(one.target.startswith(f"http://{host}/inbox/writer/") for one in puts), puts
+    proxy.close()
 
 
 def test_tls_goes_through_a_tunnel(store: Store, site: Site, tmp_path: Path) -> None:

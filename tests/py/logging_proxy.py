@@ -1,4 +1,4 @@
-"""An HTTP proxy that records its requests: it forwards plain ones, opens tunnels, and resolves names of its own."""
+"""An HTTP proxy that records its requests: it forwards, opens tunnels, and has names of its own."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class LoggingProxy:
                 else:
                     path = "/" + target.split("/", 3)[3]
                     # One request per connection, so that each is seen.
-                    kept = [f for f in fields if f[0].lower() not in ("connection", "proxy-authorization")]
+                    own = ("connection", "proxy-authorization")
+                    kept = [field for field in fields if field[0].lower() not in own]
                     kept.append(["Connection", "close"])
                     text = "".join(f"{name}: {value}\r\n" for name, value in kept)
                     server.sendall(f"{method} {path} {version}\r\n{text}\r\n".encode("latin-1"))

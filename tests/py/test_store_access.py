@@ -257,10 +257,11 @@ def test_a_bucket_is_named_in_the_host_where_the_store_wants_it(store: Store, si
         assert one.target.startswith(f"http://{host}/"), one
         assert not one.target.startswith(f"http://{host}/batchweave/"), one
     proxy.close()
-    address = status(clean(**CREDENTIALS, AWS_ENDPOINT_URL=store.endpoint, BATCHWEAVE_PATH_STYLE="false"))
+    env = clean(**CREDENTIALS, AWS_ENDPOINT_URL=store.endpoint)
+    address = status({**env, "BATCHWEAVE_PATH_STYLE": "false"})
     assert address.returncode == UNAVAILABLE, address.stderr
     assert "127.0.0.1 is an address" in address.stderr
-    wrong = status(clean(**CREDENTIALS, AWS_ENDPOINT_URL=store.endpoint, BATCHWEAVE_PATH_STYLE="no"))
+    wrong = status({**env, "BATCHWEAVE_PATH_STYLE": "no"})
     assert "BATCHWEAVE_PATH_STYLE: invalid path style" in wrong.stderr
 
 

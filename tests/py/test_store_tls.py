@@ -23,7 +23,7 @@ HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
 def certificates(folder: Path) -> None:
-    """Write an authority `ca.pem`, and `server.pem` with its key for 127.0.0.1 and store.example."""
+    """Write an authority `ca.pem`, and `server.pem` with its key, for two names of this machine."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)

@@ -9,10 +9,10 @@ use futures::future::BoxFuture;
 
 use crate::file::FileStore;
 use crate::memory::MemoryStore;
-#[cfg(feature = "s3")]
-use crate::s3::S3Store;
 use crate::path_style::PathStyle;
 use crate::root_url::root_url;
+#[cfg(feature = "s3")]
+use crate::s3::S3Store;
 use crate::{Effect, ErrorKind, Op, Store, StoreError, key};
 
 const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder, ./folder";

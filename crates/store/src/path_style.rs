@@ -76,6 +76,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(style));
         }
         let why = "virtual".parse::<PathStyle>().unwrap_err();
-        assert!(why.contains("expected true") && why.contains("virtual"), "{why}");
+        assert!(
+            why.contains("expected true") && why.contains("virtual"),
+            "{why}"
+        );
     }
 }

@@ -8,12 +8,17 @@ use serde::{Deserialize, Deserializer};
 /// Returns the URL of a root. A path that begins with `/`, `./` or `../` is a folder of this machine, which need not
 /// exist; everything else is returned unchanged.
 pub fn root_url(given: &str) -> Cow<'_, str> {
-    let relative = matches!(given, "." | "..") || given.starts_with("./") || given.starts_with("../");
+    let relative =
+        matches!(given, "." | "..") || given.starts_with("./") || given.starts_with("../");
     if given.contains("://") || !(relative || given.starts_with('/')) {
         return Cow::Borrowed(given);
     }
     // Without a working folder the path stays relative, and opening it is refused.
-    let here = if relative { std::env::current_dir().unwrap_or_default() } else { PathBuf::new() };
+    let here = if relative {
+        std::env::current_dir().unwrap_or_default()
+    } else {
+        PathBuf::new()
+    };
     Cow::Owned(format!("file://{}", plain(&here.join(given)).display()))
 }
 
@@ -46,7 +51,8 @@ mod tests {
     fn paths_become_urls_and_urls_stay() {
         let here = std::env::current_dir().unwrap();
         let above = here.parent().unwrap();
-        let in_folder = |folder: &Path, name: &str| format!("file://{}", folder.join(name).display());
+        let in_folder =
+            |folder: &Path, name: &str| format!("file://{}", folder.join(name).display());
         for (given, url) in [
             ("/data/stream", "file:///data/stream".to_owned()),
             ("/data/x/../stream/", "file:///data/stream".to_owned()),

@@ -76,7 +76,11 @@ mod tests {
         let claim = |name: &str| claim(folder.path(), name).unwrap();
         assert!(!is_claimed(folder.path(), "a"));
         assert!(!file(folder.path(), "a").exists(), "a look leaves nothing");
-        let Claimed::Ours { claim: held, used_before } = claim("a") else {
+        let Claimed::Ours {
+            claim: held,
+            used_before,
+        } = claim("a")
+        else {
             panic!("refused");
         };
         assert!(!used_before && is_claimed(folder.path(), "a"));
@@ -86,7 +90,13 @@ mod tests {
         assert_eq!(holder, Some(std::process::id()));
         assert!(matches!(claim("b"), Claimed::Ours { .. }));
         drop(held);
-        assert!(matches!(claim("a"), Claimed::Ours { used_before: true, .. }));
+        assert!(matches!(
+            claim("a"),
+            Claimed::Ours {
+                used_before: true,
+                ..
+            }
+        ));
     }
 
     #[test]

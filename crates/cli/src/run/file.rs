@@ -220,7 +220,10 @@ impl RunFile {
                 set.extend(lead.assignments());
             }
             Role::Consumer => {
-                if !["name", "names"].iter().any(|key| self.job.contains_key(*key)) {
+                if !["name", "names"]
+                    .iter()
+                    .any(|key| self.job.contains_key(*key))
+                {
                     set.push(assignment("job.name", JOB));
                 }
                 if !self.job.contains_key("open") {

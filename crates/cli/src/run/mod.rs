@@ -103,7 +103,11 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         let places = (socket.path.as_path(), &lead);
         file.options(role, context.global(), places)
     };
-    let extent = if args.check { checks::ALL } else { checks::FILE_ONLY };
+    let extent = if args.check {
+        checks::ALL
+    } else {
+        checks::FILE_ONLY
+    };
     let socket = place::CheckedSocket::new(file.socket(), args.check)?;
     let checked = checks::check(&args.file, |role| options(role, &socket.socket), extent).await?;
     drop(socket);
@@ -196,7 +200,11 @@ impl Run {
         (socket, page, logs, lead): (&Socket, Option<String>, &Path, &Lead),
     ) -> Result<(), CliError> {
         let path = socket.path.display().to_string();
-        let place = if socket.found { String::new() } else { format!("{path:?}, ") };
+        let place = if socket.found {
+            String::new()
+        } else {
+            format!("{path:?}, ")
+        };
         let connect = |job: &String| format!("batchweave.connect({place}job={job:?})");
         let connect: Vec<String> = jobs.iter().map(connect).collect();
         let [producer, consumer] = &self.daemons;
@@ -338,7 +346,10 @@ impl Run {
         }
         let [producer, consumer] = &self.daemons;
         let addresses = vec![producer.admin.clone(), consumer.admin.clone()];
-        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+        *self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = addresses;
         let now = Seen {
             producer: read(producer).await,
             consumer: read(consumer).await,

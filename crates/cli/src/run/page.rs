@@ -83,7 +83,10 @@ mod tests {
         let url = page.url().unwrap();
         assert!(!url.contains(&address.to_string()));
         let why = page.complaint.unwrap();
-        assert!(why.contains(&address.to_string()) && why.contains(&url), "{why}");
+        assert!(
+            why.contains(&address.to_string()) && why.contains(&url),
+            "{why}"
+        );
         let page = Page::bind(listen("off").ok()).await;
         assert!(page.url().is_none() && page.complaint.is_none());
     }

@@ -109,11 +109,7 @@ fn usable(folders: &[PathBuf], make: bool) -> Option<PathBuf> {
     first.map(|(_, folder)| folder).or(last).cloned()
 }
 
-fn socket_in(
-    folders: &[PathBuf],
-    given: Option<&Path>,
-    wanted: Use,
-) -> Result<Socket, RunError> {
+fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<Socket, RunError> {
     // The client takes the first socket that exists.
     let is_first = |path: &Path| {
         let all = folders.iter().map(|folder| folder.join(SOCKET));
@@ -169,7 +165,12 @@ fn free(folder: &Path, name: &str, wanted: Use) -> Result<Option<Claim>, Taken> 
         return Err(Taken);
     };
     // The consumer of an earlier run ends soon after it; that of a service does not.
-    let until = Instant::now() + if used_before { FREED_WITHIN } else { Duration::ZERO };
+    let until = Instant::now()
+        + if used_before {
+            FREED_WITHIN
+        } else {
+            Duration::ZERO
+        };
     while is_served(&path) {
         if Instant::now() >= until {
             return Err(Taken);

@@ -54,7 +54,10 @@ pub(super) async fn look(
     let Some(state) = opened(training.open().await, &name) else {
         return Ok(None);
     };
-    let (host, pid) = state.instance.rsplit_once(':').unwrap_or((state.instance.as_str(), ""));
+    let (host, pid) = state
+        .instance
+        .rsplit_once(':')
+        .unwrap_or((state.instance.as_str(), ""));
     let this = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if host == this.trim() {
         let place = PathBuf::from("/proc").join(pid);
@@ -84,7 +87,9 @@ pub(super) async fn look(
 fn opened(log: Option<&mut Log>, name: &ProducerName) -> Option<ProducerState> {
     let manifest = log?.manifest();
     let over = manifest.sealed() || manifest.end().is_some();
-    let state = manifest.producer(name).filter(|state| !state.finished && !state.retired);
+    let state = manifest
+        .producer(name)
+        .filter(|state| !state.finished && !state.retired);
     state.filter(|_| !over).cloned()
 }
 
@@ -108,7 +113,9 @@ async fn ended(place: &Path) -> bool {
 fn producers_words(place: &Path) -> Option<Vec<String>> {
     let line = std::fs::read(place.join("cmdline")).ok()?;
     let words = line.split(|byte| *byte == 0);
-    let words: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let words: Vec<String> = words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
     let is_producer = |word: &String| word.ends_with("batchweave-producer");
     words.iter().take(2).any(is_producer).then_some(words)
 }
@@ -134,7 +141,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_producer_that_goes_on_is_at_work() {
         let own = std::process::id().to_string();
-        let works = process(&["/x/batchweave-producer", "--config", "f", "--end-with", &own]);
+        let works = process(&[
+            "/x/batchweave-producer",
+            "--config",
+            "f",
+            "--end-with",
+            &own,
+        ]);
         assert!(!ended(works.path()).await);
         let alone = process(&["/x/batchweave-all", "batchweave-producer", "--config", "f"]);
         assert!(!ended(alone.path()).await);

@@ -86,7 +86,8 @@ impl JobTable {
         }
         self.check_names(problem);
         if self.open && self.served().is_empty() {
-            let message = "needs job.name or job.names: the daemon opens jobs by their names".into();
+            let message =
+                "needs job.name or job.names: the daemon opens jobs by their names".into();
             problem("job.open", message);
         }
         if self.keep == 0 {
@@ -115,7 +116,10 @@ impl JobTable {
                 problem("job.names", why.to_string());
             }
             if self.names[..number].contains(name) {
-                problem("job.names", format!("{name:?} is listed twice; list it once"));
+                problem(
+                    "job.names",
+                    format!("{name:?} is listed twice; list it once"),
+                );
             }
         }
     }

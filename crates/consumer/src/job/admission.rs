@@ -112,7 +112,11 @@ pub(crate) fn occupied(hello: &Hello, other: SessionId) -> Fault {
 }
 
 /// Checks a hello by itself and against the daemon's job and the stream, except for step and mesh.
-pub(crate) fn check(hello: &Hello, stream: &StreamConfig, served_jobs: &[String]) -> Result<(), Fault> {
+pub(crate) fn check(
+    hello: &Hello,
+    stream: &StreamConfig,
+    served_jobs: &[String],
+) -> Result<(), Fault> {
     hello
         .check()
         .map_err(|why| Fault::new(ErrorName::BadHello, why))?;
@@ -147,7 +151,10 @@ fn misfit(why: &MeshError) -> Fault {
 fn check_job(hello: &Hello, served: &[String]) -> Result<(), Fault> {
     match &hello.job {
         Some(job) if !served.is_empty() && !served.contains(job) => {
-            let (noun, served) = (if served.len() > 1 { "jobs" } else { "job" }, served.join(", "));
+            let (noun, served) = (
+                if served.len() > 1 { "jobs" } else { "job" },
+                served.join(", "),
+            );
             let message = format!("this daemon serves {noun} {served}, the rank asks for {job}");
             let remedy =
                 "correct the job's name, or start a daemon for that job on a socket of its own";

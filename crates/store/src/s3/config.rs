@@ -295,7 +295,10 @@ mod tests {
     #[test]
     fn where_requests_name_the_bucket() {
         let of = |style, endpoint| is_in_path(style, endpoint);
-        let (minio, aws) = (Some("http://minio.example:9000"), Some("https://s3.eu-west-1.amazonaws.com"));
+        let (minio, aws) = (
+            Some("http://minio.example:9000"),
+            Some("https://s3.eu-west-1.amazonaws.com"),
+        );
         assert_eq!(of(PathStyle::Auto, minio), Ok(true));
         assert_eq!(of(PathStyle::Auto, aws), Ok(false));
         assert_eq!(of(PathStyle::Auto, None), Ok(false));

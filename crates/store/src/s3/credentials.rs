@@ -137,7 +137,9 @@ impl Shared {
                 None => self.read().await,
             }
         });
-        reading.await.unwrap_or_else(|why| Err(CredentialsError::unhandled(why)))
+        reading
+            .await
+            .unwrap_or_else(|why| Err(CredentialsError::unhandled(why)))
     }
 
     /// Reads the credentials anew. The chain is made anew too, because it keeps the files that it has read.
@@ -158,7 +160,9 @@ impl Shared {
         let mut state = self.state();
         match (read, &mut state.kept) {
             (Ok(new), kept) => {
-                let same = kept.as_ref().is_some_and(|kept| is_same(&kept.credentials, &new));
+                let same = kept
+                    .as_ref()
+                    .is_some_and(|kept| is_same(&kept.credentials, &new));
                 let first = kept.is_none();
                 *kept = Some(Kept {
                     credentials: new.clone(),
@@ -169,13 +173,18 @@ impl Shared {
                     state.refused = None;
                 }
                 if !same && !first {
-                    tracing::info!("the store's credentials have changed; requests use the new ones");
+                    tracing::info!(
+                        "the store's credentials have changed; requests use the new ones"
+                    );
                 }
                 Ok(new)
             }
             (Err(why), Some(kept)) if !kept.ends_within(Duration::ZERO) => {
                 let error = super::errors::chain(&why);
-                tracing::warn!(error, "cannot read the store's credentials again; keeping the present ones");
+                tracing::warn!(
+                    error,
+                    "cannot read the store's credentials again; keeping the present ones"
+                );
                 kept.read = Instant::now();
                 Ok(kept.credentials.clone())
             }
@@ -187,7 +196,11 @@ impl Shared {
 fn is_same(one: &Credentials, other: &Credentials) -> bool {
     let parts = |all: &Credentials| {
         let token = all.session_token().map(str::to_owned);
-        (all.access_key_id().to_owned(), all.secret_access_key().to_owned(), token)
+        (
+            all.access_key_id().to_owned(),
+            all.secret_access_key().to_owned(),
+            token,
+        )
     };
     parts(one) == parts(other)
 }

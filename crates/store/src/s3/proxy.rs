@@ -92,7 +92,9 @@ fn is_near(host: &str) -> bool {
 
 /// Checks the variables: one that is no URL of a proxy would be ignored.
 pub(super) fn check() -> Result<(), String> {
-    let given = VARIABLES.iter().filter_map(|name| Some((name, env::var(name).ok()?)));
+    let given = VARIABLES
+        .iter()
+        .filter_map(|name| Some((name, env::var(name).ok()?)));
     for (name, value) in given.filter(|(_, value)| !value.is_empty()) {
         if !is_proxy(&value) {
             return Err(format!(
@@ -216,7 +218,12 @@ mod tests {
 
     #[test]
     fn what_is_no_proxy_is_refused() {
-        for good in ["http://p:3128", "https://p", "p.example:3128", "http://u:p@[::1]:80"] {
+        for good in [
+            "http://p:3128",
+            "https://p",
+            "p.example:3128",
+            "http://u:p@[::1]:80",
+        ] {
             assert!(is_proxy(good), "{good}");
         }
         for bad in ["socks5://p:1080", "http://", "a b", "/path"] {

@@ -73,7 +73,8 @@ impl Store for Renewed {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.again(|| self.store.get_range(key, range.clone())).await
+        self.again(|| self.store.get_range(key, range.clone()))
+            .await
     }
 
     async fn open_range(
@@ -82,7 +83,8 @@ impl Store for Renewed {
         range: Range<u64>,
         fresh: bool,
     ) -> Result<Box<dyn Body>, StoreError> {
-        self.again(|| self.store.open_range(key, range.clone(), fresh)).await
+        self.again(|| self.store.open_range(key, range.clone(), fresh))
+            .await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

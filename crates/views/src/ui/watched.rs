@@ -12,8 +12,8 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::daemons::{self, DaemonStatus, DaemonView};
 use super::Addresses;
+use super::daemons::{self, DaemonStatus, DaemonView};
 use super::sentence::{self, State};
 use crate::status::{JobView, ProducerView, StreamView, Watched};
 
@@ -157,7 +157,10 @@ impl Page {
         loop {
             tick.tick().await;
             self.looked_at().await;
-            let addresses = addresses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let addresses = addresses
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
             let read = daemons::read_all(&addresses).await.into_iter();
             let mut now = self.lock();
             let root = now.stream.root.clone();

@@ -177,6 +177,7 @@ def test_one_run_serves_several_jobs(run: Run) -> None:
     # The other job has taken nothing yet, so the run goes on.
     assert run.process
     assert run.process.poll() is None, run.everything()
+    run.waits("no rank is connected; not all steps: job probe")
     thread = threading.Thread(target=rank, args=("probe",))
     thread.start()
     thread.join()

@@ -277,6 +277,7 @@ impl Run {
             (now, ever)
         });
         let ended = self.training.ended(sessions).await;
+        self.known.left = self.training.left().to_vec();
         Ok(ended.map(Ended::Trained))
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Training {
     context: Context,
     producer: String,
     jobs: Vec<String>,
+    /// Those that had not taken all steps when no rank was connected.
+    left: Vec<String>,
     log: Option<Log>,
     /// Sessions that ever connected, at the last read of the progress.
     ever: u64,
@@ -32,6 +34,7 @@ impl Training {
             context,
             producer: producer.to_owned(),
             jobs,
+            left: Vec::new(),
             log: None,
             ever: 0,
             gone: Instant::now(),
@@ -96,14 +99,21 @@ impl Training {
         let objects = timeout(PATIENCE, log.job_objects()).await.ok()?.ok()?;
         let end = log.manifest().end()?;
         let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
-        let took_all = |name: &String| {
-            let mine = jobs.iter().find(|one| one.name.as_str() == name);
+        let misses = |name: &&String| {
+            let mine = jobs.iter().find(|one| one.name.as_str() == name.as_str());
             let position = mine.and_then(|mine| mine.position);
-            position.is_some_and(|position| position >= end)
+            position.is_none_or(|position| position < end)
         };
-        names.iter().all(took_all).then(|| match &names[..] {
+        let left: Vec<String> = names.iter().filter(misses).cloned().collect();
+        self.left = left;
+        self.left.is_empty().then(|| match &names[..] {
             [job] => format!("done: job {job} has taken all {end} steps"),
             jobs => format!("done: jobs {} have taken all {end} steps", jobs.join(", ")),
         })
+    }
+
+    /// Returns the jobs that had not taken all steps at the last read; none for a single job.
+    pub(super) fn left(&self) -> &[String] {
+        if self.jobs.len() < 2 { &[] } else { &self.left }
     }
 }

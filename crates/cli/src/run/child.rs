@@ -150,6 +150,9 @@ impl Daemon {
 
     /// Decides what follows an end of the process.
     fn ended(&mut self, status: ExitStatus, lived: Duration) -> Event {
+        if let Some(moved) = self.moved(status) {
+            return moved;
+        }
         let name = self.role.name();
         let log = self.log.path.display();
         let words = self.log.last_words(self.role.program().as_str());
@@ -163,9 +166,6 @@ impl Daemon {
             let text = format!("{name}: {full}\n  log: {log}");
             let exit = Exit::StoreUnavailable;
             return Event::Failed { text, exit };
-        }
-        if let Some(moved) = self.moved(status) {
-            return moved;
         }
         match react(status.code(), lived, self.restarts) {
             Reaction::Restart { pause, restarts } => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_config::environment::EnvironmentVariableRegionProvider;
 use aws_config::identity::IdentityCache;
 use aws_config::imds::region::ImdsRegionProvider;
-use aws_config::meta::region::{ProvideRegion as _, RegionProviderChain};
+use aws_config::meta::region::RegionProviderChain;
 use aws_config::profile::ProfileFileRegionProvider;
 use aws_config::retry::RetryConfig;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;

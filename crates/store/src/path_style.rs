@@ -11,9 +11,9 @@ pub enum PathStyle {
     /// In the path at a configured endpoint, in the host at AWS.
     #[default]
     Auto,
-    /// In the path.
+    /// In the path at every endpoint.
     Path,
-    /// In the host, which some stores require.
+    /// In the host at every endpoint, which some stores require.
     Host,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Binds the address, or else a free port: a page is no reason to end a run.
+    /// Binds the address, or else a free port, since training does not need the page.
     pub(super) async fn bind(wanted: Option<Listen>) -> Self {
         let (address, asked_for) = match wanted {
             Some(Listen(None)) => {

@@ -93,7 +93,7 @@ fn opened(log: Option<&mut Log>, name: &ProducerName) -> Option<ProducerState> {
     state.filter(|_| !over).cloned()
 }
 
-/// Returns whether the process at `place` in /proc is no producer, or has ended; waits for one whose run has ended.
+/// Returns whether the producer at `place` in /proc has ended; waits for one whose run has ended.
 async fn ended(place: &Path) -> bool {
     let until = Instant::now() + ENDS_WITHIN;
     loop {

@@ -90,7 +90,7 @@ fn is_near(host: &str) -> bool {
     }
 }
 
-/// Checks the variables: one that is no URL of a proxy would be ignored.
+/// Checks that the variables are URLs of proxies: others would be ignored.
 pub(super) fn check() -> Result<(), String> {
     let given = VARIABLES
         .iter()

@@ -11,7 +11,9 @@ const NAME_MAX: usize = 100;
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Claim(File);
+pub(super) struct Claim {
+    _lock: File,
+}
 
 /// The outcome of a try to lock.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(super) fn claim(folder: &Path, name: &str) -> std::io::Result<Claimed> {
     file.set_len(0)?;
     file.rewind()?;
     write!(file, "{}", std::process::id())?;
-    let claim = Claim(file);
+    let claim = Claim { _lock: file };
     Ok(Claimed::Ours { claim, used_before })
 }
 

@@ -23,7 +23,7 @@ HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
 def certificates(folder: Path) -> None:
-    """Write an authority `ca.pem`, and `server.pem` with its key for 127.0.0.1."""
+    """Write an authority `ca.pem`, and `server.pem` with its key, for two names of this machine."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
@@ -31,7 +31,7 @@ def certificates(folder: Path) -> None:
     new = ["-newkey", "rsa:2048", "-nodes", "-days", "2"]
     openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=private")
     openssl("req", *new[:3], "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=store")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:store.example\n")
     openssl(
         *("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
         *("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", "server.pem"),

@@ -26,6 +26,8 @@ Environment:
   BATCHWEAVE_STORE   root of the stream, when --store is absent
   BATCHWEAVE_ENCRYPTION, BATCHWEAVE_KMS_KEY
                      encryption of writes to S3, as store.encryption and store.kms_key of the daemons
+  BATCHWEAVE_PATH_STYLE
+                     whether S3 requests name the bucket in the path, as store.path_style of the daemons
   AWS_*              credentials, region, profile and endpoint of S3
   RUST_LOG           log filter on standard error (default: warn)
   NO_COLOR           no colours; without a terminal there are none anyway";

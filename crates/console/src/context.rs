@@ -8,7 +8,7 @@ use batchweave_core::keys;
 use batchweave_daemon::Exit;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::{
-    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all,
+    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all, root_url,
 };
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -31,7 +31,8 @@ pub struct Context {
 
 impl Context {
     /// Returns the context for these global options.
-    pub fn new(global: GlobalArgs) -> Self {
+    pub fn new(mut global: GlobalArgs) -> Self {
+        global.store = global.store.map(|given| root_url(&given).into_owned());
         let out = Output::to_stdout(global.json);
         Self { global, out }
     }
@@ -40,6 +41,7 @@ impl Context {
     pub fn at(&self, root: Option<&str>) -> Result<Self, CliError> {
         let mut global = self.global.clone();
         if let Some(root) = root {
+            let root = &*root_url(root);
             let other = global.store.replace(root.to_owned());
             if let Some(other) = other.filter(|other| other != root) {
                 return Err(CliError::Usage(format!(
@@ -69,7 +71,8 @@ impl Context {
     pub fn url(&self) -> Result<String, CliError> {
         let variable = || std::env::var(STORE_VARIABLE).ok();
         let given = self.global.store.clone().or_else(variable);
-        given.filter(|url| !url.is_empty()).ok_or_else(|| {
+        let given = given.filter(|url| !url.is_empty());
+        given.map(|url| root_url(&url).into_owned()).ok_or_else(|| {
             CliError::Usage(format!(
                 "no store: name the stream's root with --store URL or in {STORE_VARIABLE} \
                  (s3://bucket/prefix or file:///dir)"
@@ -83,6 +86,7 @@ impl Context {
             endpoint: self.global.endpoint.clone(),
             region: self.global.region.clone(),
             profile: self.global.profile.clone(),
+            path_style: self.global.path_style,
             ..OpenOptions::default()
         }
     }

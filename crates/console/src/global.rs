@@ -1,10 +1,12 @@
 //! The options that all verbs share.
 
+use batchweave_store::PathStyle;
+
 /// Options that every verb accepts, before or after its name.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Root of the stream: s3://bucket/prefix or file:///dir [default: $BATCHWEAVE_STORE]
+    /// Root of the stream: s3://bucket/prefix, file:///dir, /dir or ./dir [default: $BATCHWEAVE_STORE]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
     /// S3 endpoint, instead of AWS_ENDPOINT_URL
@@ -16,6 +18,9 @@ pub struct GlobalArgs {
     /// AWS profile, instead of AWS_PROFILE
     #[arg(long, global = true, value_name = "NAME")]
     pub profile: Option<String>,
+    /// Whether S3 requests name the bucket in the path: `store.path_style` of a file of `batchweave run`.
+    #[arg(skip)]
+    pub path_style: PathStyle,
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     pub json: bool,

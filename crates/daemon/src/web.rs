@@ -201,6 +201,11 @@ pub fn json(value: &impl serde::Serialize) -> Answer {
     }
 }
 
+/// Returns the answer that there is nothing to show yet, with the reason.
+pub fn unavailable(why: &'static str) -> Answer {
+    text(StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
 /// Returns a good answer of this media type.
 pub(crate) fn typed(kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = text(StatusCode::OK, body);

@@ -26,7 +26,9 @@ pub mod layer;
 mod list_all;
 pub mod memory;
 mod open;
+mod path_style;
 mod probe;
+mod root_url;
 #[cfg(feature = "s3")]
 pub mod s3;
 pub mod testing;
@@ -40,4 +42,6 @@ pub use hints::Hints;
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
+pub use path_style::PathStyle;
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};
+pub use root_url::{deserialize_root, root_url};

@@ -9,11 +9,13 @@ use futures::future::BoxFuture;
 
 use crate::file::FileStore;
 use crate::memory::MemoryStore;
+use crate::path_style::PathStyle;
+use crate::root_url::root_url;
 #[cfg(feature = "s3")]
 use crate::s3::S3Store;
 use crate::{Effect, ErrorKind, Op, Store, StoreError, key};
 
-const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder";
+const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder, ./folder";
 
 /// Settings beside the URL. The defaults come from the environment and AWS profiles.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +31,8 @@ pub struct OpenOptions {
     pub region: Option<String>,
     /// AWS profile, instead of `AWS_PROFILE`.
     pub profile: Option<String>,
+    /// Whether requests to S3 name the bucket in the path or in the host.
+    pub path_style: PathStyle,
     /// Fixed keys, instead of the chain of environment, profile, web identity, container and
     /// instance credentials. For tests and demos.
     pub keys: Option<AccessKeys>,
@@ -122,6 +126,7 @@ pub fn open<'a>(
 }
 
 async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let url = &*root_url(url);
     let refuse = |why: &str| {
         let detail = format!("{why}; {EXAMPLES}");
         Err(StoreError::new(
@@ -133,12 +138,6 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
         ))
     };
     let Some((scheme, rest)) = url.split_once("://") else {
-        // As people write folders.
-        if url.starts_with('/') {
-            return Ok(Arc::new(
-                FileStore::open(Path::new(url), options.create).await?,
-            ));
-        }
         return refuse(&without_scheme(url));
     };
     match scheme {
@@ -180,7 +179,7 @@ async fn open_s3(
     prefix: &str,
     options: &OpenOptions,
 ) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(Arc::new(S3Store::open(bucket, prefix, options).await?))
+    Ok(S3Store::open(bucket, prefix, options).await?.renewing())
 }
 
 #[cfg(not(feature = "s3"))]
@@ -222,17 +221,13 @@ fn unknown_scheme(scheme: &str, input: bool) -> String {
     format!("{scheme}:// is not supported for {what}; {way}")
 }
 
-/// Explains a root without a scheme that is not an absolute path.
+/// Explains a root without a scheme that does not look like a path.
 fn without_scheme(url: &str) -> String {
-    let folder = url.strip_prefix("./").unwrap_or(url);
-    let here = std::env::current_dir().unwrap_or_default().join(folder);
-    if url.is_empty() || url.starts_with('~') || url.starts_with("..") {
-        return "the root is a URL or an absolute path".to_owned();
+    const PATHS: &str = "the root is a URL or a path that begins with /, ./ or ../";
+    if url.is_empty() || url.starts_with('~') {
+        return PATHS.to_owned();
     }
-    format!(
-        "the root is a URL or an absolute path: for a folder here write file://{}",
-        here.display()
-    )
+    format!("{PATHS}: for a folder here write ./{url}")
 }
 
 fn bucket_fault(bucket: &str) -> Option<&'static str> {
@@ -255,10 +250,9 @@ mod tests {
     #[tokio::test]
     async fn bad_urls_name_the_fault_and_show_examples() {
         let cases = [
-            ("data/x", "for a folder here write file:///"),
-            ("./data/x", "/data/x;"),
-            ("~/x", "an absolute path"),
-            ("", "an absolute path"),
+            ("data/x", "for a folder here write ./data/x"),
+            ("~/x", "begins with /"),
+            ("", "begins with /"),
             ("file://tmp/x", "three slashes"),
             ("gs://bucket/x", "no exclusive creates"),
             ("https://host/x", "AWS_ENDPOINT_URL"),
@@ -315,11 +309,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_absolute_path_is_a_folder() {
+    async fn a_path_is_a_folder_which_may_be_awaited() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().display().to_string();
         let store = open(&path, &OpenOptions::default()).await.unwrap();
         assert_eq!(store.root(), format!("file://{path}"));
+        let later = OpenOptions {
+            await_folder: true,
+            ..OpenOptions::default()
+        };
+        let absent = format!("{path}/absent");
+        let store = open(&absent, &later).await.unwrap();
+        assert_eq!(store.root(), format!("file://{absent}"));
     }
 
     #[test]

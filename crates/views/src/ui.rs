@@ -4,15 +4,17 @@
 //! a request.
 //!
 //! - `watched`: what was read last, and the answer to a browser; `daemons`: status of named daemons;
-//! - `sentence`: the state of the whole in one sentence.
+//! - `sentence`: the state of the whole in one sentence;
+//! - `beside`: the page within `batchweave run`.
 
+mod beside;
 mod daemons;
 mod sentence;
 mod watched;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use batchweave_console::context::Context;
@@ -26,6 +28,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::status::Watched;
+pub use beside::Beside;
 use watched::Page;
 
 const EXAMPLES: &str = "\
@@ -39,6 +42,9 @@ The page has no authentication: leave it on localhost, and look from elsewhere t
 While nobody looks, the store is not read.";
 
 const PATHS: &[&str] = &["/", "/stream.json"];
+/// The addresses of the daemons on a page, which may change.
+pub type Addresses = Arc<Mutex<Vec<String>>>;
+
 const EVERY_MIN: Duration = Duration::from_secs(1);
 /// Most daemons on a page.
 const DAEMONS_MAX: usize = 256;
@@ -136,18 +142,19 @@ async fn serve(args: &UiArgs, context: &Context) -> Result<Infallible, CliError>
             "warning: the page on {address} has no authentication and is open to the network"
         );
     }
-    let html = web::page(include_str!("ui/body.html"), include_str!("ui/page.js"));
+    let html = html();
     let shown = page.clone();
     let answer = move |path: &str| match path {
         "/" => web::html(html.clone()),
         _ => shown.answer(),
     };
     tokio::spawn(server.serve(CancellationToken::new(), answer));
-    tokio::select! {
-        biased;
-        never = page.follow_stream(stream) => match never {},
-        never = page.follow_daemons(&args.daemons) => match never {},
-    }
+    let daemons = Arc::new(Mutex::new(args.daemons.clone()));
+    Ok(page.follow(stream, &daemons).await)
+}
+
+fn html() -> String {
+    web::page(include_str!("ui/body.html"), include_str!("ui/page.js"))
 }
 
 #[cfg(test)]

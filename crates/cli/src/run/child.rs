@@ -18,6 +18,7 @@ use super::disk::Disk;
 use super::error::RunError;
 use super::file::{Role, assignment};
 use super::log_file::LogFile;
+use super::place;
 use super::rules::{Reaction, react};
 
 /// A daemon of this run.
@@ -29,6 +30,8 @@ pub(super) struct Daemon {
     pub(super) admin: String,
     program: Start,
     options: Vec<String>,
+    /// Its status page may move to another port.
+    moves: bool,
     /// The AWS profile of the command line.
     profile: Option<String>,
     /// Where it writes, if a full disk is to end the run.
@@ -67,11 +70,10 @@ impl Daemon {
         file: &Path,
         options: &[String],
         log: LogFile,
-        admin: String,
+        (admin, moves): (String, bool),
     ) -> Result<Self, RunError> {
         let mut all = vec!["--config".to_owned(), file.display().to_string()];
         all.extend_from_slice(options);
-        all.extend(["--set".to_owned(), assignment("admin.listen", &admin)]);
         all.extend(["--end-with".to_owned(), std::process::id().to_string()]);
         let mut daemon = Self {
             role,
@@ -79,6 +81,7 @@ impl Daemon {
             admin,
             program: programs::start(role.program()),
             options: all,
+            moves,
             profile,
             disk,
             state: State::Done,
@@ -101,6 +104,7 @@ impl Daemon {
         let mut command = self.program.command();
         command
             .args(&self.options)
+            .args(["--set".to_owned(), assignment("admin.listen", &self.admin)])
             .envs(self.profile.iter().map(|name| ("AWS_PROFILE", name)))
             .process_group(0)
             // This program talks to a service manager itself, if anyone does.
@@ -146,6 +150,9 @@ impl Daemon {
 
     /// Decides what follows an end of the process.
     fn ended(&mut self, status: ExitStatus, lived: Duration) -> Event {
+        if let Some(moved) = self.moved(status) {
+            return moved;
+        }
         let name = self.role.name();
         let log = self.log.path.display();
         let words = self.log.last_words(self.role.program().as_str());
@@ -176,6 +183,23 @@ impl Daemon {
                 Event::Failed { text, exit }
             }
         }
+    }
+
+    /// Moves the status page to a free port, where another program took its own between the choice and the start.
+    fn moved(&mut self, status: ExitStatus) -> Option<Event> {
+        let refused = status.code() == Some(i32::from(Exit::Config.code()));
+        if !refused || !self.moves || place::is_free_text(&self.admin) {
+            return None;
+        }
+        let (name, taken) = (self.role.name(), self.admin.clone());
+        self.admin = place::free_address().ok()?;
+        // Once: then the reason is another.
+        self.moves = false;
+        self.state = State::Pausing(Instant::now());
+        let admin = &self.admin;
+        Some(Event::Restarts(format!(
+            "{name}: {taken} was taken by another program; its status page is at http://{admin}/"
+        )))
     }
 
     /// Starts the daemon again, which ended with code 0 before its work was done.

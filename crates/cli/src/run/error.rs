@@ -23,9 +23,24 @@ pub(crate) enum RunError {
     /// The folder of logs is locked by another run.
     #[error(
         "{file} is run by another process: {folder} is locked; stop that run, or give this one a file and a \
-         producer.name of its own"
+         store.url of its own"
     )]
     Running { file: PathBuf, folder: PathBuf },
+    /// The producer is at work, and a second one would end both runs.
+    #[error(
+        "producer {producer} of {url} is at work already ({by}), and a second one would end both; stop that one, or give \
+         this run a stream of its own (store.url)"
+    )]
+    Producing {
+        url: String,
+        producer: String,
+        by: String,
+    },
+    /// All sockets' names are taken.
+    #[error(
+        "no name for the socket: {folder} has {tries} that are served by other runs; stop some, or set socket.path"
+    )]
+    NoSocket { folder: PathBuf, tries: usize },
     /// All tried ports are taken.
     #[error("no free port on this machine, after {tries} tries; free some, or set admin.listen")]
     NoPort { tries: usize },

@@ -7,6 +7,7 @@ use std::time::Duration;
 use batchweave_console::GlobalArgs;
 use batchweave_console::programs::Name;
 use batchweave_daemon::config::{Config, Period, Problem, other_names};
+use batchweave_store::{PathStyle, root_url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -135,16 +136,30 @@ impl RunFile {
         let key = |name| text(&self.store, name).filter(|value| !value.is_empty());
         let or = |given: &Option<String>, name| given.clone().or(key(name).map(str::to_owned));
         GlobalArgs {
-            store: or(&given.store, "url"),
+            store: or(&given.store, "url").map(|url| root_url(&url).into_owned()),
+            path_style: self.path_style(),
             endpoint: or(&given.endpoint, "endpoint"),
             region: or(&given.region, "region"),
             ..given.clone()
         }
     }
 
-    /// Returns the name of the job that the consumer serves.
-    pub(super) fn job(&self) -> &str {
-        text(&self.job, "name").unwrap_or(JOB)
+    /// Returns the path style of the store; the daemons report a wrong value.
+    fn path_style(&self) -> PathStyle {
+        let value = self.store.get("path_style");
+        let style = value.map(|value| serde_json::from_value(value.clone()));
+        style.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Returns the names of the jobs that the consumer serves.
+    pub(super) fn jobs(&self) -> Vec<String> {
+        let names = self.job.get("names").and_then(Value::as_array);
+        let names = names.into_iter().flatten().filter_map(Value::as_str);
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        if names.is_empty() {
+            return vec![text(&self.job, "name").unwrap_or(JOB).to_owned()];
+        }
+        names
     }
 
     /// Returns the producer's name.
@@ -205,8 +220,11 @@ impl RunFile {
                 set.extend(lead.assignments());
             }
             Role::Consumer => {
-                if !self.job.contains_key("name") {
-                    set.push(assignment("job.name", self.job()));
+                if !["name", "names"]
+                    .iter()
+                    .any(|key| self.job.contains_key(*key))
+                {
+                    set.push(assignment("job.name", JOB));
                 }
                 if !self.job.contains_key("open") {
                     set.push("job.open=true".to_owned());
@@ -280,7 +298,8 @@ mod tests {
         assert_eq!(&consumer - &producer, BTreeSet::from(CONSUMER_TABLES));
         assert!(tables(SHIPPED).is_subset(&known));
         let shipped: RunFile = parse("config/run.toml", SHIPPED).unwrap();
-        assert_eq!((shipped.job(), shipped.producer()), (JOB, PRODUCER));
+        assert_eq!(shipped.jobs(), [JOB]);
+        assert_eq!(shipped.producer(), PRODUCER);
     }
 
     #[test]
@@ -300,6 +319,11 @@ mod tests {
             ),
             "{consumer}"
         );
+        let several = options(
+            &format!("{base}job.names = [\"a\", \"b\"]\n"),
+            Role::Consumer,
+        );
+        assert!(!several.contains("job.name"), "{several}");
         let named = "producer.name = \"a\"\nstream.producers = []\n\
                      job = { name = \"b\", open = false }\nsocket.path = \"/z\"\n";
         for role in [Role::Producer, Role::Consumer] {

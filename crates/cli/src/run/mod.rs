@@ -1,11 +1,13 @@
 //! `batchweave run`: one file, one machine, one command: starts a producer daemon and a consumer daemon,
 //! restarts one that dies, shows their progress, and ends when training has taken everything.
 //!
-//! `file` divides the file between the daemons, `lead` bounds the producer, `place` chooses socket, ports and logs, `child` and `rules` run
-//! the processes, `log_file` reads their logs, `numbers` and `progress` their metrics, `pace` the end that is in sight, `training` recognizes
-//! the end, and `display` prints.
+//! `file` divides the file between the daemons, `checks` has both check it, `lead` bounds the producer, `place` chooses socket, ports and
+//! logs, `claim` and `running` keep runs apart, `child` and `rules` run the processes, `log_file` reads their logs, `numbers` and `progress`
+//! their metrics, `pace` the end that is in sight, `training` recognizes the end, `page` serves the stream's page, and `display` prints.
 
+mod checks;
 mod child;
+mod claim;
 mod disk;
 mod display;
 mod error;
@@ -14,19 +16,22 @@ mod lead;
 mod log_file;
 mod numbers;
 mod pace;
+mod page;
 mod place;
 mod progress;
 mod rules;
+mod running;
 mod training;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
-use batchweave_console::output::Output;
-use batchweave_daemon::config;
+use batchweave_daemon::config::{self, Listen};
 use batchweave_daemon::{Exit, shutdown};
+use batchweave_views::ui::Addresses;
 use clap::ValueEnum;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +43,8 @@ use self::file::{Role, RunFile};
 use self::lead::Lead;
 use self::log_file::LogFile;
 use self::numbers::Numbers;
-use self::place::{Logs, Socket};
+use self::page::Page;
+use self::place::{Logs, Socket, Use};
 use self::progress::{Known, Progress, Seen};
 use self::training::Training;
 
@@ -61,10 +67,6 @@ const EXPECTED: &str = "WARN waiting for the stream";
 /// Time for the second daemon to report its mistakes when the first one has ended with some.
 const MISTAKES_WITHIN: Duration = Duration::from_secs(5);
 
-/// The checks of the daemons: of everything that the file names, and of the file alone.
-const ALL: &str = "--check";
-const FILE_ONLY: &str = "--check=file";
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
@@ -80,6 +82,9 @@ pub(crate) struct RunArgs {
     /// Folder of the daemons' logs [default: FILE with the ending .logs]
     #[arg(long, value_name = "FOLDER")]
     logs: Option<PathBuf>,
+    /// Address of the page of the whole stream, or off [default: 127.0.0.1:9466, or a free port]
+    #[arg(long, value_name = "ADDRESS", value_parser = page::listen)]
+    ui: Option<Listen>,
 }
 
 /// The end of a run without a signal.
@@ -98,15 +103,23 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         let places = (socket.path.as_path(), &lead);
         file.options(role, context.global(), places)
     };
-    let extent = if args.check { ALL } else { FILE_ONLY };
+    let extent = if args.check {
+        checks::ALL
+    } else {
+        checks::FILE_ONLY
+    };
     let socket = place::CheckedSocket::new(file.socket(), args.check)?;
-    let checked = check(&args.file, |role| options(role, &socket.socket), extent).await?;
+    let checked = checks::check(&args.file, |role| options(role, &socket.socket), extent).await?;
     drop(socket);
     if args.check || checked != Exit::Ok {
         return Ok(checked);
     }
     let logs = Logs::open(&args.file, args.logs.as_deref())?;
-    let socket = place::socket(file.socket(), true)?;
+    let who = (url.as_str(), file.producer());
+    let _producer = running::lock(place::locks().as_deref(), who)?;
+    let mut training = Training::new(Context::new(global.clone()), file.producer(), file.jobs());
+    let taken_over = running::look(&mut training, who).await?;
+    let socket = place::socket(file.socket(), Use::Run)?;
     let stop = shutdown::on_signals().map_err(RunError::Signals)?;
     let start = |role, admin| -> Result<Daemon, RunError> {
         let log = LogFile::new(logs.fresh(Role::name(role))?);
@@ -115,9 +128,10 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         let disk = file.disk(&url).filter(|_| role == Role::Producer);
         Daemon::start((role, profile, disk), &args.file, &options, log, admin)
     };
-    let producer = start(Role::Producer, place::free_address()?)?;
-    let consumer = start(Role::Consumer, place::status_page(file.listen())?)?;
-    let training = Training::new(Context::new(global.clone()), file.producer(), file.job());
+    let page = Page::bind(args.ui).await;
+    let producer = start(Role::Producer, (place::free_address()?, true))?;
+    let status_page = place::status_page(file.listen())?;
+    let consumer = start(Role::Consumer, (status_page, file.listen().is_none()))?;
     let known = Known {
         opaque: file.opaque(),
         ..Known::default()
@@ -125,6 +139,7 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
     let mut run = Run {
         display: Display::new(context.json()),
         daemons: [producer, consumer],
+        addresses: Addresses::default(),
         training,
         seen: Seen::default(),
         known,
@@ -135,43 +150,17 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
             .deadline()
             .map_or(STOP_WITHIN, |own| STOP_WITHIN.max(own + LOOK)),
     };
-    run.introduce((&url, file.job()), &socket, (&logs.folder, &lead))?;
-    Box::pin(run.until_end(stop)).await
-}
-
-/// Runs the checks of both daemons and prints each line once.
-async fn check(
-    file: &Path,
-    options: impl Fn(Role) -> Vec<String>,
-    extent: &str,
-) -> Result<Exit, CliError> {
-    let (producer, consumer) = (options(Role::Producer), options(Role::Consumer));
-    let checks = tokio::try_join!(
-        child::check(Role::Producer, file, &producer, extent),
-        child::check(Role::Consumer, file, &consumer, extent),
-    )?;
-    let failed = [&checks.0, &checks.1].map(|(code, _)| (*code != Some(0)).then_some(*code));
-    let failed = failed.into_iter().flatten().next();
-    let fine = format!("{}: ok", file.display());
-    let mut shown: Vec<&str> = Vec::new();
-    for line in checks.0.1.lines().chain(checks.1.1.lines()) {
-        if line == fine || shown.contains(&line) {
-            continue;
-        }
-        shown.push(line);
-        if failed.is_some() {
-            eprintln!("{line}");
-        } else {
-            Output::line(line)?;
-        }
+    let places = (&socket, page.url(), logs.folder.as_path(), &lead);
+    run.introduce((url.as_str(), file.jobs().as_slice()), places)?;
+    for text in taken_over.iter().chain(&page.complaint) {
+        run.display.complain(text)?;
     }
-    if let Some(code) = failed {
-        return Ok(rules::exit_of(code));
+    let served = page.serve(Context::new(global), Arc::clone(&run.addresses));
+    tokio::select! {
+        biased;
+        ended = Box::pin(run.until_end(stop)) => ended,
+        never = Box::pin(served) => match never {},
     }
-    if extent == ALL {
-        Output::line(&fine)?;
-    }
-    Ok(Exit::Ok)
 }
 
 /// The reason to end a run, other than a signal.
@@ -191,6 +180,8 @@ enum Ended {
 struct Run {
     display: Display,
     daemons: [Daemon; 2],
+    /// Where both have their status pages, for the page of the stream.
+    addresses: Addresses,
     training: Training,
     seen: Seen,
     known: Known,
@@ -205,25 +196,29 @@ impl Run {
     /// Prints where everything is.
     fn introduce(
         &self,
-        (url, job): (&str, &str),
-        socket: &Socket,
-        (logs, lead): (&Path, &Lead),
+        (url, jobs): (&str, &[String]),
+        (socket, page, logs, lead): (&Socket, Option<String>, &Path, &Lead),
     ) -> Result<(), CliError> {
-        let connect = if socket.found {
-            format!("batchweave.connect(job={job:?})")
+        let path = socket.path.display().to_string();
+        let place = if socket.found {
+            String::new()
         } else {
-            let path = socket.path.display().to_string();
-            format!("batchweave.connect({path:?}, job={job:?})")
+            format!("{path:?}, ")
         };
+        let connect = |job: &String| format!("batchweave.connect({place}job={job:?})");
+        let connect: Vec<String> = jobs.iter().map(connect).collect();
         let [producer, consumer] = &self.daemons;
-        self.display.introduce(&[
-            ("stream", url.to_owned()),
+        let page = page.map(|url| ("ui", url));
+        let mut rows = vec![("stream", url.to_owned())];
+        rows.extend(page);
+        rows.extend([
             ("logs", logs.display().to_string()),
             ("producer", format!("http://{}/", producer.admin)),
             ("consumer", format!("http://{}/", consumer.admin)),
             ("lead", lead.text()),
-            ("connect", connect),
-        ])
+            ("connect", connect.join(" or ")),
+        ]);
+        self.display.introduce(&rows)
     }
 
     /// Runs until training ends, a daemon fails for good, or `stop`.
@@ -282,6 +277,7 @@ impl Run {
             (now, ever)
         });
         let ended = self.training.ended(sessions).await;
+        self.known.left = self.training.left().to_vec();
         Ok(ended.map(Ended::Trained))
     }
 
@@ -350,6 +346,11 @@ impl Run {
             self.known.batch_tokens = self.training.batch_tokens();
         }
         let [producer, consumer] = &self.daemons;
+        let addresses = vec![producer.admin.clone(), consumer.admin.clone()];
+        *self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = addresses;
         let now = Seen {
             producer: read(producer).await,
             consumer: read(consumer).await,

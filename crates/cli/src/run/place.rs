@@ -5,12 +5,15 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
+use super::claim::{Claim, Claimed, claim, is_claimed};
 use super::error::RunError;
 
 /// The address of a consumer's status page unless the file names another or a program has it.
@@ -19,17 +22,35 @@ const STATUS_PAGE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::L
 const PORTS: Range<u16> = 20_000..32_000;
 const PORT_TRIES: usize = 100;
 const SOCKET: &str = "consumer.sock";
+/// Runs of one user that have sockets in one folder.
+const SOCKETS_MAX: usize = 64;
+/// Longest wait for the consumer of a run that has ended to free its socket.
+const FREED_WITHIN: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(100);
 /// The Python client reads it too.
 const SOCKET_VARIABLE: &str = "BATCHWEAVE_SOCKET";
 /// Rights of a folder of one user.
 const PRIVATE: u32 = 0o700;
 
 /// A socket, and the words with which a Python program connects to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Socket {
     pub(super) path: PathBuf,
     /// The client finds the socket without its path.
     pub(super) found: bool,
+    /// Keeps other runs of this user from its name.
+    _claim: Option<Claim>,
+}
+
+/// Whether a socket's folder is created, and its name locked for this run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Neither: only the name is wanted.
+    Name,
+    /// The folder, for a check.
+    Folder,
+    /// Both, for a run.
+    Run,
 }
 
 /// Returns the folders in which the Python client looks for a socket, in its order.
@@ -51,7 +72,7 @@ pub(super) struct CheckedSocket {
 impl CheckedSocket {
     pub(super) fn new(given: Option<&Path>, make: bool) -> Result<Self, RunError> {
         let before: Vec<PathBuf> = folders().into_iter().filter(|f| f.exists()).collect();
-        let socket = socket(given, make)?;
+        let socket = socket(given, if make { Use::Folder } else { Use::Name })?;
         let folder = socket.path.parent().map(Path::to_path_buf);
         let made = folder.filter(|f| folders().contains(f) && !before.contains(f));
         Ok(Self { socket, made })
@@ -66,14 +87,29 @@ impl Drop for CheckedSocket {
 }
 
 /// Returns the socket of this run: the file's, that of the environment, or the first that this user may make.
-/// With `make` its folder is created.
-pub(super) fn socket(given: Option<&Path>, make: bool) -> Result<Socket, RunError> {
+pub(super) fn socket(given: Option<&Path>, wanted: Use) -> Result<Socket, RunError> {
     let variable = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     let variable = variable.map(PathBuf::from);
-    socket_in(&folders(), given.or(variable.as_deref()), make)
+    socket_in(&folders(), given.or(variable.as_deref()), wanted)
 }
 
-fn socket_in(folders: &[PathBuf], given: Option<&Path>, make: bool) -> Result<Socket, RunError> {
+/// Returns the folder of this user's locks, which is created; `None` where there is none.
+pub(super) fn locks() -> Option<PathBuf> {
+    usable(&folders(), true)
+}
+
+/// Returns the first folder that this user may use; `make` creates one.
+fn usable(folders: &[PathBuf], make: bool) -> Option<PathBuf> {
+    // The first is the system's: the service manager or an administrator makes it.
+    let usable = |(number, folder): &(usize, &PathBuf)| {
+        is_ours(folder) || (make && *number > 0 && private_folder(folder).is_ok())
+    };
+    let first = folders.iter().enumerate().find(usable);
+    let last = folders.last().filter(|folder| !make || is_ours(folder));
+    first.map(|(_, folder)| folder).or(last).cloned()
+}
+
+fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<Socket, RunError> {
     // The client takes the first socket that exists.
     let is_first = |path: &Path| {
         let all = folders.iter().map(|folder| folder.join(SOCKET));
@@ -83,22 +119,70 @@ fn socket_in(folders: &[PathBuf], given: Option<&Path>, make: bool) -> Result<So
     };
     if let Some(path) = given {
         let path = path.to_path_buf();
-        let found = is_first(&path);
-        return Ok(Socket { path, found });
+        return Ok(Socket {
+            found: is_first(&path),
+            path,
+            _claim: None,
+        });
     }
-    // The first is the system's: the service manager or an administrator makes it.
-    let usable = |(number, folder): &(usize, &PathBuf)| {
-        is_ours(folder) || (make && *number > 0 && private_folder(folder).is_ok())
-    };
-    let first = folders.iter().enumerate().find(usable);
-    let last = folders.last().filter(|folder| !make || is_ours(folder));
-    let Some(folder) = first.map(|(_, folder)| folder).or(last) else {
+    let Some(folder) = usable(folders, wanted != Use::Name) else {
         let folder = folders.last().cloned().unwrap_or_default();
         return Err(RunError::SocketFolder { folder });
     };
-    let path = folder.join(SOCKET);
-    let found = is_first(&path);
-    Ok(Socket { path, found })
+    for number in 1..=SOCKETS_MAX {
+        let name = match number {
+            1 => SOCKET.to_owned(),
+            number => format!("consumer-{number}.sock"),
+        };
+        if let Ok(claim) = free(&folder, &name, wanted) {
+            let path = folder.join(name);
+            return Ok(Socket {
+                found: is_first(&path),
+                path,
+                _claim: claim,
+            });
+        }
+    }
+    let tries = SOCKETS_MAX;
+    Err(RunError::NoSocket { folder, tries })
+}
+
+/// Another run or a daemon uses a socket's name.
+struct Taken;
+
+/// Returns the lock on a socket's name, for a run, unless it is taken.
+fn free(folder: &Path, name: &str, wanted: Use) -> Result<Option<Claim>, Taken> {
+    let path = folder.join(name);
+    if wanted != Use::Run {
+        let taken = is_claimed(folder, name) || is_served(&path);
+        return if taken { Err(Taken) } else { Ok(None) };
+    }
+    // Without locks, as on some file systems, the consumer refuses a socket that is served.
+    let Ok(claimed) = claim(folder, name) else {
+        return Ok(None);
+    };
+    let Claimed::Ours { claim, used_before } = claimed else {
+        return Err(Taken);
+    };
+    // The consumer of an earlier run ends soon after it; that of a service does not.
+    let until = Instant::now()
+        + if used_before {
+            FREED_WITHIN
+        } else {
+            Duration::ZERO
+        };
+    while is_served(&path) {
+        if Instant::now() >= until {
+            return Err(Taken);
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(Some(claim))
+}
+
+/// Returns whether a process accepts connections there.
+fn is_served(path: &Path) -> bool {
+    is_socket(path) && UnixStream::connect(path).is_ok()
 }
 
 /// Returns whether this user may make a socket in the folder, and only root and this user may replace it.
@@ -186,6 +270,11 @@ pub(super) fn free_address() -> Result<String, RunError> {
         .ok_or(RunError::NoPort { tries: PORT_TRIES })
 }
 
+/// Returns whether this process could listen on the address, as the text of one.
+pub(super) fn is_free_text(address: &str) -> bool {
+    address.parse().is_ok_and(is_free)
+}
+
 fn is_free(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_ok()
 }
@@ -203,15 +292,15 @@ mod tests {
         let absent = root.path().join("absent").join("batchweave");
         let own = root.path().join("own");
         let places = [root.path().join("system"), absent, own.clone()];
-        let before = socket_in(&places, None, false).unwrap();
+        let before = socket_in(&places, None, Use::Name).unwrap();
         assert!(before.path.starts_with(&own) && !own.exists(), "only named");
-        let made = socket_in(&places, None, true).unwrap();
+        let made = socket_in(&places, None, Use::Run).unwrap();
         assert_eq!(made.path, own.join(SOCKET));
         assert!(made.found && !places[0].exists());
         let mode = fs::metadata(&own).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, PRIVATE);
         fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
-        let why = socket_in(&places, None, true).unwrap_err().to_string();
+        let why = socket_in(&places, None, Use::Run).unwrap_err().to_string();
         assert!(why.contains("socket.path"), "{why}");
     }
 
@@ -223,11 +312,33 @@ mod tests {
             private_folder(place).unwrap();
         }
         let given = root.path().join("else.sock");
-        assert!(!socket_in(&places, Some(&given), true).unwrap().found);
+        assert!(!socket_in(&places, Some(&given), Use::Run).unwrap().found);
         let second = places[1].join(SOCKET);
-        assert!(socket_in(&places, Some(&second), true).unwrap().found);
+        assert!(socket_in(&places, Some(&second), Use::Run).unwrap().found);
         let _first = UnixListener::bind(places[0].join(SOCKET)).unwrap();
-        assert!(!socket_in(&places, Some(&second), true).unwrap().found);
+        assert!(!socket_in(&places, Some(&second), Use::Run).unwrap().found);
+    }
+
+    #[test]
+    fn runs_of_one_user_have_sockets_of_their_own() {
+        let root = tempfile::tempdir().unwrap();
+        let places = [root.path().join("system"), root.path().join("own")];
+        let own = places[1].clone();
+        let run = || socket_in(&places, None, Use::Run).unwrap();
+        let first = run();
+        let second = run();
+        assert_eq!(first.path, own.join(SOCKET));
+        assert_eq!(second.path, own.join("consumer-2.sock"));
+        assert!(first.found && !second.found, "its path is printed");
+        let checked = socket_in(&places, None, Use::Folder).unwrap();
+        assert_eq!(checked.path, own.join("consumer-3.sock"));
+        drop(first);
+        assert_eq!(run().path, own.join(SOCKET));
+        // One that no run has locked, of a service.
+        let served = own.join("consumer-3.sock");
+        let _service = UnixListener::bind(&served).unwrap();
+        let _first = run();
+        assert_eq!(run().path, own.join("consumer-4.sock"));
     }
 
     #[test]

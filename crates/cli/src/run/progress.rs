@@ -34,6 +34,8 @@ pub(super) struct Known {
     /// The producer's batches when it last answered.
     pub(super) batches: u64,
     pub(super) pace: Pace,
+    /// Of several jobs those that have not taken all steps, when no rank is connected.
+    pub(super) left: Vec<String>,
 }
 
 /// One report; with `--json` one line.
@@ -202,6 +204,13 @@ fn waits(before: &Seen, now: &Seen, known: &Known) -> Vec<String> {
         None => waits.push("the consumer is starting".to_owned()),
         Some(consumer) if !consumer.ready => waits.push(format!("consumer: {}", consumer.doing)),
         Some(_) => {}
+    }
+    let idle = now
+        .consumer
+        .as_ref()
+        .is_some_and(|n| n.sum("sessions") < 0.5);
+    if idle && !known.left.is_empty() {
+        waits.push(format!("not all steps: job {}", known.left.join(", job ")));
     }
     if let (Some(before), Some(now)) = (&before.consumer, &now.consumer) {
         waits.extend(rank_wait(before, now));

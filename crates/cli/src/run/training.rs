@@ -17,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Training {
     context: Context,
     producer: String,
-    job: String,
+    jobs: Vec<String>,
+    /// Those that had not taken all steps when no rank was connected.
+    left: Vec<String>,
     log: Option<Log>,
     /// Sessions that ever connected, at the last read of the progress.
     ever: u64,
@@ -27,11 +29,12 @@ pub(super) struct Training {
 }
 
 impl Training {
-    pub(super) fn new(context: Context, producer: &str, job: &str) -> Self {
+    pub(super) fn new(context: Context, producer: &str, jobs: Vec<String>) -> Self {
         Self {
             context,
             producer: producer.to_owned(),
-            job: job.to_owned(),
+            jobs,
+            left: Vec::new(),
             log: None,
             ever: 0,
             gone: Instant::now(),
@@ -73,7 +76,7 @@ impl Training {
         over.then(|| producer.map_or(0, |p| p.next_seq))
     }
 
-    /// Returns the last words of the run if the job has taken all steps and its ranks have gone. `sessions`
+    /// Returns the last words of the run if its jobs have taken all steps and their ranks have gone. `sessions`
     /// are the connected ranks and those that ever connected.
     pub(super) async fn ended(&mut self, sessions: Option<(u64, u64)>) -> Option<String> {
         let (0, ever) = sessions? else {
@@ -91,13 +94,26 @@ impl Training {
             return None;
         }
         self.due = Instant::now() + (self.gone.elapsed() / 4).clamp(READ_EVERY, READ_RARELY);
-        let job = self.job.clone();
+        let names = self.jobs.clone();
         let log = self.open().await?;
         let objects = timeout(PATIENCE, log.job_objects()).await.ok()?.ok()?;
         let end = log.manifest().end()?;
         let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
-        let mine = jobs.iter().find(|one| one.name.as_str() == job)?;
-        let all = mine.position.is_some_and(|position| position >= end);
-        all.then(|| format!("done: job {job} has taken all {end} steps"))
+        let misses = |name: &&String| {
+            let mine = jobs.iter().find(|one| one.name.as_str() == name.as_str());
+            let position = mine.and_then(|mine| mine.position);
+            position.is_none_or(|position| position < end)
+        };
+        let left: Vec<String> = names.iter().filter(misses).cloned().collect();
+        self.left = left;
+        self.left.is_empty().then(|| match &names[..] {
+            [job] => format!("done: job {job} has taken all {end} steps"),
+            jobs => format!("done: jobs {} have taken all {end} steps", jobs.join(", ")),
+        })
+    }
+
+    /// Returns the jobs that had not taken all steps at the last read; none for a single job.
+    pub(super) fn left(&self) -> &[String] {
+        if self.jobs.len() < 2 { &[] } else { &self.left }
     }
 }

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobTable {
-    /// The only job served; empty: any.
+    /// The only job served; empty: any, or those of `names`.
     pub name: String,
+    /// The only jobs served, in place of `name`.
+    pub names: Vec<String>,
     /// Whether to open the job if it is not open.
     pub open: bool,
     /// First step that the job reads.
@@ -44,6 +46,7 @@ impl Default for JobTable {
     fn default() -> Self {
         Self {
             name: String::new(),
+            names: Vec::new(),
             open: false,
             start: 0,
             keep: 2,
@@ -58,19 +61,33 @@ impl Default for JobTable {
 }
 
 impl JobTable {
+    /// Returns the only jobs served; none when any is.
+    pub fn served(&self) -> &[String] {
+        if self.names.is_empty() && !self.name.is_empty() {
+            return std::slice::from_ref(&self.name);
+        }
+        &self.names
+    }
+
     /// Returns the lease as it is recorded in the log; `None` without one.
     pub fn lease_seconds(&self) -> Option<u64> {
         Some(self.lease.0.as_secs()).filter(|seconds| *seconds > 0)
     }
 
     pub(super) fn check(&self, problem: &mut impl FnMut(&str, String)) {
-        if !self.name.is_empty()
-            && let Err(why) = self.name.parse::<JobName>()
-        {
-            problem("job.name", why.to_string());
+        if !self.name.is_empty() {
+            if let Err(why) = self.name.parse::<JobName>() {
+                problem("job.name", why.to_string());
+            }
+            if !self.names.is_empty() {
+                let message = "give job.name for one job or job.names for several".into();
+                problem("job.names", message);
+            }
         }
-        if self.open && self.name.is_empty() {
-            let message = "needs job.name: the daemon opens one job, by its name".into();
+        self.check_names(problem);
+        if self.open && self.served().is_empty() {
+            let message =
+                "needs job.name or job.names: the daemon opens jobs by their names".into();
             problem("job.open", message);
         }
         if self.keep == 0 {
@@ -90,6 +107,20 @@ impl JobTable {
         }
         if self.start >= 1 << 53 {
             problem("job.start", format!("{} is not a step", self.start));
+        }
+    }
+
+    fn check_names(&self, problem: &mut impl FnMut(&str, String)) {
+        for (number, name) in self.names.iter().enumerate() {
+            if let Err(why) = name.parse::<JobName>() {
+                problem("job.names", why.to_string());
+            }
+            if self.names[..number].contains(name) {
+                problem(
+                    "job.names",
+                    format!("{name:?} is listed twice; list it once"),
+                );
+            }
         }
     }
 }

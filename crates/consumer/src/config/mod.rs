@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
 use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem, other_names};
 use batchweave_daemon::telemetry::LogConfig;
-use batchweave_store::{Encryption, OpenOptions};
+use batchweave_store::{Encryption, OpenOptions, PathStyle, deserialize_root};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of the daemon, one field per table.
@@ -29,11 +29,14 @@ pub struct ConsumerConfig {
 #[serde(default)]
 pub struct StoreTable {
     /// Root URL of the stream.
+    #[serde(deserialize_with = "deserialize_root")]
     pub url: String,
     /// Endpoint of an S3-compatible store; empty: AWS.
     pub endpoint: String,
     /// Region; empty: from the environment or profile.
     pub region: String,
+    /// Whether requests name the bucket in the path or in the host.
+    pub path_style: PathStyle,
     /// Encryption of written objects; empty: the bucket's default.
     pub encryption: String,
     /// KMS key of the encryption; empty: the account's default.
@@ -52,6 +55,7 @@ impl StoreTable {
         OpenOptions {
             endpoint: given(&self.endpoint),
             region: given(&self.region),
+            path_style: self.path_style,
             // An invalid value is refused when the configuration is checked.
             encryption: self.encryption().unwrap_or_default(),
             ..OpenOptions::default()

@@ -112,11 +112,15 @@ pub(crate) fn occupied(hello: &Hello, other: SessionId) -> Fault {
 }
 
 /// Checks a hello by itself and against the daemon's job and the stream, except for step and mesh.
-pub(crate) fn check(hello: &Hello, stream: &StreamConfig, served_job: &str) -> Result<(), Fault> {
+pub(crate) fn check(
+    hello: &Hello,
+    stream: &StreamConfig,
+    served_jobs: &[String],
+) -> Result<(), Fault> {
     hello
         .check()
         .map_err(|why| Fault::new(ErrorName::BadHello, why))?;
-    check_job(hello, served_job)?;
+    check_job(hello, served_jobs)?;
     check_stream(hello, stream)
 }
 
@@ -144,10 +148,14 @@ fn misfit(why: &MeshError) -> Fault {
     Fault::new(ErrorName::BadMesh, message).remedy(remedy)
 }
 
-fn check_job(hello: &Hello, served: &str) -> Result<(), Fault> {
+fn check_job(hello: &Hello, served: &[String]) -> Result<(), Fault> {
     match &hello.job {
-        Some(job) if !served.is_empty() && job != served => {
-            let message = format!("this daemon serves job {served}, the rank asks for {job}");
+        Some(job) if !served.is_empty() && !served.contains(job) => {
+            let (noun, served) = (
+                if served.len() > 1 { "jobs" } else { "job" },
+                served.join(", "),
+            );
+            let message = format!("this daemon serves {noun} {served}, the rank asks for {job}");
             let remedy =
                 "correct the job's name, or start a daemon for that job on a socket of its own";
             Err(Fault::new(ErrorName::UnknownJob, message).remedy(remedy))

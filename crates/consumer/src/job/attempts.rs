@@ -1,4 +1,4 @@
-//! Writing jobs and attempts into the log: the daemon's own job, and attempts whose global rank 0 it serves.
+//! Writing jobs and attempts into the log: the daemon's own jobs, and attempts whose global rank 0 it serves.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ pub(crate) enum LogRequest {
     Restart(JobName, oneshot::Sender<Option<Step>>),
 }
 
-/// Opens the daemon's own job, unless it is open with the same parameters.
+/// Opens one of the daemon's own jobs, unless it is open with the same parameters.
 pub(crate) async fn open_job(
     log: &mut Log,
-    table: &JobTable,
+    (name, table): (&str, &JobTable),
     writer: &str,
 ) -> Result<(), RunError> {
-    let Ok(job) = table.name.parse::<JobName>() else {
+    let Ok(job) = name.parse::<JobName>() else {
         return Ok(());
     };
     let request = log.new_request();
@@ -57,10 +57,13 @@ pub(crate) async fn open_job(
     }
 }
 
-/// Checks that the daemon's own job could be opened in `manifest`, or is open with the same parameters. Returns
+/// Checks that one of the daemon's own jobs could be opened in `manifest`, or is open with the same parameters. Returns
 /// whether it is open.
-pub(crate) fn check_job(manifest: &Manifest, table: &JobTable) -> Result<bool, RunError> {
-    let Ok(job) = table.name.parse::<JobName>() else {
+pub(crate) fn check_job(
+    manifest: &Manifest,
+    (name, table): (&str, &JobTable),
+) -> Result<bool, RunError> {
+    let Ok(job) = name.parse::<JobName>() else {
         return Ok(false);
     };
     if let Some(state) = manifest.jobs().get(&job) {

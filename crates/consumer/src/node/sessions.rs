@@ -29,7 +29,7 @@ impl Node {
         peer: Peer,
     ) -> Result<(SessionId, Welcome, Arc<Notify>), Refusal> {
         let (stream, instance) = (&self.resources.stream, self.resources.instance);
-        admission::check(hello, stream, &self.job.name)?;
+        admission::check(hello, stream, self.job.served())?;
         self.apply(|state| {
             let hello = &*placed(hello, &state.head.jobs);
             if let Some(fault) = state.contradicts(hello, None) {

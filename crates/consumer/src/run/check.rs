@@ -90,12 +90,11 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
         );
         findings.fault("arena.segment_bytes", text);
     }
-    if config.job.open {
-        match check_job(manifest, &config.job) {
-            Ok(true) => findings.opened("job", format!("{}: open", config.job.name)),
-            Ok(false) => {
-                findings.opened("job", format!("{}: a start opens it", config.job.name));
-            }
+    let served = config.job.served().iter();
+    for name in served.filter(|_| config.job.open) {
+        match check_job(manifest, (name, &config.job)) {
+            Ok(true) => findings.opened("job", format!("{name}: open")),
+            Ok(false) => findings.opened("job", format!("{name}: a start opens it")),
             Err(why) => findings.fault("job", why),
         }
     }

@@ -149,7 +149,7 @@ async fn run_until_stop(
     Ok(())
 }
 
-/// Opens the log and the daemon's own job.
+/// Opens the log and the daemon's own jobs.
 async fn open_all(
     store: Arc<dyn Store>,
     config: &ConsumerConfig,
@@ -157,9 +157,10 @@ async fn open_all(
     health: &Health,
 ) -> Result<Log, RunError> {
     let mut log = open_log(store, &config.follow, health).await?;
-    if config.job.open {
-        health.not_ready(format!("opening job {}", config.job.name));
-        open_job(&mut log, &config.job, &writer(instance)).await?;
+    let served = config.job.served().iter();
+    for name in served.filter(|_| config.job.open) {
+        health.not_ready(format!("opening job {name}"));
+        open_job(&mut log, (name, &config.job), &writer(instance)).await?;
     }
     Ok(log)
 }

@@ -40,12 +40,14 @@ impl std::str::FromStr for DemoStore {
         match text {
             "s3" => Ok(Self::S3),
             "file" => Ok(Self::File),
-            url if url.starts_with("s3://") || url.starts_with("file:///") => {
-                Ok(Self::Url(url.to_owned()))
-            }
-            other => Err(format!(
-                "{other:?} is neither s3, file nor a URL as s3://bucket/prefix or file:///dir"
-            )),
+            other => match batchweave_store::root_url(other) {
+                url if url.starts_with("s3://") || url.starts_with("file:///") => {
+                    Ok(Self::Url(url.into_owned()))
+                }
+                _ => Err(format!(
+                    "{other:?} is neither s3, file nor a URL as s3://bucket/prefix or file:///dir, nor a folder as ./dir"
+                )),
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The table `[store]`: the store of the stream.
 
-use batchweave_store::{Encryption, OpenOptions};
+use batchweave_store::{Encryption, OpenOptions, PathStyle, deserialize_root};
 use serde::{Deserialize, Serialize};
 
 use super::non_empty;
@@ -9,11 +9,14 @@ use super::non_empty;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreConfig {
+    #[serde(deserialize_with = "deserialize_root")]
     pub url: String,
     /// S3 endpoint; empty for AWS.
     pub endpoint: String,
     /// S3 region; empty takes that of the environment or profile.
     pub region: String,
+    /// Whether requests name the bucket in the path or in the host.
+    pub path_style: PathStyle,
     /// Encryption of written objects; empty for the bucket's default.
     pub encryption: String,
     /// KMS key of the encryption; empty for the account's default.
@@ -32,6 +35,7 @@ impl StoreConfig {
             create,
             endpoint: non_empty(&self.endpoint),
             region: non_empty(&self.region),
+            path_style: self.path_style,
             // Checked with the rest of the configuration.
             encryption: self.encryption().unwrap_or_default(),
             ..OpenOptions::default()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batchweave_store::OpenOptions;
+use batchweave_store::{OpenOptions, PathStyle};
 use futures::FutureExt;
 
 use crate::config::{ProducerConfig, non_empty};
@@ -14,12 +14,20 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let source = &config.source;
     let endpoint = non_empty(&source.endpoint).or(non_empty(&config.store.endpoint));
     let region = non_empty(&config.store.region);
+    // An endpoint of its own is another store.
+    let own_endpoint = !source.endpoint.is_empty();
+    let path_style = if own_endpoint {
+        PathStyle::Auto
+    } else {
+        config.store.path_style
+    };
     let opener = |input: bool| {
         let (endpoint, region) = (endpoint.clone(), region.clone());
         let open = move |url: String| {
             let options = OpenOptions {
                 endpoint: endpoint.clone(),
                 region: region.clone(),
+                path_style,
                 input,
                 ..OpenOptions::default()
             };

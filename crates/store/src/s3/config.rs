@@ -5,6 +5,7 @@ use std::env;
 use std::time::Duration;
 
 use aws_config::environment::EnvironmentVariableRegionProvider;
+use aws_config::identity::IdentityCache;
 use aws_config::imds::region::ImdsRegionProvider;
 use aws_config::meta::region::RegionProviderChain;
 use aws_config::profile::ProfileFileRegionProvider;
@@ -16,10 +17,11 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{
     Credentials, RequestChecksumCalculation, ResponseChecksumValidation, SharedHttpClient,
 };
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_types::service_config::ServiceConfigKey;
 
-use crate::{ErrorKind, OpenOptions, Patience};
+use super::credentials::Renewable;
+use super::proxy;
+use crate::{ErrorKind, OpenOptions, PathStyle, Patience};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time-out of a conditional put, plus the transfer of its body ([`for_record`]). The outcome is then read.
@@ -39,6 +41,8 @@ pub(super) const POOL_IDLE: Duration = Duration::from_secs(8);
 const KEPT: usize = usize::MAX;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// For commands and clients without a configuration file.
+const PATH_STYLE: &str = "BATCHWEAVE_PATH_STYLE";
 /// The region for custom endpoints when none is configured.
 const CUSTOM_REGION: &str = "us-east-1";
 
@@ -48,13 +52,16 @@ pub(super) struct Clients {
     pub(super) fresh: Client,
     /// The endpoint's name for messages.
     pub(super) endpoint: String,
+    /// `None` with fixed keys.
+    pub(super) credentials: Option<Renewable>,
 }
 
 /// The reason why the clients cannot be made.
 type Problem = (ErrorKind, String);
 
 pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
-    let sdk = load(options).await;
+    proxy::check().map_err(|why| (ErrorKind::Invalid, why))?;
+    let (sdk, credentials) = load(options).await;
     let endpoint = options
         .endpoint
         .clone()
@@ -71,13 +78,12 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         let detail = "no region: nothing in AWS_REGION, the profile or instance metadata";
         return Err((ErrorKind::WrongRegion, detail.to_owned()));
     };
-    tracing::debug!(?endpoint, custom, %region, "s3 store");
-    let named = endpoint
-        .clone()
-        .unwrap_or_else(|| format!("Amazon S3 in {region}"));
+    let in_path = is_in_path(options.path_style, endpoint.as_deref())?;
+    tracing::debug!(?endpoint, custom, in_path, %region, "s3 store");
+    let named = name(endpoint.as_deref(), &region);
     let mut base = aws_sdk_s3::config::Builder::from(&sdk)
         .region(region)
-        .force_path_style(custom)
+        .force_path_style(in_path)
         .interceptor(super::bounded::BoundedAnswers)
         // Replaced by our own time-outs of every request and every chunk of a body.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
@@ -115,7 +121,51 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         data: Client::from_conf(data.build()),
         fresh: Client::from_conf(fresh.build()),
         endpoint: named,
+        credentials,
     })
+}
+
+/// Returns the endpoint's name for messages, with the proxy on the way to it.
+fn name(endpoint: Option<&str>, region: &Region) -> String {
+    let named = endpoint.map_or_else(|| format!("Amazon S3 in {region}"), str::to_owned);
+    let aws = || format!("https://s3.{region}.amazonaws.com/");
+    match proxy::way(&endpoint.map_or_else(aws, str::to_owned)) {
+        proxy::Way::Direct => named,
+        proxy::Way::Through(proxy) => {
+            format!("{named} through the proxy {}:{}", proxy.host, proxy.port)
+        }
+        proxy::Way::Other(proxy) => format!("{named} through the proxy {proxy}"),
+    }
+}
+
+/// Returns whether requests name the bucket in their path.
+fn is_in_path(style: PathStyle, endpoint: Option<&str>) -> Result<bool, Problem> {
+    let host = endpoint.map(host).transpose()?;
+    let style = match style {
+        PathStyle::Auto => env::var(PATH_STYLE)
+            .unwrap_or_default()
+            .parse()
+            .map_err(|why| (ErrorKind::Invalid, format!("{PATH_STYLE}: {why}")))?,
+        style => style,
+    };
+    match style {
+        PathStyle::Auto => Ok(host.is_some_and(|host| !is_aws(host))),
+        PathStyle::Path => Ok(true),
+        PathStyle::Host => match host.filter(|host| is_address(host)) {
+            None => Ok(false),
+            Some(host) => {
+                let detail = format!(
+                    "path_style = false puts the bucket's name before the endpoint's, but {host} is an address: name the \
+                     endpoint, or leave path_style out"
+                );
+                Err((ErrorKind::Invalid, detail))
+            }
+        },
+    }
+}
+
+fn is_address(host: &str) -> bool {
+    host.starts_with('[') || host.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
 /// Returns the configuration of a data request with a body of this many bytes.
@@ -141,30 +191,28 @@ fn timeouts(attempt: Duration) -> TimeoutConfig {
 
 /// Makes a client that keeps at most `kept` idle connections.
 fn http_client(kept: usize) -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new()
-        .pool_idle_timeout(POOL_IDLE)
-        .pool_max_idle_per_host(kept)
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https()
+    proxy::http_client(kept, POOL_IDLE)
 }
 
-async fn load(options: &OpenOptions) -> SdkConfig {
+async fn load(options: &OpenOptions) -> (SdkConfig, Option<Renewable>) {
+    let http = http_client(KEPT);
+    let region = region_chain(options).region().await;
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
-        .http_client(http_client(KEPT))
-        .region(region_chain(options));
+        .http_client(http.clone())
+        .region(region.clone());
     if let Some(profile) = &options.profile {
         loader = loader.profile_name(profile);
     }
     if let Some(keys) = &options.keys {
-        loader = loader.credentials_provider(Credentials::new(
-            &keys.id,
-            &keys.secret,
-            None,
-            None,
-            "options",
-        ));
+        let fixed = Credentials::new(&keys.id, &keys.secret, None, None, "options");
+        return (loader.credentials_provider(fixed).load().await, None);
     }
-    loader.load().await
+    let credentials = Renewable::new(options.profile.clone(), region, http);
+    let loader = loader
+        .credentials_provider(credentials.clone())
+        // Kept by `credentials`, which can be made to read them again.
+        .identity_cache(IdentityCache::no_cache());
+    (loader.load().await, Some(credentials))
 }
 
 /// Instance metadata is consulted only where it can matter: elsewhere it costs a time-out.
@@ -241,6 +289,25 @@ mod tests {
                 detail.contains(bad) && detail.contains("for example"),
                 "{detail}"
             );
+        }
+    }
+
+    #[test]
+    fn where_requests_name_the_bucket() {
+        let of = |style, endpoint| is_in_path(style, endpoint);
+        let (minio, aws) = (
+            Some("http://minio.example:9000"),
+            Some("https://s3.eu-west-1.amazonaws.com"),
+        );
+        assert_eq!(of(PathStyle::Auto, minio), Ok(true));
+        assert_eq!(of(PathStyle::Auto, aws), Ok(false));
+        assert_eq!(of(PathStyle::Auto, None), Ok(false));
+        assert_eq!(of(PathStyle::Path, None), Ok(true));
+        assert_eq!(of(PathStyle::Host, minio), Ok(false));
+        for address in ["http://10.0.0.7:9000", "http://[::1]:9000"] {
+            let (kind, detail) = of(PathStyle::Host, Some(address)).unwrap_err();
+            assert_eq!(kind, ErrorKind::Invalid);
+            assert!(detail.contains("is an address"), "{detail}");
         }
     }
 

@@ -3,19 +3,23 @@
 //! Invariants:
 //! - `create` sends one request and never retries it (a retry could hide our own success).
 //! - Data requests are retried: data keys are unique, so a retry finds its own object.
+//! - Requests that were refused for their credentials are repeated once where there are others (`renewed`).
 //! - Bodies are in memory and never aws-chunked; every request has a time-out.
 //! - Large reads bypass the SDK's HTTP client (`direct_read`), by the same rules.
 
 mod bounded;
 mod clean;
 mod config;
+mod credentials;
 mod direct_read;
 mod errors;
 mod inspect;
 mod late;
 mod list;
 mod presign;
+mod proxy;
 mod read;
+mod renewed;
 mod speed;
 mod upload;
 
@@ -52,6 +56,8 @@ struct Inner {
     /// Like `data`, with a new connection for each request.
     fresh: Client,
     direct_read: direct_read::DirectRead,
+    /// `None` with fixed keys.
+    credentials: Option<credentials::Renewable>,
     encryption: Encryption,
 }
 
@@ -88,8 +94,31 @@ impl S3Store {
             data: clients.data,
             fresh: clients.fresh,
             direct_read: direct_read::DirectRead::new(options.low_water),
+            credentials: clients.credentials,
             encryption: options.encryption.clone(),
         })))
+    }
+
+    /// Returns the store for daemons and commands: requests follow credentials that change.
+    pub(crate) fn renewing(self) -> Arc<dyn Store> {
+        match self.0.credentials.clone() {
+            Some(credentials) => Arc::new(renewed::Renewed::new(self, credentials)),
+            None => Arc::new(self),
+        }
+    }
+
+    /// Returns a number that changes with the credentials.
+    fn generation(&self) -> u64 {
+        let renewable = self.0.credentials.as_ref();
+        renewable.map_or(0, credentials::Renewable::generation)
+    }
+
+    /// Reads the credentials again that the store refused; returns whether there are others now.
+    async fn renewed_since(&self, generation: u64) -> bool {
+        match &self.0.credentials {
+            Some(credentials) => credentials.renew(generation).await,
+            None => false,
+        }
     }
 
     fn full(&self, key: &str) -> String {

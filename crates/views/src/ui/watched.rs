@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::Addresses;
 use super::daemons::{self, DaemonStatus, DaemonView};
 use super::sentence::{self, State};
 use crate::status::{JobView, ProducerView, StreamView, Watched};
@@ -122,6 +123,15 @@ impl Page {
         web::json(&self.lock().body(self.every))
     }
 
+    /// Reads the stream and its daemons at intervals, while somebody looks.
+    pub(super) async fn follow(&self, stream: Watched, daemons: &Addresses) -> Infallible {
+        tokio::select! {
+            biased;
+            never = self.follow_stream(stream) => never,
+            never = self.follow_daemons(daemons) => never,
+        }
+    }
+
     /// Reads the stream at intervals, while somebody looks.
     pub(super) async fn follow_stream(&self, mut stream: Watched) -> Infallible {
         let mut tick = ticks(self.every);
@@ -142,12 +152,16 @@ impl Page {
     }
 
     /// Reads the status of these daemons at intervals, while somebody looks.
-    pub(super) async fn follow_daemons(&self, addresses: &[String]) -> Infallible {
+    pub(super) async fn follow_daemons(&self, addresses: &Addresses) -> Infallible {
         let mut tick = ticks(self.every);
         loop {
             tick.tick().await;
             self.looked_at().await;
-            let read = daemons::read_all(addresses).await.into_iter();
+            let addresses = addresses
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            let read = daemons::read_all(&addresses).await.into_iter();
             let mut now = self.lock();
             let root = now.stream.root.clone();
             now.daemons = read.map(|daemon| daemon.check_stream(&root)).collect();

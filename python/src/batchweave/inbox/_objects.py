@@ -72,6 +72,11 @@ def s3_store(
     }
     config: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     config.setdefault("region", "us-east-1")
+    if environment("BATCHWEAVE_PATH_STYLE") == "false":
+        config["virtual_hosted_style_request"] = True
+        if endpoint:
+            # As object_store wants it: with the bucket.
+            config["endpoint"] = str(endpoint).replace("://", f"://{bucket}.", 1)
     if bucket.endswith("--x-s3"):
         config["s3_express"] = True
     http = bool(endpoint) and str(endpoint).startswith("http://")

@@ -35,7 +35,7 @@ fn slices(hello: &Hello) -> Result<Range<u32>, Fault> {
         watermark: 5,
         end: Some(20),
     };
-    check(hello, &stream(), "llm")?;
+    check(hello, &stream(), &["llm".to_owned()])?;
     slices_of(hello, &stream(), bounds)
 }
 

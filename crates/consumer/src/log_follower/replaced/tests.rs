@@ -59,7 +59,10 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     let store: Arc<dyn Store> = MemoryStore::new();
     let _ = create(&store, &config()).await.unwrap();
     let mut log = open_log(&store, 1).await;
-    open_job(&mut log, &job(), "test").await.unwrap();
+    let table = job();
+    open_job(&mut log, (&table.name, &table), "test")
+        .await
+        .unwrap();
     let request = AttemptRequest {
         job: "llm".parse().unwrap(),
         opened: 0,

@@ -99,7 +99,12 @@ pub(super) async fn ask(
             408 | 429 | 500 | 502..=599 => {
                 return Ok(Asked::Failed(failed(store, key, kind, detail)));
             }
-            400..=403 if known => direct_read.signatures.forget(key),
+            400..=403 => {
+                direct_read.signatures.forget(key);
+                if !store.renewed_since(signed.generation).await && !known {
+                    return Ok(Asked::Refused(detail));
+                }
+            }
             _ => return Ok(Asked::Refused(detail)),
         }
     }

@@ -9,10 +9,17 @@ pub(super) use crate::answer::{Head, parse};
 /// Returns the request of a ranged read; with `etag`, of that version of the object.
 pub(super) fn request(signed: &Signed, range: &Range<u64>, etag: Option<&str>) -> String {
     let (first, last) = (range.start, range.end - 1);
+    let to = &signed.to;
+    // A proxy forwards what is not encrypted, and needs the whole URL.
+    let forward = to.proxy.as_ref().filter(|_| !to.tls);
+    let server = forward.map_or(String::new(), |_| format!("http://{}", to.name));
     let mut text = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nRange: bytes={first}-{last}\r\n",
-        signed.path, signed.to.name
+        "GET {server}{} HTTP/1.1\r\nHost: {}\r\nRange: bytes={first}-{last}\r\n",
+        signed.path, to.name
     );
+    if let Some(value) = forward.and_then(|proxy| proxy.authorization.as_ref()) {
+        let _ = write!(text, "Proxy-Authorization: {value}\r\n");
+    }
     for (name, value) in &signed.headers {
         let _ = write!(text, "{name}: {value}\r\n");
     }

@@ -11,6 +11,7 @@ mod exchange;
 mod head;
 mod pool;
 mod signed;
+mod tunnel;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

@@ -17,7 +17,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::config::{CONNECT_TIMEOUT, POOL_IDLE};
+use super::super::proxy::Proxy;
 use super::super::read::CHUNK_TIMEOUT;
+use super::tunnel;
 use crate::LowWater;
 
 /// Most idle connections to keep.
@@ -35,6 +37,8 @@ pub(super) struct Authority {
     pub(super) port: u16,
     /// Host and port as in the request.
     pub(super) name: String,
+    /// The proxy on the way to it.
+    pub(super) proxy: Option<Proxy>,
 }
 
 /// A bidirectional stream of bytes.
@@ -158,10 +162,17 @@ impl Pool {
     }
 
     async fn dial(&self, to: &Authority) -> io::Result<Box<dyn Wire>> {
-        let stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
+        let (host, port) = match &to.proxy {
+            Some(proxy) => (proxy.host.as_str(), proxy.port),
+            None => (to.host.as_str(), to.port),
+        };
+        let mut stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
         if !to.tls {
             return Ok(Box::new(stream));
+        }
+        if let Some(proxy) = &to.proxy {
+            tunnel::open(&mut stream, proxy, to).await?;
         }
         let tls = self.tls.get_or_try_init(trusting_the_system).await?;
         let name = ServerName::try_from(to.host.clone()).map_err(io::Error::other)?;

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aws_sdk_s3::presigning::PresignedRequest;
+
 use super::super::S3Store;
+use super::super::proxy::{self, Way};
 use super::pool::Authority;
 use crate::{Effect, ErrorKind, Op, StoreError};
 
@@ -24,6 +27,8 @@ pub(super) struct Signed {
     pub(super) path: String,
     /// Signed headers besides the host.
     pub(super) headers: Vec<(String, String)>,
+    /// The number of the credentials that it was made with.
+    pub(super) generation: u64,
 }
 
 /// The signatures in use, by key.
@@ -44,14 +49,15 @@ impl Signatures {
         let known = { self.kept().get(key).cloned() };
         if let Some((signed, since)) = known
             && since.elapsed() < USED
+            && signed.generation == store.generation()
         {
             return Ok((signed, true));
         }
+        // Before the signature: one that is newer than its number is only made once more than needed.
+        let generation = store.generation();
         let request = store.presigned(Op::GetRange, key, VALID).await?;
-        let headers = request.headers().filter(|(name, _)| *name != "host");
-        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let signed = split(request.uri(), headers.collect()).ok_or_else(|| {
-            let detail = format!("no usable URL for the endpoint {}", store.0.endpoint);
+        let signed = made(&request, generation).map_err(|why| {
+            let detail = format!("{why} for the endpoint {}", store.0.endpoint);
             let (op, kind) = (Op::GetRange, ErrorKind::Invalid);
             store.error(op, key, kind, Effect::DidNot, detail)
         })?;
@@ -73,7 +79,26 @@ impl Signatures {
     }
 }
 
-fn split(url: &str, headers: Vec<(String, String)>) -> Option<Signed> {
+/// Makes the request of a presigned URL, by the proxy of the environment.
+fn made(request: &PresignedRequest, generation: u64) -> Result<Signed, String> {
+    let headers = request.headers().filter(|(name, _)| *name != "host");
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (mut to, path) = split(request.uri()).ok_or("no usable URL")?;
+    to.proxy = match proxy::way(request.uri()) {
+        Way::Direct => None,
+        Way::Through(proxy) => Some(proxy),
+        Way::Other(proxy) => return Err(format!("a proxy that is reached over TLS, {proxy},")),
+    };
+    Ok(Signed {
+        to: Arc::new(to),
+        path,
+        headers: headers.collect(),
+        generation,
+    })
+}
+
+/// Returns the server of a URL, and its path with the query.
+fn split(url: &str) -> Option<(Authority, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let tls = match scheme {
         "http" => false,
@@ -96,12 +121,9 @@ fn split(url: &str, headers: Vec<(String, String)>) -> Option<Signed> {
         host: host.to_owned(),
         port,
         name: name.to_owned(),
+        proxy: None,
     };
-    Some(Signed {
-        to: Arc::new(to),
-        path: format!("/{path}"),
-        headers,
-    })
+    Some((to, format!("/{path}")))
 }
 
 #[cfg(test)]
@@ -128,14 +150,13 @@ mod tests {
             ("http://[::1]:9000/k", false, "::1", 9000, "/k"),
             ("http://[::1]/k", false, "::1", 80, "/k"),
         ] {
-            let signed = split(url, Vec::new()).unwrap();
-            let to = &signed.to;
+            let (to, rest) = split(url).unwrap();
             assert_eq!(
                 (to.tls, to.host.as_str(), to.port),
                 (tls, host, port),
                 "{url}"
             );
-            assert_eq!(signed.path, path);
+            assert_eq!(rest, path);
             assert!(url.contains(&format!("//{}/", to.name)));
         }
         for url in [
@@ -146,7 +167,7 @@ mod tests {
             "http://a/b c",
             "http://a/\r\n",
         ] {
-            assert_eq!(split(url, Vec::new()), None, "{url}");
+            assert_eq!(split(url), None, "{url}");
         }
     }
 }

@@ -43,6 +43,7 @@ async fn echo() -> Arc<Authority> {
         host: "localhost".to_owned(),
         port,
         name: format!("localhost:{port}"),
+        proxy: None,
     })
 }
 
@@ -76,6 +77,7 @@ async fn who_is_not_trusted_is_not_talked_to() {
     let elsewhere = Authority {
         host: "127.0.0.1".to_owned(),
         name: other.name.clone(),
+        proxy: None,
         ..*other
     };
     let why = pool
@@ -119,6 +121,7 @@ async fn a_body_wakes_its_reader_for_a_good_part_and_a_head_for_anything() {
         host: "127.0.0.1".to_owned(),
         port,
         name: format!("127.0.0.1:{port}"),
+        proxy: None,
     });
     let pool = Pool::new(Some(noted));
     let mut connection = pool.connect(&to, false).await.unwrap();

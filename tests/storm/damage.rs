@@ -40,11 +40,11 @@ fn each_damaged_object_gives_no_wrong_token_and_no_wrong_delete() {
 }
 
 #[test]
-fn forty_wrong_reads_of_whole_objects_change_nothing() {
+fn sixty_wrong_reads_of_whole_objects_change_nothing() {
     let _alone = alone();
     let seed = seed();
     let whole = Whole::make(seed);
-    reads::lied_to(&whole, &undisturbed(&whole), 40, seed);
+    reads::lied_to(&whole, &undisturbed(&whole), 60, seed);
 }
 
 /// Falsifies `BATCHWEAVE_TRIALS` of the reads of all programs; by default each of them.

@@ -2,9 +2,8 @@
 
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::{PinnedFile, head_of};
-use batchweave_core::keys;
 use batchweave_core::provenance::{Piece, Provenance};
-use batchweave_log::{Log, LogError, read_inputs};
+use batchweave_log::{Log, LogError, get_fitting, read_inputs};
 use batchweave_store::{Store, found};
 use futures::future::BoxFuture;
 
@@ -19,15 +18,15 @@ pub fn provenance<'a>(
     key: &'a str,
 ) -> BoxFuture<'a, Result<Provenance, CliError>> {
     Box::pin(async move {
-        let bytes = found(store.get(key, keys::bytes_max(key)).await)?.ok_or_else(|| {
+        let read = found(get_fitting(store, key, |bytes| Provenance::decode(bytes)).await)?;
+        let read = read.ok_or_else(|| {
             CliError::Unsound(format!(
                 "{}/{key} is missing: the source documents of its steps are unknown; \
                  restore it from a bucket version or backup",
                 store.root()
             ))
         })?;
-        Provenance::decode(&bytes)
-            .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
+        read.map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
     })
 }
 

@@ -25,7 +25,7 @@ pub enum Fault {
     Reset,
     /// The request is carried out, then the connection is reset.
     Lost,
-    /// A read returns one wrong bit; other requests never draw this or the next three.
+    /// A read returns one wrong bit; other requests never draw this or the next five.
     Flip,
     /// A read lacks its last byte.
     Short,
@@ -33,11 +33,15 @@ pub enum Fault {
     Long,
     /// This read and all later ones over the same connection return one wrong bit.
     Spoil,
+    /// A read returns the bytes of another object of the same folder.
+    Foreign,
+    /// A read returns its bytes in another order: the end first.
+    Rotate,
 }
 
 impl Fault {
     /// Every fault, in the order in which they are drawn.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Error,
         Self::Slow,
         Self::Conflict,
@@ -48,6 +52,8 @@ impl Fault {
         Self::Short,
         Self::Long,
         Self::Spoil,
+        Self::Foreign,
+        Self::Rotate,
     ];
 
     /// Returns the name in specifications and statistics.
@@ -63,12 +69,17 @@ impl Fault {
             Self::Short => "short",
             Self::Long => "long",
             Self::Spoil => "spoil",
+            Self::Foreign => "foreign",
+            Self::Rotate => "rotate",
         }
     }
 
     /// Returns true if the fault makes a read return wrong bytes.
     pub fn is_wrong_read(self) -> bool {
-        matches!(self, Self::Flip | Self::Short | Self::Long | Self::Spoil)
+        matches!(
+            self,
+            Self::Flip | Self::Short | Self::Long | Self::Spoil | Self::Foreign | Self::Rotate
+        )
     }
 
     /// Returns true if the fault can happen to this request.

@@ -24,12 +24,14 @@ use crate::faults::Subject;
 use crate::journal::Journal;
 use crate::op::classify;
 use crate::stats::Counters;
+use crate::storage::Storage;
 use crate::wrong_reads;
 use crate::{Fault, Faults, LatencyProfile, Op};
 
 /// The state that all connections share.
 pub(crate) struct Front {
     pub s3: S3Service,
+    pub storage: Arc<Storage>,
     pub faults: Faults,
     pub counters: Counters,
     pub journal: Journal,
@@ -154,7 +156,11 @@ impl Connection {
                 .unwrap_or_else(PoisonError::into_inner);
             rng.random()
         };
-        wrong_reads::falsify(response, how, random).await
+        let other = match how {
+            Fault::Foreign => front.storage.neighbour(key).await,
+            _ => None,
+        };
+        wrong_reads::falsify(response, how, random, other).await
     }
 
     /// Cuts the connection; the pending answer is never made.

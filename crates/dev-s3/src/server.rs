@@ -184,7 +184,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         Order::Sorted
     };
     let mut service = S3ServiceBuilder::new(Api {
-        storage,
+        storage: Arc::clone(&storage),
         order,
         max_body_bytes: options.max_body_bytes,
         checks_early: options.checks_early,
@@ -200,6 +200,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
     // Separate generators: switching latency on does not change which requests fail.
     Ok(Front {
         s3: service.build(),
+        storage,
         faults: Faults::new(
             options.faults.clone().unwrap_or_default(),
             StdRng::seed_from_u64(options.seed),

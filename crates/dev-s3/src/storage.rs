@@ -10,11 +10,13 @@ mod object;
 mod upload;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures::TryStreamExt;
 use s3s::dto::ETagCondition;
 use s3s::{S3Result, s3_error};
 
@@ -154,7 +156,30 @@ impl Storage {
     }
 }
 
+impl Storage {
+    /// Returns the bytes of another object in the folder of `key`, the one before it if there is one.
+    pub(crate) async fn neighbour(&self, key: &str) -> Option<Bytes> {
+        let buckets: Vec<_> = lock(&self.buckets).values().cloned().collect();
+        let found = buckets.iter().find_map(|bucket| bucket.neighbour(key))?;
+        let body = read(&found, 0..found.headers.size).await.ok()?;
+        let chunks: Vec<Bytes> = body.try_collect().await.ok()?;
+        Some(chunks.concat().into())
+    }
+}
+
 impl Bucket {
+    fn neighbour(&self, key: &str) -> Option<Arc<Object>> {
+        let objects = lock(&self.objects);
+        objects.get(key)?;
+        let folder = &key[..=key.rfind('/')?];
+        let same = |(other, _): &(&String, &Arc<Object>)| other.starts_with(folder);
+        let mut before = objects.range::<str, _>((Bound::Unbounded, Bound::Excluded(key)));
+        let before = before.next_back().filter(same);
+        let mut after = objects.range::<str, _>((Bound::Excluded(key), Bound::Unbounded));
+        let (_, found) = before.or_else(|| after.next().filter(same))?;
+        Some(Arc::clone(found))
+    }
+
     pub(crate) fn get(&self, key: &str) -> S3Result<Arc<Object>> {
         let found = lock(&self.objects).get(key).cloned();
         found.ok_or_else(|| s3_error!(NoSuchKey, "The specified key does not exist: {key}"))

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use crate::clock::TokioClock;
 use crate::commit::resolve::{self, Resolved};
 use crate::error::LogError;
-use crate::read::retrying::get_intact;
+use crate::read::fitting::get_fitting;
 
 /// The outcome of [`create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +31,18 @@ pub fn create<'a>(
         wanted
             .check()
             .map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
-        if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
-            return compare(store.as_ref(), &bytes, wanted);
+        let existing = || async {
+            let fits = |bytes: &Bytes| compare(store.as_ref(), bytes, wanted);
+            found(get_fitting(store.as_ref(), keys::STREAM, fits).await)
+        };
+        if let Some(stream) = existing().await? {
+            return stream;
         }
         let others = store.list("", None).await?.objects;
         if let Some(other) = others.iter().find(|o| !o.key.starts_with("probe/")) {
             // Another creator may have been faster: then its stream.json decides.
-            if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
-                return compare(store.as_ref(), &bytes, wanted);
+            if let Some(stream) = existing().await? {
+                return stream;
             }
             let root = store.root().to_owned();
             return Err(LogError::RootInUse {
@@ -50,7 +54,10 @@ pub fn create<'a>(
         let clock = TokioClock::shared();
         match resolve::put(store.as_ref(), clock.as_ref(), keys::STREAM, bytes).await? {
             Resolved::Ours => Ok(Creation::Created(wanted.clone())),
-            Resolved::Theirs(bytes) => compare(store.as_ref(), &bytes, wanted),
+            Resolved::Theirs(bytes) => match existing().await? {
+                Some(stream) => stream,
+                None => compare(store.as_ref(), &bytes, wanted),
+            },
         }
     })
 }

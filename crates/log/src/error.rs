@@ -112,6 +112,14 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Whether one wrong read while the log was opened may be the reason.
+    pub(crate) fn may_be_misread(&self) -> bool {
+        matches!(
+            self,
+            Self::Format(_) | Self::Altered { .. } | Self::OtherRoot { .. }
+        )
+    }
+
     /// Whether a retry may succeed: the store failed for now.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Store(error) if error.kind.is_transient())

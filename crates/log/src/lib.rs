@@ -3,7 +3,7 @@
 //! The one crate that joins the pure rules of `batchweave-core` with a store. Invariants:
 //! - a record is put at version v only after all records before v have been folded;
 //! - after an unknown outcome only the same bytes are put at the same version;
-//! - bytes that do not end in their own digest are read again before they are used;
+//! - bytes that do not end in their own digest, or do not fit their key, are read again before they are used;
 //! - nothing is published or deleted by a fold that a second fold does not confirm;
 //! - nothing under `log/` is ever listed or deleted;
 //! - a bundle of records that does not continue the log changes nothing.
@@ -41,6 +41,7 @@ pub use flow_control::positions::PositionReader;
 pub use log::{Log, LogOptions};
 pub use read::as_of::AsOf;
 pub use read::checksums::{Checksums, StepCrcs, slice_crcs};
+pub use read::fitting::get_fitting;
 pub use read::follow::Follower;
 pub use read::frames::{Crc, Frame, FramesError};
 pub use read::inputs::read_inputs;

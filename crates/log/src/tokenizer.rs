@@ -38,10 +38,7 @@ pub async fn store_tokenizer(
     let clock = TokioClock::shared();
     match resolve::put(store.as_ref(), clock.as_ref(), &key, file).await? {
         Resolved::Ours => Ok(true),
-        Resolved::Theirs(bytes) => {
-            id.check_file(&bytes, &key)?;
-            Ok(false)
-        }
+        Resolved::Theirs(_) => read_tokenizer(store.as_ref(), id).await.map(|_| false),
     }
 }
 

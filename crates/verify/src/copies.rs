@@ -9,7 +9,7 @@ use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::{Manifest, Segment};
-use batchweave_log::get_intact;
+use batchweave_log::get_fitting;
 use batchweave_store::{Store, found};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
@@ -71,22 +71,25 @@ async fn snapshot(
     problems: &mut Vec<Problem>,
 ) -> Result<(), CliError> {
     let key = keys::snapshot(version);
-    let Some(bytes) = found(get_intact(store.as_ref(), &key).await)? else {
-        // Removed since the listing: there are newer ones.
-        return Ok(());
-    };
     let stream = Arc::new(folded.stream().clone());
-    let why = if folded.next_version() == version.saturating_add(1) {
-        match Manifest::from_snapshot(stream, &bytes, version) {
-            Ok(stored) if stored == *folded => {
-                copies.snapshots.push(version);
-                return Ok(());
-            }
-            Ok(_) => "differs from what the log folds to".to_owned(),
-            Err(e) => e.to_string(),
+    let read = get_fitting(store.as_ref(), &key, |bytes| {
+        if folded.next_version() != version.saturating_add(1) {
+            return Err("the log has no such version".to_owned());
         }
-    } else {
-        "the log has no such version".to_owned()
+        match Manifest::from_snapshot(Arc::clone(&stream), bytes, version) {
+            Ok(stored) if stored == *folded => Ok(()),
+            Ok(_) => Err("differs from what the log folds to".to_owned()),
+            Err(e) => Err(e.to_string()),
+        }
+    });
+    let why = match found(read.await)? {
+        // Removed since the listing: there are newer ones.
+        None => return Ok(()),
+        Some(Ok(())) => {
+            copies.snapshots.push(version);
+            return Ok(());
+        }
+        Some(Err(why)) => why,
     };
     let why = format!("{why}; delete it: the next reader of the log writes a new one");
     problems.push(Problem::at("snapshot", key, why));
@@ -105,27 +108,27 @@ async fn compare(
     let stream = folding.manifest().stream_id();
     let reads = segments.into_iter().map(|folded| async move {
         let key = keys::segment(folded.segment);
-        let bytes = found(get_intact(store.as_ref(), &key).await)?;
-        Ok::<_, CliError>((folded, bytes))
+        let read = get_fitting(store.as_ref(), &key, |bytes| {
+            match Segment::from_json(bytes, stream, folded.segment) {
+                Ok(stored) if same(&stored, &folded) => Ok(()),
+                Ok(_) => Err("differs from what the log folds to".to_owned()),
+                Err(e) => Err(e.to_string()),
+            }
+        });
+        let read = found(read.await)?;
+        Ok::<_, CliError>((folded.segment, key, read))
     });
     let mut reads = futures::stream::iter(reads).buffered(READS);
     let mut right = 0;
-    while let Some((folded, bytes)) = reads.try_next().await? {
-        let Some(bytes) = bytes else {
-            missing.push(folded.segment);
-            continue;
-        };
-        let key = keys::segment(folded.segment);
-        let why = match Segment::from_json(&bytes, stream, folded.segment) {
-            Ok(stored) if same(&stored, &folded) => {
-                right += 1;
-                continue;
+    while let Some((segment, key, read)) = reads.try_next().await? {
+        match read {
+            None => missing.push(segment),
+            Some(Ok(())) => right += 1,
+            Some(Err(why)) => {
+                let why = format!("{why}; delete it: readers compute it from the log");
+                problems.push(Problem::at("index", key, why));
             }
-            Ok(_) => "differs from what the log folds to".to_owned(),
-            Err(e) => e.to_string(),
-        };
-        let why = format!("{why}; delete it: readers compute it from the log");
-        problems.push(Problem::at("index", key, why));
+        }
     }
     Ok(right)
 }

@@ -116,11 +116,16 @@ async fn keys(server: &Server) -> Vec<String> {
     keys
 }
 
-/// Draws at most `count` wrong reads: each read with one bit flipped, and each fifth read in
-/// another way, too. The last read of each program, mostly of a range of data, comes first and in
-/// all ways.
+/// Draws at most `count` wrong reads: each read with one bit flipped, and in another way, too. The
+/// last read of each program, mostly of a range of data, comes first and in all ways.
 fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<WrongRead> {
-    let others = [Fault::Short, Fault::Long, Fault::Spoil];
+    let others = [
+        Fault::Foreign,
+        Fault::Rotate,
+        Fault::Short,
+        Fault::Long,
+        Fault::Spoil,
+    ];
     let mut wrong_reads = Vec::new();
     for (&program, &reads) in reads {
         for read in 0..reads {
@@ -128,8 +133,8 @@ fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Wro
             wrong_reads.push(wrong_read(Fault::Flip));
             if read + 1 == reads {
                 wrong_reads.extend(others.map(wrong_read));
-            } else if read % 5 == 0 {
-                wrong_reads.push(wrong_read(others[(read / 5 % 3) as usize]));
+            } else {
+                wrong_reads.push(wrong_read(others[(read % 5) as usize]));
             }
         }
     }

@@ -11,13 +11,14 @@ use batchweave_core::keys;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::{FoldError, Record};
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::Store;
+use batchweave_store::{Store, found};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use crate::commit::resolve::{self, Resolved};
 use crate::error::LogError;
 use crate::log::{Log, LogOptions};
+use crate::read::fitting::get_fitting;
 use crate::read::retrying::RetryingReads;
 use crate::read::window::get_record;
 
@@ -108,10 +109,10 @@ pub fn damage<'a>(
         };
         let (version, key) = (reason.version(), keys::log(reason.version()));
         let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
-        let stream = reads.get(keys::STREAM, keys::bytes_max(keys::STREAM));
-        let stream = StreamConfig::from_json(&stream.await?, keys::STREAM)?;
+        let parse = |bytes: &Bytes| StreamConfig::from_json(bytes, keys::STREAM);
+        let stream = get_fitting(reads.as_ref(), keys::STREAM, parse).await??;
         let found = reads.get(&key, keys::bytes_max(&key)).await?;
-        let again = reads.get(&key, keys::bytes_max(&key)).await?;
+        let again = reads.get_fresh(&key, keys::bytes_max(&key)).await?;
         let mut damage = Damage {
             version,
             key,
@@ -177,15 +178,9 @@ fn remedy_by_later(damage: &Damage, bytes: &[u8]) -> Remedy {
 
 async fn repair_of(store: &dyn Store, damage: &Damage) -> Result<Option<Repair>, LogError> {
     let key = keys::repair(damage.version);
-    match store.get(&key, keys::bytes_max(&key)).await {
-        Ok(bytes) => Ok(Some(Repair::from_json(
-            &bytes,
-            damage.stream,
-            damage.version,
-        )?)),
-        Err(e) if e.is_not_found() => Ok(None),
-        Err(e) => Err(e.into()),
-    }
+    let parse = |bytes: &Bytes| Repair::from_json(bytes, damage.stream, damage.version);
+    let read = found(get_fitting(store, &key, parse).await)?;
+    Ok(read.transpose()?)
 }
 
 /// Makes the damaged record void for all readers, after checking that this is still its remedy.

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use self::refused::RefusedIntents;
-use crate::read::retrying::get_intact;
+use crate::read::fitting::get_fitting;
 
 mod refused;
 
@@ -251,8 +251,8 @@ async fn read(
     if let Some(carried) = intent::carried(key) {
         return Some(carried.and_then(|bytes| intent::decode(key, &bytes, stream)));
     }
-    match get_intact(store, key).await {
-        Ok(bytes) => Some(intent::decode(key, &bytes, stream)),
+    match get_fitting(store, key, |bytes| intent::decode(key, bytes, stream)).await {
+        Ok(read) => Some(read),
         Err(e) => {
             // Not found: it was deleted, so it is committed.
             if !e.is_not_found() {

@@ -4,13 +4,15 @@
 //! One ranged read per object: the log shows where the index begins and how many frames it has. Where it does
 //! not, since an object's other batches are reclaimed or wait for their turn, the object's size is read first.
 
+mod entries;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use batchweave_core::ids::{Seq, Step};
 use batchweave_core::keys;
-use batchweave_core::manifest::StepEntry;
+use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
 use batchweave_store::{Backoff, ErrorKind, StoreError, read_range};
@@ -18,6 +20,7 @@ use bytes::{Buf, BytesMut};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 
+use self::entries::{add, needed, pick};
 use crate::error::LogError;
 use crate::log::Log;
 use crate::read::locate::Located;
@@ -55,6 +58,8 @@ struct Object {
     identity: Identity,
     /// The offset of its index and the number of entries, if the log shows them.
     index: Option<(u64, u64)>,
+    /// The sequence numbers and slices that are needed of it.
+    wanted: Vec<(Seq, Range<u32>)>,
 }
 
 /// The index of one object.
@@ -112,6 +117,14 @@ impl Checksums {
         }
     }
 
+    /// Returns the state of the log at its head.
+    pub fn manifest(&mut self) -> BoxFuture<'_, Result<&Manifest, LogError>> {
+        Box::pin(async move {
+            self.log.catch_up().await?;
+            Ok(self.log.manifest())
+        })
+    }
+
     /// Returns the checksums of the slices in `slices`, for each of `steps`. Fails only when the store or the log
     /// cannot be read.
     pub fn for_steps<'a>(
@@ -132,10 +145,13 @@ impl Checksums {
                 }
             }
             for entry in &entries {
-                for key in needed(entry, slices) {
+                for (key, wanted) in needed(entry, slices) {
                     if !objects.contains_key(key) {
                         let object = self.object(key, entry).await?;
                         objects.insert(key.to_owned(), object);
+                    }
+                    if let Some(object) = objects.get_mut(key) {
+                        object.wanted.push((entry.seq, wanted));
                     }
                 }
             }
@@ -200,6 +216,7 @@ impl Checksums {
             key: key.to_owned(),
             identity: Identity::new(stream, &entry.producer, entry.epoch),
             index: self.extent(key, entry).await?,
+            wanted: Vec::new(),
         })
     }
 
@@ -314,6 +331,14 @@ impl Checksums {
                 "its trailer does not match the log".into(),
             ));
         }
+        // Another object of this producer may have as many frames at the same place.
+        let absent = |seq: &Seq, slice: &u32| !crcs.contains_key(&(*seq, *slice));
+        for (seq, wanted) in &object.wanted {
+            if let Some(slice) = wanted.clone().find(|slice| absent(seq, slice)) {
+                let why = format!("its index has no slice {slice} of batch {seq}");
+                return Err(Failure::Damaged(why));
+            }
+        }
         Ok(Index { crcs, whole })
     }
 
@@ -341,48 +366,4 @@ impl Checksums {
 
 fn damaged(why: impl std::fmt::Display) -> Failure {
     Failure::Damaged(why.to_string())
-}
-
-/// Adds the frames of a TGB that are in the object `key`.
-fn add((end, frames): &mut (u64, u64), key: &str, entry: &StepEntry) {
-    for part in entry.tgb.parts.iter().filter(|part| part.key == key) {
-        *end = part.end().max(*end);
-        *frames += u64::from(part.slices);
-    }
-}
-
-/// Returns the keys of a step's objects that hold some of `slices`.
-fn needed<'e>(entry: &'e StepEntry, slices: &'e [Range<u32>]) -> impl Iterator<Item = &'e str> {
-    let parts = entry.tgb.parts.iter().filter(|part| {
-        let holds = |s: &Range<u32>| part.first_slice < s.end && s.start < part.end_slice();
-        slices.iter().any(holds)
-    });
-    parts.map(|part| part.key.as_str())
-}
-
-fn pick(
-    entry: &StepEntry,
-    slices: &[Range<u32>],
-    read: &BTreeMap<String, Result<Arc<Index>, String>>,
-) -> StepCrcs {
-    let mut crcs = BTreeMap::new();
-    for part in &entry.tgb.parts {
-        let own = |slice: &u32| slices.iter().any(|range| range.contains(slice));
-        for slice in (part.first_slice..part.end_slice()).filter(own) {
-            let index = match read.get(&part.key) {
-                Some(Ok(index)) => index,
-                Some(Err(why)) => return Err(why.clone()),
-                None => continue,
-            };
-            let Some(crc) = index.crcs.get(&(entry.seq, slice)) else {
-                let key = &part.key;
-                let step = entry.step;
-                return Err(format!(
-                    "{key}: its index has no slice {slice} of step {step}"
-                ));
-            };
-            crcs.insert(slice, *crc);
-        }
-    }
-    Ok(crcs)
 }

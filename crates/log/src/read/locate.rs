@@ -8,6 +8,7 @@ use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_WINDOW, SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use batchweave_core::manifest::{Manifest, Segment, StepEntry};
 use batchweave_store::ErrorKind;
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::future::join;
 use tracing::{info, warn};
@@ -15,8 +16,8 @@ use tracing::{info, warn};
 use crate::copies::put::put_copy;
 use crate::error::LogError;
 use crate::log::{Log, LogOptions};
+use crate::read::fitting::{get_fitting, record_with_hash};
 use crate::read::snapshot_search::list_snapshots;
-use crate::read::window;
 
 /// Recently read segments that are kept.
 const CACHE_MAX: usize = 8;
@@ -93,8 +94,10 @@ impl Log {
     /// Reads a stored segment; `None` when it does not belong to this log, by the record that filled it.
     async fn stored_segment(&self, number: u64) -> Result<Option<Segment>, LogError> {
         let key = keys::segment(number);
-        let bytes = match self.store.get(&key, keys::bytes_max(&key)).await {
-            Ok(bytes) => bytes,
+        let stream = self.manifest.stream_id();
+        let parse = |bytes: &Bytes| Segment::from_json(bytes, stream, number);
+        let read = match get_fitting(self.store.as_ref(), &key, parse).await {
+            Ok(read) => read,
             Err(e) if e.is_not_found() => return Ok(None),
             Err(e) if e.kind == ErrorKind::TooLarge => {
                 warn!(error = %e, "ignoring an unusable index segment");
@@ -102,7 +105,7 @@ impl Log {
             }
             Err(e) => return Err(e.into()),
         };
-        let segment = match Segment::from_json(&bytes, self.manifest.stream_id(), number) {
+        let segment = match read {
             Ok(segment) => segment,
             Err(e) => {
                 warn!(error = %e, "ignoring an unusable index segment");
@@ -111,11 +114,11 @@ impl Log {
         };
         if let Some(filled) = segment.filled {
             let record = if filled.version < self.manifest.next_version() {
-                window::get_record(self.store.as_ref(), filled.version).await?
+                record_with_hash(self.store.as_ref(), filled.version, filled.record).await?
             } else {
                 None
             };
-            if record.is_none_or(|bytes| Hash::sha256(&bytes) != filled.record) {
+            if record.is_none() {
                 warn!(
                     key,
                     "ignoring an index segment that does not belong to this log"
@@ -162,7 +165,17 @@ impl Log {
     /// Returns a state from which a fold passes all steps of a segment.
     async fn state_before(&self, number: u64) -> Result<Manifest, LogError> {
         let store = self.store.as_ref();
-        let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+        let genesis = self.manifest.genesis();
+        let same = |bytes: &Bytes| {
+            if Hash::sha256(bytes) == genesis {
+                return Ok(bytes.clone());
+            }
+            Err(LogError::Altered {
+                key: keys::STREAM.to_owned(),
+                held: genesis,
+            })
+        };
+        let stream = get_fitting(store, keys::STREAM, same);
         let (stream_json, listed) = join(stream, list_snapshots(store)).await;
         let stream = Arc::new(self.manifest.stream().clone());
         let mut versions = listed?;
@@ -176,13 +189,12 @@ impl Log {
             let Ok(manifest) = Manifest::from_snapshot(Arc::clone(&stream), &bytes, version) else {
                 continue;
             };
-            let record = window::get_record(store, version).await?;
-            let ours = record.is_some_and(|bytes| Hash::sha256(&bytes) == manifest.prev());
-            if ours && manifest.next_step() / SEGMENT_STEPS <= number {
+            let record = record_with_hash(store, version, manifest.prev()).await?;
+            if record.is_some() && manifest.next_step() / SEGMENT_STEPS <= number {
                 return Ok(manifest);
             }
         }
-        Ok(Manifest::new(stream.as_ref().clone(), &stream_json?))
+        Ok(Manifest::new(stream.as_ref().clone(), &stream_json??))
     }
 
     /// Stores a rebuilt segment, if this process may write.

@@ -9,7 +9,7 @@
 //! - `checksums`: reads slice checksums from the indexes of data objects;
 //! - `frames`: reads and verifies the slices of a step;
 //! - `inputs`: reads the input list of a producer;
-//! - `retrying`: a store whose reads are retried;
+//! - `retrying`: a store whose reads are retried; `fitting`: reads of bytes that must fit their key;
 //! - `self_check`: what the log does when its own fold may be wrong;
 //! - `refold`: folds the log a second time, from another start;
 //! - `root_check`: names what happened to a root whose log does not continue;
@@ -19,6 +19,7 @@
 pub(crate) mod as_of;
 mod bundle;
 pub(crate) mod checksums;
+pub(crate) mod fitting;
 pub(crate) mod follow;
 pub(crate) mod frames;
 pub(crate) mod inputs;

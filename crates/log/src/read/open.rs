@@ -11,9 +11,11 @@ use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
 use futures::future::BoxFuture;
 use futures::future::join;
+use tracing::warn;
 
 use crate::error::LogError;
 use crate::log::{Log, LogOptions};
+use crate::read::fitting::FreshReads;
 use crate::read::retrying::RetryingReads;
 use crate::read::snapshot_search::{Found, Search, Start, list_snapshots};
 
@@ -29,8 +31,28 @@ impl Log {
         options: &LogOptions,
     ) -> BoxFuture<'_, Result<Self, LogError>> {
         Box::pin(async move {
-            let raw = store;
-            let store = RetryingReads::around(Arc::clone(&raw), Arc::clone(&options.clock));
+            let reads = RetryingReads::around(Arc::clone(&store), Arc::clone(&options.clock));
+            let opened = match Self::open_by(&reads, &store, options).await {
+                Err(why) if why.may_be_misread() => {
+                    warn!(error = %why, "the log cannot be opened; reading it again over new connections");
+                    let fresh = FreshReads::around(&reads);
+                    Self::open_by(&fresh, &store, options).await
+                }
+                opened => opened,
+            };
+            let mut log = opened?;
+            log.store = reads;
+            Ok(log)
+        })
+    }
+
+    /// Opens a log that reads by `store`, a layer around `raw`.
+    fn open_by<'a>(
+        store: &'a Arc<dyn Store>,
+        raw: &'a Arc<dyn Store>,
+        options: &'a LogOptions,
+    ) -> BoxFuture<'a, Result<Self, LogError>> {
+        Box::pin(async move {
             let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
             let (stream, listed) = join(stream, list_snapshots(store.as_ref())).await;
             let stream_json = match stream {
@@ -44,7 +66,7 @@ impl Log {
             };
             let stream = Arc::new(StreamConfig::from_json(&stream_json, keys::STREAM)?);
             let search = Search {
-                store: store.as_ref(),
+                store,
                 stream: &stream,
                 genesis: Hash::sha256(&stream_json),
                 unusable: Vec::new(),
@@ -54,14 +76,14 @@ impl Log {
                 Some(start) => start,
                 None => Start::at_zero(store.as_ref(), &stream, &stream_json).await?,
             };
-            let mut log = Self::new(store, start.manifest, options);
+            let mut log = Self::new(Arc::clone(store), start.manifest, options);
             if let Some((hint, bytes)) = start.snapshot {
                 log.base = Some(hint.version);
                 log.snapshots.note_read(hint, bytes);
             }
             log.snapshots.unusable = unusable;
             let (_, at_head) = log.fold_window(start.tail).await?;
-            log.raw = raw;
+            log.raw = Arc::clone(raw);
             log.window = start.next_window;
             if !at_head {
                 log.catch_up().await?;
@@ -84,7 +106,7 @@ impl Log {
         };
         let stream = Arc::new(self.manifest.stream().clone());
         let mut search = Search {
-            store: store.as_ref(),
+            store: &store,
             stream: &stream,
             genesis: self.manifest.genesis(),
             unusable: Vec::new(),

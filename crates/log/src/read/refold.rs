@@ -10,11 +10,13 @@ use batchweave_core::limits::CATCH_UP_WINDOW;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
+use bytes::Bytes;
 use tracing::debug;
 
 use crate::clock::Clock;
 use crate::error::LogError;
 use crate::log::{Log, LogOptions};
+use crate::read::fitting::get_fitting;
 use crate::read::shared_fold::SharedFold;
 use crate::read::snapshot_search::{Found, Search, list_snapshots};
 use crate::read::window;
@@ -192,17 +194,18 @@ impl Refold {
     }
 
     async fn beginning(&self) -> Result<Manifest, LogError> {
-        let bytes = self.store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
-        let bytes = bytes.await?;
-        let stream = StreamConfig::from_json(&bytes, keys::STREAM)?;
-        let manifest = Manifest::new(stream, &bytes);
-        self.check_genesis(&manifest)?;
-        Ok(manifest)
+        let parse = |bytes: &Bytes| {
+            let stream = StreamConfig::from_json(bytes, keys::STREAM)?;
+            let manifest = Manifest::new(stream, bytes);
+            self.check_genesis(&manifest)?;
+            Ok::<_, LogError>(manifest)
+        };
+        get_fitting(self.store.as_ref(), keys::STREAM, parse).await?
     }
 
     async fn snapshot(&self, version: Version) -> Result<Option<Manifest>, LogError> {
         let mut search = Search {
-            store: self.store.as_ref(),
+            store: &self.store,
             stream: &self.stream,
             genesis: self.genesis,
             unusable: Vec::new(),

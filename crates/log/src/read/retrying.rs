@@ -14,12 +14,10 @@ use futures::future::BoxFuture;
 use tracing::warn;
 
 use crate::clock::Clock;
+use crate::read::fitting::REREADS_MAX;
 
 /// Consecutive failures of one read before it fails: about a minute and a half.
 const TRIES_MAX: u32 = 20;
-/// Further reads, each over a new connection, of a JSON object that does not end in its digest: it may have been
-/// damaged on the way. The last answer counts.
-const REREADS_MAX: u32 = 4;
 
 /// A store whose reads are retried.
 #[derive(Debug)]

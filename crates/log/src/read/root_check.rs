@@ -4,21 +4,23 @@
 use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::Store;
+use batchweave_store::{Store, found};
+use bytes::Bytes;
 
 use crate::error::LogError;
-use crate::read::window::get_record;
+use crate::read::fitting::{get_fitting, record_with_hash};
 
 /// Fails when stream.json is missing or belongs to another stream than `stream`.
 pub(crate) async fn check_root(store: &dyn Store, stream: StreamId) -> Result<(), LogError> {
-    let now = match store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await {
-        Ok(bytes) => Some(StreamConfig::from_json(&bytes, keys::STREAM)?.stream_id),
-        Err(e) if e.is_not_found() => None,
-        Err(e) => return Err(e.into()),
+    let ours = |bytes: &Bytes| match StreamConfig::from_json(bytes, keys::STREAM) {
+        Ok(config) if config.stream_id == stream => Ok(()),
+        other => Err(other.map(|config| config.stream_id)),
     };
-    if now == Some(stream) {
-        return Ok(());
-    }
+    let now = match found(get_fitting(store, keys::STREAM, ours).await)? {
+        Some(Ok(())) => return Ok(()),
+        Some(Err(other)) => Some(other?),
+        None => None,
+    };
     Err(LogError::OtherRoot {
         root: store.root().to_owned(),
         stream,
@@ -35,8 +37,7 @@ pub(crate) async fn check_previous(
     let Some(before) = version.checked_sub(1) else {
         return Ok(());
     };
-    let now = get_record(store, before).await?;
-    if now.as_ref().map(|bytes| Hash::sha256(bytes)) != Some(held) {
+    if record_with_hash(store, before, held).await?.is_none() {
         return Err(LogError::Altered {
             key: keys::log(before),
             held,

@@ -15,6 +15,7 @@ use futures::future::{join_all, try_join};
 use tracing::warn;
 
 use crate::error::LogError;
+use crate::read::fitting::FreshReads;
 use crate::read::window::{self, Window};
 
 /// Records read together with a snapshot when the log is opened. Most of them do not exist yet, and
@@ -55,7 +56,7 @@ impl Start {
 
 /// The search for the newest usable snapshot.
 pub(crate) struct Search<'s> {
-    pub(crate) store: &'s dyn Store,
+    pub(crate) store: &'s Arc<dyn Store>,
     pub(crate) stream: &'s Arc<StreamConfig>,
     /// The hash of stream.json.
     pub(crate) genesis: Hash,
@@ -91,12 +92,12 @@ impl Search<'_> {
             match self.try_start(newest, FIRST_WINDOW).await? {
                 Found::Good(start) => return Ok((Some(*start), self.unusable)),
                 Found::Unusable => break,
-                Found::Gone => versions = list_snapshots(self.store).await?,
+                Found::Gone => versions = list_snapshots(self.store.as_ref()).await?,
             }
         }
         let others: Vec<_> = versions.iter().skip(1).copied().collect();
         for some in others.chunks(OLDER_PER_ROUND).take(OLDER_ROUNDS) {
-            let tried = join_all(some.iter().map(|v| self.read(*v, 0))).await;
+            let tried = join_all(some.iter().map(|v| read(self.store.as_ref(), *v, 0))).await;
             let mut good = None;
             for (version, found) in some.iter().zip(tried) {
                 match self.validate(*version, found?)? {
@@ -116,42 +117,23 @@ impl Search<'_> {
         version: Version,
         more: u64,
     ) -> Result<Found, LogError> {
-        let candidate = self.read(version, more).await?;
-        self.validate(version, candidate)
+        let noted = self.unusable.len();
+        let candidate = read(self.store.as_ref(), version, more).await?;
+        match self.validate(version, candidate) {
+            // One wrong read of the snapshot or of a record says nothing about either.
+            Ok(Found::Unusable) | Err(LogError::Altered { .. }) => {
+                self.unusable.truncate(noted);
+                let fresh = FreshReads::around(self.store);
+                let candidate = read(fresh.as_ref(), version, more).await?;
+                self.validate(version, candidate)
+            }
+            found => found,
+        }
     }
 
     /// Reads a snapshot with its own record only.
     pub(crate) async fn try_own(&mut self, version: Version) -> Result<Found, LogError> {
         self.try_start(version, 0).await
-    }
-
-    /// Reads a snapshot, and `more` + 1 records from its own on.
-    async fn read(&self, version: Version, more: u64) -> Result<Candidate, LogError> {
-        let snapshot = async {
-            let key = keys::snapshot(version);
-            match self.store.get(&key, keys::bytes_max(&key)).await {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(e) if e.is_not_found() => Ok(None),
-                // Unusable, like any other bytes that are not a snapshot.
-                Err(e) if e.kind == ErrorKind::TooLarge => {
-                    warn!(version, error = %e, "a snapshot is too large");
-                    Ok(Some(Bytes::new()))
-                }
-                Err(e) => Err(LogError::from(e)),
-            }
-        };
-        let records = async {
-            match more {
-                0 => Ok((window::read(self.store, version, 1).await?, CATCH_UP_WINDOW)),
-                more => window::first(self.store, version, more + 1).await,
-            }
-        };
-        let (snapshot, (records, next_window)) = try_join(snapshot, records).await?;
-        Ok(Candidate {
-            snapshot,
-            records,
-            next_window,
-        })
     }
 
     fn validate(
@@ -208,6 +190,35 @@ impl Search<'_> {
             next_window,
         })))
     }
+}
+
+/// Reads a snapshot, and `more` + 1 records from its own on.
+async fn read(store: &dyn Store, version: Version, more: u64) -> Result<Candidate, LogError> {
+    let snapshot = async {
+        let key = keys::snapshot(version);
+        match store.get(&key, keys::bytes_max(&key)).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.is_not_found() => Ok(None),
+            // Unusable, like any other bytes that are not a snapshot.
+            Err(e) if e.kind == ErrorKind::TooLarge => {
+                warn!(version, error = %e, "a snapshot is too large");
+                Ok(Some(Bytes::new()))
+            }
+            Err(e) => Err(LogError::from(e)),
+        }
+    };
+    let records = async {
+        match more {
+            0 => Ok((window::read(store, version, 1).await?, CATCH_UP_WINDOW)),
+            more => window::first(store, version, more + 1).await,
+        }
+    };
+    let (snapshot, (records, next_window)) = try_join(snapshot, records).await?;
+    Ok(Candidate {
+        snapshot,
+        records,
+        next_window,
+    })
 }
 
 /// Returns what in the log contradicts a snapshot, if anything. Fails when the snapshot and the next record agree

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::CATCH_UP_WINDOW;
-use batchweave_core::manifest::Folded;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
+use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use batchweave_store::found;
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use crate::error::LogError;
 use crate::log::Log;
+use crate::read::fitting::{REREADS_MAX, get_fitting, warn_misread};
 use crate::read::root_check;
 use crate::read::window;
 use crate::read::window::Window;
@@ -170,11 +171,8 @@ impl Log {
             return Err(lost.clone());
         }
         // Stored only at the end: this future may be dropped at any await.
-        let mut manifest = self.manifest.clone();
-        let result = match &self.shared_fold {
-            Some(folder) => folder.fold(&mut manifest, bytes),
-            None => manifest.fold(bytes),
-        };
+        let (bytes, mut manifest, result) = self.fold_beside(version, bytes).await?;
+        let bytes = &bytes;
         let folded = match result {
             Ok(folded) => folded,
             Err(misfit) if misfit.may_be_repaired() => {
@@ -198,13 +196,55 @@ impl Log {
         Ok(Some(folded))
     }
 
+    /// Folds a record beside this log's own fold. Bytes that do not continue the log are read again, over new
+    /// connections: they may be another record's. Returns the last ones, with their effects.
+    async fn fold_beside(
+        &self,
+        version: Version,
+        bytes: &Bytes,
+    ) -> Result<(Bytes, Manifest, Result<Folded, FoldError>), LogError> {
+        let fold = |bytes: &Bytes| {
+            let mut manifest = self.manifest.clone();
+            let result = match &self.shared_fold {
+                Some(folder) => folder.fold(&mut manifest, bytes),
+                None => manifest.fold(bytes),
+            };
+            (manifest, result)
+        };
+        let (mut bytes, (mut manifest, mut result)) = (bytes.clone(), fold(bytes));
+        let key = keys::log(version);
+        for _ in 0..REREADS_MAX {
+            if !is_doubtful(&result) {
+                break;
+            }
+            let fresh = self.store.get_fresh(&key, keys::bytes_max(&key)).await;
+            let Some(fresh) = found(fresh)?.filter(|fresh| *fresh != bytes) else {
+                continue;
+            };
+            ((manifest, result), bytes) = (fold(&fresh), fresh);
+            if !is_doubtful(&result) {
+                warn_misread(&key);
+            }
+        }
+        Ok((bytes, manifest, result))
+    }
+
     async fn repaired(&self, version: Version, bytes: &[u8]) -> Result<bool, LogError> {
         let key = keys::repair(version);
-        let Some(stored) = found(self.store.get(&key, keys::bytes_max(&key)).await)? else {
-            return Ok(false);
-        };
-        let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
-        Ok(repair.bad == Hash::sha256(bytes))
+        let stream = self.manifest.stream_id();
+        let parse = |stored: &Bytes| Repair::from_json(stored, stream, version);
+        match found(get_fitting(self.store.as_ref(), &key, parse).await)? {
+            Some(repair) => Ok(repair?.bad == Hash::sha256(bytes)),
+            None => Ok(false),
+        }
+    }
+}
+
+/// Whether a record does not continue the log, or is of another stream.
+fn is_doubtful(result: &Result<Folded, FoldError>) -> bool {
+    match result {
+        Ok(folded) => matches!(folded.void, Some(RecordVoid::OtherStream(_))),
+        Err(misfit) => misfit.may_be_repaired(),
     }
 }
 

@@ -8,6 +8,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::retention::reclaim::Reclaim;
 use batchweave_core::retention::{self, Due, JobObjects, Progress};
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::job_objects::{self, ObjectsByJob, each};
@@ -15,6 +16,7 @@ use super::report::{Class, ReclaimError, Requests, Totals};
 use super::scan::{self, Keep, Known};
 use crate::error::LogError;
 use crate::log::Log;
+use crate::read::fitting::get_fitting;
 
 /// Restart points reported per job: its newest.
 const POINTS_REPORTED: usize = 8;
@@ -168,9 +170,8 @@ async fn seen(
         return Ok(None);
     };
     requests.gets += 1;
-    let Ok(bytes) = log.store.get(&key, keys::bytes_max(&key)).await else {
-        return Ok(None);
-    };
-    let read = Progress::from_json(&bytes, &key, log.manifest().stream_id());
-    Ok(read.ok().map(|progress| progress.at))
+    let stream = log.manifest().stream_id();
+    let parse = |bytes: &Bytes| Progress::from_json(bytes, &key, stream);
+    let read = get_fitting(log.store.as_ref(), &key, parse).await;
+    Ok(read.ok().and_then(Result::ok).map(|progress| progress.at))
 }

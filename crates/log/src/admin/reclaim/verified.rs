@@ -8,13 +8,14 @@ use batchweave_core::ids::{AttemptId, StreamId};
 use batchweave_core::keys;
 use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::{ErrorKind, Store, StoreError};
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::warn;
 
 use super::job_objects::{Listed, ObjectsByJob};
 use crate::error::LogError;
 use crate::log::Log;
-use crate::read::retrying::get_intact;
+use crate::read::fitting::get_fitting;
 
 /// Reads that run at the same time.
 const READS_AT_ONCE: usize = 32;
@@ -74,25 +75,27 @@ async fn read(
     key: String,
     (stream, id, dp_size): (StreamId, AttemptId, u32),
 ) -> Result<(String, Option<String>), StoreError> {
-    let bytes = match get_intact(store.as_ref(), &key).await {
-        Ok(bytes) => bytes,
+    let fits = |bytes: &Bytes| {
+        let found = if keys::parse_mark(&key).is_some() {
+            Mark::from_json(bytes, &key, stream).map(|mark| (mark.id, mark.dp_size))
+        } else {
+            Progress::from_json(bytes, &key, stream).map(|progress| (progress.id, dp_size))
+        };
+        match found {
+            Err(why) => Err(why.to_string()),
+            Ok(other) if other != (id, dp_size) => Err(format!(
+                "it belongs to attempt {} with dp_size {}",
+                other.0, other.1
+            )),
+            Ok(_) => Ok(()),
+        }
+    };
+    let read = match get_fitting(store.as_ref(), &key, fits).await {
+        Ok(read) => read,
         Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::TooLarge) => {
             return Ok((key, Some(e.to_string())));
         }
         Err(e) => return Err(e),
     };
-    let found = if keys::parse_mark(&key).is_some() {
-        Mark::from_json(&bytes, &key, stream).map(|mark| (mark.id, mark.dp_size))
-    } else {
-        Progress::from_json(&bytes, &key, stream).map(|progress| (progress.id, dp_size))
-    };
-    let why = match found {
-        Err(why) => Some(why.to_string()),
-        Ok(other) if other != (id, dp_size) => Some(format!(
-            "it belongs to attempt {} with dp_size {}",
-            other.0, other.1
-        )),
-        Ok(_) => None,
-    };
-    Ok((key, why))
+    Ok((key, read.err()))
 }

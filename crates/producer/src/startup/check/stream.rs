@@ -8,8 +8,9 @@ use batchweave_core::keys;
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::check::Findings;
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_log::{Log, LogError, LogOptions, get_fitting};
 use batchweave_store::{Store, found};
+use bytes::Bytes;
 
 use super::super::resume::Resume;
 use super::super::settings::settings;
@@ -50,8 +51,9 @@ async fn examine(
         return Ok(Some(0));
     };
     let root = store.root().to_owned();
-    let bytes = found(store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await)?;
-    let Some(bytes) = bytes else {
+    let parse = |bytes: &Bytes| StreamConfig::from_json(bytes, keys::STREAM);
+    let there = found(get_fitting(store.as_ref(), keys::STREAM, parse).await)?;
+    let Some(there) = there else {
         let others = store.list("", None).await?.objects;
         let other = others.into_iter().find(|o| !o.key.starts_with("probe/"));
         if let Some(example) = other.map(|o| o.key) {
@@ -66,7 +68,7 @@ async fn examine(
         );
         return Ok(Some(0));
     };
-    let there = StreamConfig::from_json(&bytes, keys::STREAM).map_err(LogError::from)?;
+    let there = there.map_err(LogError::from)?;
     let differences = there.differences(&wanted);
     if !differences.is_empty() {
         return Err(LogError::OtherStream { root, differences }.into());

@@ -10,7 +10,7 @@ use batchweave_core::proof::{
     AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LoggedTgb,
     ProvenLeg,
 };
-use batchweave_store::Store;
+use batchweave_store::{Store, StoreError};
 use futures::{StreamExt, TryStreamExt};
 
 use crate::bar::Bar;
@@ -153,20 +153,30 @@ impl Proof<'_> {
         let keys = self.ledgers(leg.attempt);
         let nexts = keys.iter().skip(1).map(|(first, _)| Some(*first));
         let reads = keys.iter().zip(nexts.chain([None]));
+        let place = LedgerPlace {
+            stream: manifest.stream_id(),
+            job: &self.record.name,
+            opened: self.record.opened,
+            attempt: leg.attempt,
+        };
         let reads = reads.map(|((_, key), next)| async move {
-            let bytes = batchweave_log::get_intact(self.store.as_ref(), key).await;
-            bytes.map(|bytes| (key, next, bytes))
+            let read = batchweave_log::get_fitting(self.store.as_ref(), key, |bytes| {
+                match Ledger::from_json(bytes, key, &place) {
+                    Ok(ledger) if ledger.id != attempt.state.id => Err((bytes.len(), Ok(ledger))),
+                    Ok(ledger) => Ok((bytes.len(), ledger)),
+                    Err(why) => Err((bytes.len(), Err(why))),
+                }
+            });
+            let read = read.await?;
+            let (bytes, ledger) = match read {
+                Ok((bytes, ledger)) => (bytes, Ok(ledger)),
+                Err(other) => other,
+            };
+            Ok::<_, StoreError>((key, next, bytes, ledger))
         });
         let mut reads = futures::stream::iter(reads).buffered(READS);
-        while let Some((key, next, bytes)) = reads.try_next().await.map_err(cli)? {
-            bar.add(1, bytes.len() as u64);
-            let place = LedgerPlace {
-                stream: manifest.stream_id(),
-                job: &self.record.name,
-                opened: self.record.opened,
-                attempt: leg.attempt,
-            };
-            let ledger = Ledger::from_json(&bytes, key, &place);
+        while let Some((key, next, bytes, ledger)) = reads.try_next().await.map_err(cli)? {
+            bar.add(1, bytes as u64);
             proof.add(key, ledger.map_err(Contradiction::Ledger)?)?;
             if let Some(next) = next {
                 proof.settle(next, &log)?;

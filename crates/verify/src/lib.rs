@@ -46,8 +46,8 @@ Examples:
 
 The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. It proves
 what ranks received, and names the steps that the job's checkpoints mark as trained. The exit code is 76 when something is wrong, with
-the first contradiction as the error, and 66 when nothing is wrong but the ledgers end before progress and marks
-do: then the run is not proved to its end.";
+the first contradiction as the error, and 66 when nothing is wrong but ledgers are missing: then the run is not
+proved to its end, and --mend may help.";
 
 /// The arguments of `batchweave verify`.
 #[derive(Debug, clap::Args)]

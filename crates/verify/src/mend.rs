@@ -18,7 +18,7 @@ use batchweave_core::proof::{
     ReaderSlices, rebuild_entries,
 };
 use batchweave_core::stream::StreamConfig;
-use batchweave_log::{Checksums, get_intact, slice_crcs};
+use batchweave_log::{Checksums, get_fitting, slice_crcs};
 use batchweave_store::Store;
 use serde::Serialize;
 
@@ -167,8 +167,9 @@ impl Mender<'_> {
                 opened: self.record.opened,
                 attempt: leg.attempt,
             };
-            let bytes = get_intact(self.store.as_ref(), key).await?;
-            let ledger = Ledger::from_json(&bytes, key, &place);
+            let store = self.store.as_ref();
+            let ledger = get_fitting(store, key, |bytes| Ledger::from_json(bytes, key, &place));
+            let ledger = ledger.await?;
             let ledger = ledger.map_err(|why| CliError::Unsound(why.to_string()))?;
             for entry in ledger.entries {
                 let own = covered.entry(entry.reader()).or_default();

@@ -64,6 +64,8 @@ pub(crate) struct LegReport {
     pub(crate) thrown_away: u64,
     /// Coordinates beyond the proved steps, with their positions.
     pub(crate) tail: Vec<(u32, Step)>,
+    /// Steps that no ledger has, though later ones show them: coordinate, first step, end.
+    pub(crate) holes: Vec<(u32, Step, Step)>,
     /// Coordinates whose ledgers end before their progress or marks: coordinate, end, progress or mark.
     pub(crate) unproved: Vec<(u32, Step, Step)>,
 }
@@ -137,8 +139,11 @@ impl RunReport {
     }
 
     pub(crate) fn note(&mut self, n: usize, proven: ProvenLeg) {
-        self.steps += proven.steps;
-        self.to = proven.end;
+        if self.not_proved.is_none() {
+            self.steps += proven.steps;
+            self.to = proven.end;
+            self.not_proved = hole_text(&proven);
+        }
         if let Some(attempt) = self.attempts.get_mut(proven.leg.attempt as usize) {
             let furthest = proven.tail.iter().map(|(_, step)| *step).max();
             let proved = proven.end.max(furthest.unwrap_or_default());
@@ -146,7 +151,11 @@ impl RunReport {
         }
         if let Some(leg) = self.lineage.get_mut(n) {
             leg.to = Some(proven.end);
-            leg.proved = true;
+            leg.proved = proven.holes.is_empty();
+            let holes = proven.holes.into_iter();
+            leg.holes = holes
+                .map(|h| (h.dp_rank, h.steps.start, h.steps.end))
+                .collect();
             leg.steps = proven.steps;
             leg.skipped = proven.skipped;
             leg.again = proven.again;
@@ -171,17 +180,17 @@ impl RunReport {
         self.trained = stated.map(|step| step.min(self.to));
         if let Some(&(dp_rank, end, reached)) = last.unproved.first() {
             last.proved = false;
-            let others = match last.unproved.len() - 1 {
-                0 => String::new(),
-                n => format!(" (and {} more)", count(n as u64, "coordinate")),
+            let others = and_others(last.unproved.len() - 1);
+            let why = || {
+                format!(
+                    "coordinate {dp_rank} of attempt {} came to step {reached} by its progress or marks, but its \
+                     ledgers end at step {end}{others}: some are missing or not stored yet; while the data is there \
+                     --mend stores what its indexes say, and --to {} proves what is before",
+                    last.attempt, self.to
+                )
             };
-            self.not_proved = Some(format!(
-                "coordinate {dp_rank} of attempt {} came to step {reached} by its progress or marks, but its \
-                 ledgers end at step {end}{others}: some are missing or not stored yet; while the data is there \
-                 --mend stores what its indexes say, and --to {} proves what is before",
-                last.attempt, self.to
-            ));
-        } else if self.steps == 0 {
+            self.not_proved.get_or_insert_with(why);
+        } else if self.steps == 0 && self.not_proved.is_none() {
             let why = "no ledger tells of any step, and there is no progress and no mark either";
             self.not_proved = Some(why.to_owned());
         }
@@ -270,6 +279,31 @@ impl RunReport {
             shown(self.progress),
             shown(self.mark),
         )
+    }
+}
+
+/// Says which steps have no ledger, and the remedy; `None` without holes.
+fn hole_text(proven: &ProvenLeg) -> Option<String> {
+    let first = proven.holes.first()?;
+    let mut others: Vec<u32> = proven.holes.iter().map(|hole| hole.dp_rank).collect();
+    others.sort_unstable();
+    others.dedup();
+    Some(format!(
+        "gap: coordinate {} of attempt {} received steps {}, by what followed, but no ledger has them{}: they were not \
+         stored, or are deleted; while the data is there --mend stores what its indexes say, and --to {} proves what \
+         is before",
+        first.dp_rank,
+        proven.leg.attempt,
+        range(first.steps.start, first.steps.end),
+        and_others(others.len() - 1),
+        proven.end
+    ))
+}
+
+fn and_others(count_of: usize) -> String {
+    match count_of {
+        0 => String::new(),
+        n => format!(" (and {} more)", count(n as u64, "coordinate")),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `verify --job`: an honest run with five restarts in changing worlds is proved, also when its data is
 //! reclaimed; every forgery is reported with a message of its own.
 
+mod missing;
+
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -153,6 +155,25 @@ impl Run {
         fs::write(path, ledger.to_json()).unwrap();
     }
 
+    /// Ledgers are missing from step `to` on: nothing contradicts the log.
+    fn lacks(&self, to: Step, parts: &[&str]) {
+        let ran = self.world.run(&["verify", "--job", JOB, "--json"]);
+        ran.fails(66, &["not proved"]);
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        let found = (&report["verdict"], &report["to"], &report["contradiction"]);
+        assert_eq!(
+            found,
+            (&"not proved".into(), &to.into(), &Value::Null),
+            "{report}"
+        );
+        for part in parts {
+            assert!(
+                report["not_proved"].as_str().unwrap().contains(part),
+                "{report}"
+            );
+        }
+    }
+
     /// The proof fails with these words, in the error and in the report.
     fn fails(&self, parts: &[&str]) {
         let ran = self.world.run(&["verify", "--job", JOB, "--json"]);
@@ -240,102 +261,24 @@ async fn wrong_counts_are_caught() {
     for first in [30, 34, 38] {
         fs::remove_file(run.path(5, first, "1")).unwrap();
     }
-    run.fails(&["missing rank", "coordinate 2 of 4"]);
-    let run = Run::honest().await;
-    fs::remove_file(run.path(0, 4, "1")).unwrap();
-    run.fails(&[
-        "gap",
-        "coordinate 2 of attempt 0 went from step 4 to step 8",
-    ]);
-}
-
-#[tokio::test]
-async fn what_is_behind_the_last_ledger_is_not_proved() {
-    let run = Run::honest().await;
-    let job = format!("{JOB}@{}", run.opened);
-    run.world.mark(&job, 5, 40, Some(3)).await;
-    let verify = ["verify", "--job", JOB];
-    run.world.run(&verify).prints(&[
-        "proved: steps 0..39, 38 in all",
-        "compared: ",
-        "with the digests in the log, progress none, marks to step 40",
-    ]);
-    fs::remove_file(run.path(5, 38, "1")).unwrap();
-    let behind = "coordinate 3 of attempt 5 came to step 40 by its progress or marks, but its ledgers end \
-                  at step 38";
-    run.world.run(&verify).fails(66, &["not proved", behind]);
-    let report = run.world.run(&["verify", "--job", JOB, "--json"]);
-    let report: Value = serde_json::from_str(&report.out).unwrap();
-    let found = ["verdict", "to", "mark"].map(|name| report[name].to_string());
-    assert_eq!(found, ["\"not proved\"", "38", "40"]);
-    let mend = ["verify", "--job", JOB, "--mend"];
-    run.world.run(&mend).prints(&[
-        "mended: 2 steps by rank from the objects' indexes, in 1 ledger",
-        "proved: steps 0..37, 36 in all",
-    ]);
-    let run = Run::honest().await;
-    let job = format!("{JOB}@{}", run.opened);
-    run.world.mark(&job, 5, 40, None).await;
-    for attempt in [0, 1, 3, 4, 5] {
-        fs::remove_dir_all(run.path(attempt, 0, "0").parent().unwrap()).unwrap();
-    }
-    run.world
-        .run(&verify)
-        .fails(76, &["by the ledgers no rank of that attempt"]);
-    run.world.run(&mend).prints(&[
-        "proved: steps 0..39, 38 in all",
-        "all of them are marked as trained, by the checkpoint at step 40: that is the trainer's word, and no proof",
-    ]);
-}
-
-#[tokio::test]
-async fn a_run_of_which_no_ledger_tells_is_not_proved() {
-    let world = World::with_stream("p0");
-    let mut p0 = world.producer("p0").await;
-    world.commit(&mut p0, 5).await;
-    let opened = world.json(&["job", "open", JOB])["version"]
-        .as_u64()
-        .unwrap();
-    world.attempt(JOB, 2, 0, None).await;
-    let verify = ["verify", "--job", JOB];
-    world
-        .run(&verify)
-        .fails(66, &["no ledger tells of any step"]);
-    world.mark(&format!("{JOB}@{opened}"), 0, 5, None).await;
-    let behind = "coordinate 0 of attempt 0 came to step 5 by its progress or marks, but its ledgers end at \
-                  step 0 (and 1 coordinate more)";
-    world.run(&verify).fails(66, &[behind]);
-}
-
-/// Holes are filled from the indexes while the data exists, and reported otherwise.
-#[tokio::test]
-async fn mending_tells_what_the_indexes_have() {
-    let run = Run::honest().await;
-    for (attempt, first, node) in [(0, 4, "1"), (1, 10, "0"), (5, 30, "0"), (5, 38, "0")] {
-        fs::remove_file(run.path(attempt, first, node)).unwrap();
-    }
-    run.world
-        .run(&["verify", "--job", JOB])
-        .fails(76, &["gap", "went from step 4 to step 8"]);
-    run.world.run(&["verify", "--job", JOB, "--mend"]).prints(&[
-        "mended: 24 steps by rank from the objects' indexes, in 3 ledgers",
-        "proved: steps 0..37, 36 in all",
-    ]);
-    run.world
-        .run(&["verify", "--job", JOB])
-        .prints(&["proved: steps 0..37, 36 in all"]);
-
-    let run = Run::honest().await;
-    fs::remove_file(run.path(0, 4, "1")).unwrap();
-    fs::remove_dir_all(run.world.path("data")).unwrap();
-    let ran = run.world.run(&["verify", "--job", JOB, "--mend"]);
-    assert!(
-        ran.out
-            .contains("not mended: steps 4..7 of coordinate 2, attempt 0: "),
-        "{}",
-        ran.out
+    run.lacks(
+        30,
+        &["coordinate 2 of attempt 5 received steps 30..39", "--to 30"],
     );
-    ran.fails(76, &["gap"]);
+    let run = Run::honest().await;
+    fs::remove_file(run.path(0, 4, "1")).unwrap();
+    run.lacks(
+        4,
+        &[
+            "coordinate 2 of attempt 0 received steps 4..7",
+            "no ledger has them (and 1 coordinate more)",
+            "--mend",
+            "--to 4",
+        ],
+    );
+    // Behind the hole the run contradicts the log.
+    run.edit(5, 34, "1", |l| l.entries[0].crcs[2] ^= 0x100);
+    run.fails(&["step 36", "attempt 5", "at least one slice had other bytes"]);
 }
 
 #[tokio::test]
@@ -358,11 +301,10 @@ async fn edited_ledgers_and_forged_lineages_are_caught() {
     run.fails(&["ledger: ", "is of an attempt that the log does not have"]);
     let mut run = Run::honest().await;
     run.attempt(4, 36, Some((3, 36)), 40, &[(21, 23)]).await;
-    run.fails(&[
-        "lineage",
-        "continues from step 36 of attempt 3",
-        "received step 30",
-    ]);
+    run.lacks(
+        30,
+        &["of attempt 3 received steps 30..35, by what followed"],
+    );
     let mut run = Run::honest().await;
     run.attempt(4, 36, Some((5, 34)), 40, &[(21, 23)]).await;
     run.fails(&[

@@ -73,21 +73,6 @@ pub enum Contradiction {
         /// The position of the rank.
         at: Step,
     },
-    /// Steps without a ledger.
-    #[error(
-        "gap: coordinate {dp_rank} of attempt {attempt} went from step {at} to step {from} by {key}: \
-             no ledger has the steps between; restore the missing object if it was deleted"
-    )]
-    Gap {
-        /// The object after the gap.
-        key: String,
-        attempt: AttemptNo,
-        dp_rank: u32,
-        /// The position of the rank.
-        at: Step,
-        /// The first step of the next entry.
-        from: Step,
-    },
     /// A step that does not exist.
     #[error(
         "{key} says that coordinate {dp_rank} received step {step}, which the log does not have"
@@ -110,43 +95,6 @@ pub enum Contradiction {
         slice: u32,
         first: u32,
         second: u32,
-    },
-    /// A coordinate without any ledger.
-    #[error(
-        "missing rank: no ledger of attempt {attempt} has coordinate {dp_rank} of {dp_size}, while others \
-             received steps from {from} on; if the attempt has just begun or was cut short, prove up to \
-             where it began with --to {from}"
-    )]
-    MissingCoordinate {
-        attempt: AttemptNo,
-        dp_rank: u32,
-        dp_size: u32,
-        /// The first step of the attempt.
-        from: Step,
-    },
-    /// A coordinate that ended before the others.
-    #[error(
-        "missing steps: coordinate {dp_rank} of attempt {attempt} ends at step {reached} by its ledgers, but step \
-             {needed} belongs to the run and went to others; --to {reached} proves what is before"
-    )]
-    Behind {
-        attempt: AttemptNo,
-        dp_rank: u32,
-        reached: Step,
-        /// A step that it did not receive.
-        needed: Step,
-    },
-    /// An attempt continues from a step that its parent never received.
-    #[error(
-        "lineage: the run continues from step {to} of attempt {attempt}, but by the ledgers no rank of that \
-             attempt received step {step}"
-    )]
-    NeverReached {
-        attempt: AttemptNo,
-        /// The step at which the next attempt continues.
-        to: Step,
-        /// The first step without a ledger.
-        step: Step,
     },
     /// The ranks received other bytes than the log names.
     #[error("step {step}: what the ranks of attempt {attempt} received has the digest {found}, but {} names {expected}: {}",

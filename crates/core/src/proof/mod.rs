@@ -2,7 +2,7 @@
 //! bytes that the log names.
 //!
 //! - `lineage`: the attempts of a job one after another; `ledger`: what a daemon delivered;
-//! - `leg`: the proof of one attempt's part, or its first `contradiction`;
+//! - `leg`: the proof of one attempt's part, with the holes in its ledgers, or its first `contradiction`;
 //! - `rebuild`: ledger entries rebuilt from checksums.
 
 mod contradiction;
@@ -15,6 +15,6 @@ pub use contradiction::{Contradiction, Mismatch};
 pub use ledger::{
     LEDGER_CRCS, LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, ReaderCoverage,
 };
-pub use leg::{LegProof, LoggedTgb, Lookup, ProvenLeg, Unproved};
+pub use leg::{LedgerHole, LegProof, LoggedTgb, Lookup, ProvenLeg, Unproved};
 pub use lineage::{AttemptRecord, History, JobRecord, Leg, LineageError};
 pub use rebuild::{ReaderSlices, rebuild_entries};

@@ -4,8 +4,11 @@
 //! Ledgers are added in the order of their first steps, and steps before them are settled, so that a run of
 //! any length is proved in the memory of a few objects. The digest alone identifies a step's bytes: the
 //! data may be deleted.
+//!
+//! Missing ledgers are holes and contradict nothing; what follows them is checked all the same.
 
 mod explain;
+mod holes;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -19,6 +22,8 @@ use super::lineage::{AttemptRecord, Leg};
 use crate::ids::{Step, Version};
 use crate::mesh;
 use crate::tgb::Digest;
+use holes::Holes;
+pub use holes::LedgerHole;
 use walk::ReaderState;
 
 /// Steps that ranks of an attempt that was cut short, or still runs, may be apart by their ledgers.
@@ -43,6 +48,8 @@ pub struct ProvenLeg {
     pub leg: Leg,
     /// The first step that is not proved, or the start of the next leg.
     pub end: Step,
+    /// Steps without ledgers, the lowest first.
+    pub holes: Vec<LedgerHole>,
     pub dp_size: u32,
     /// Steps that went to all coordinates.
     pub steps: u64,
@@ -71,6 +78,33 @@ pub struct Unproved {
     pub reached: Step,
 }
 
+/// The coordinates that lack a step.
+enum Lacking {
+    /// All of this number of coordinates.
+    All(u32),
+    Some(Vec<u32>),
+}
+
+impl Lacking {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Some(none) if none.is_empty())
+    }
+
+    fn any(&self, is: impl FnMut(u32) -> bool) -> bool {
+        match self {
+            Self::All(count) => (0..*count).any(is),
+            Self::Some(some) => some.iter().copied().any(is),
+        }
+    }
+
+    fn for_each(self, act: impl FnMut(u32)) {
+        match self {
+            Self::All(count) => (0..count).for_each(act),
+            Self::Some(some) => some.into_iter().for_each(act),
+        }
+    }
+}
+
 struct Claim {
     key: Arc<str>,
     entry: LedgerEntry,
@@ -89,6 +123,7 @@ pub struct LegProof<'a> {
     /// Checksums by slice, of steps that are not settled.
     open: BTreeMap<Step, Vec<Option<u32>>>,
     settled: Step,
+    holes: Holes,
     /// The position of each coordinate by its progress and marks.
     positions: BTreeMap<u32, Step>,
     proven: ProvenLeg,
@@ -106,10 +141,12 @@ impl<'a> LegProof<'a> {
             readers: BTreeMap::new(),
             open: BTreeMap::new(),
             settled: leg.from,
+            holes: Holes::default(),
             positions: BTreeMap::new(),
             proven: ProvenLeg {
                 leg,
                 end: leg.from,
+                holes: Vec::new(),
                 dp_size: attempt.state.dp_size,
                 steps: 0,
                 skipped: 0,
@@ -165,12 +202,18 @@ impl<'a> LegProof<'a> {
         let below = self.leg.to.map_or(below, |to| to.min(below));
         while self.settled < below {
             let step = self.settled;
+            let lacking = self.lacking(step);
             if self.attempt.skips(step) {
                 self.proven.skipped += 1;
-            } else if let Some(lacking) = self.lacking(step) {
-                return self.lacks(step, lacking, below);
-            } else {
+            } else if lacking.is_empty() {
                 self.check(step, log)?;
+            } else if self.may_follow(step, &lacking, below) {
+                return Ok(());
+            } else {
+                let steps = step..step + 1;
+                let holes = &mut self.holes;
+                lacking.for_each(|dp_rank| holes.add(dp_rank, steps.clone()));
+                self.open.remove(&step);
             }
             self.settled = step + 1;
         }
@@ -195,9 +238,18 @@ impl<'a> LegProof<'a> {
         let most = self.readers.values().map(|s| s.at).max().max(furthest);
         self.settle(end.max(most.unwrap_or(0)), log)?;
         if self.leg.to.is_none() {
-            self.validate_tail(even_from)?;
+            self.validate_tail(even_from);
         }
         self.proven.end = self.settled;
+        self.proven.holes = self.holes.joined();
+        if let Some(first) = self.proven.holes.first() {
+            let (from, end) = (self.leg.from, first.steps.start);
+            let skipped = self.attempt.skipped(from..end).into_iter();
+            self.proven.skipped = skipped.map(|(first, end)| end - first).sum();
+            self.proven.steps = (end - from).saturating_sub(self.proven.skipped);
+            self.proven.end = end;
+            self.proven.tail.clear();
+        }
         Ok(self.proven)
     }
 
@@ -246,49 +298,27 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// Returns the first coordinate that did not receive `step`.
-    fn lacking(&self, step: Step) -> Option<u32> {
+    /// Returns the coordinates that did not receive `step`, by the entries so far.
+    fn lacking(&self, step: Step) -> Lacking {
+        let dp_size = self.attempt.state.dp_size;
         let Some(known) = self.open.get(&step) else {
-            return Some(0);
+            return Lacking::All(dp_size);
         };
-        let slice = known.iter().position(Option::is_none)?;
-        let each = (self.slices / self.attempt.state.dp_size.max(1)).max(1);
-        Some(slice as u32 / each)
+        let each = (self.slices / dp_size.max(1)).max(1);
+        let slices = (0..).zip(known).filter(|(_, crc)| crc.is_none());
+        let mut some: Vec<u32> = slices.map(|(slice, _)| slice / each).collect();
+        some.dedup();
+        Lacking::Some(some)
     }
 
-    /// Handles a step that a coordinate did not receive although all entries up to it are known. Where more
-    /// entries follow, they will show a gap; otherwise the coordinate's ledgers end here. Ranks of a newest
-    /// attempt may be some steps apart.
-    fn lacks(&self, step: Step, dp_rank: u32, below: Step) -> Result<(), Contradiction> {
-        let last = self.leg.to == Some(below);
-        match (self.open.contains_key(&step), self.leg.to) {
-            (false, Some(to)) if last => Err(Contradiction::NeverReached {
-                attempt: self.attempt.state.number,
-                to,
-                step,
-            }),
-            (false, _) => Ok(()),
-            (true, _) if !last && below - step <= TAIL_STEPS => Ok(()),
-            (true, _) => Err(self.behind(dp_rank, step)),
+    /// Whether entries of coordinates that lack `step` may follow. Ranks of a newest attempt may be some steps apart.
+    fn may_follow(&self, step: Step, lacking: &Lacking, below: Step) -> bool {
+        if self.leg.to == Some(below) {
+            return false;
         }
-    }
-
-    fn behind(&self, dp_rank: u32, needed: Step) -> Contradiction {
-        let state = &self.attempt.state;
-        match self.reached(dp_rank) {
-            None => Contradiction::MissingCoordinate {
-                attempt: state.number,
-                dp_rank,
-                dp_size: state.dp_size,
-                from: self.leg.from,
-            },
-            Some(reached) => Contradiction::Behind {
-                attempt: state.number,
-                dp_rank,
-                reached,
-                needed,
-            },
-        }
+        let is_behind = |dp_rank| self.reached(dp_rank).is_none_or(|at| at <= step);
+        let behind = lacking.any(is_behind);
+        behind && (!self.open.contains_key(&step) || below - step <= TAIL_STEPS)
     }
 
     /// Returns the furthest position of a coordinate's readers.
@@ -300,7 +330,7 @@ impl<'a> LegProof<'a> {
     }
 
     /// Ends the newest attempt at its slowest coordinate.
-    fn validate_tail(&mut self, even_from: Option<Step>) -> Result<(), Contradiction> {
+    fn validate_tail(&mut self, even_from: Option<Step>) {
         let all = 0..self.attempt.state.dp_size;
         let reached: Vec<_> = all.map(|c| (c, self.reached(c))).collect();
         for &(dp_rank, step) in &reached {
@@ -316,22 +346,22 @@ impl<'a> LegProof<'a> {
             }
         }
         if !self.proven.unproved.is_empty() {
-            return Ok(());
+            return;
         }
         let Some(most) = reached.iter().filter_map(|(_, step)| *step).max() else {
-            return Ok(());
+            return;
         };
         let whole = even_from.is_some_and(|from| most >= from);
         for &(coordinate, step) in &reached {
             let behind = step.is_none_or(|step| step < most && whole);
             if behind {
-                return Err(self.behind(coordinate, step.unwrap_or(self.leg.from)));
+                let from = step.unwrap_or(self.attempt.next_kept(self.leg.from));
+                self.holes.add(coordinate, from..most);
             }
         }
         let proven = self.attempt.next_kept(self.settled);
         let further = reached.into_iter().filter_map(|(c, step)| Some((c, step?)));
         self.proven.tail = further.filter(|(_, step)| *step > proven).collect();
-        Ok(())
     }
 
     /// Compares the received checksums of a step with the digest in the log.

@@ -3,6 +3,7 @@
 mod returns;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::*;
 use crate::ids::{AttemptId, AttemptNo, StreamId};
@@ -146,6 +147,21 @@ impl Run {
         proof.finish(whole.then_some(0), &named)
     }
 
+    /// The holes of a run without a contradiction: attempt, coordinate, steps.
+    #[track_caller]
+    fn holes(&self) -> Vec<(AttemptNo, u32, Range<Step>)> {
+        let of = |leg: &ProvenLeg| {
+            let number = leg.leg.attempt;
+            let holes = leg.holes.clone().into_iter();
+            holes.map(move |hole| (number, hole.dp_rank, hole.steps))
+        };
+        self.prove(None, true)
+            .unwrap()
+            .iter()
+            .flat_map(of)
+            .collect()
+    }
+
     #[track_caller]
     fn fails(&self, says: &[&str]) {
         let error = self.prove(None, true).unwrap_err().to_string();
@@ -231,7 +247,7 @@ fn a_swapped_slice_a_flipped_byte_and_another_batch_are_distinguished() {
 }
 
 #[test]
-fn doubled_steps_gaps_and_missing_ranks_are_distinguished() {
+fn a_doubled_step_is_found() {
     let mut run = honest();
     let again = run.entry(0, 3, 511, 600);
     run.push(0, 9, vec![again]);
@@ -241,60 +257,56 @@ fn doubled_steps_gaps_and_missing_ranks_are_distinguished() {
         "step 511 again",
         "stood at step 512",
     ]);
-    let mut run = honest();
-    run.ledgers
-        .get_mut(&0)
-        .unwrap()
-        .retain(|l| l.first() != 256 || l.node != "1");
-    run.fails(&[
-        "gap",
-        "coordinate 2 of attempt 0",
-        "from step 256 to step 512",
-    ]);
-    let mut run = honest();
-    run.ledgers
-        .get_mut(&0)
-        .unwrap()
-        .retain(|l| l.first() != 256);
-    run.fails(&[
-        "gap",
-        "coordinate 0 of attempt 0",
-        "from step 256 to step 512",
-    ]);
-    let mut run = honest();
-    run.ledgers.get_mut(&3).unwrap().retain(|l| l.node != "1");
-    run.fails(&["missing rank", "attempt 3", "coordinate 2 of 4"]);
-    let mut run = honest();
-    run.ledgers.get_mut(&5).unwrap().retain(|l| l.node != "1");
-    run.fails(&[
-        "missing rank",
-        "attempt 5",
-        "coordinate 2 of 4",
-        "--to 1700",
-    ]);
-    let mut run = honest();
-    run.ledgers
-        .get_mut(&5)
-        .unwrap()
-        .retain(|l| l.node != "1" || l.first() == 1700);
-    run.fails(&[
-        "missing steps",
-        "coordinate 2 of attempt 5 ends at step 1956",
-    ]);
 }
 
 #[test]
-fn lineages_that_nobody_trained_are_found() {
+fn missing_ledgers_are_holes_and_contradict_nothing() {
+    let without = |attempt, lost: &dyn Fn(&Ledger) -> bool| {
+        let mut run = honest();
+        let ledgers = run.ledgers.get_mut(&attempt).unwrap();
+        ledgers.retain(|ledger| !lost(ledger));
+        run.holes()
+    };
+    let each = |attempt, ranks: Range<u32>, steps: &[Range<Step>]| -> Vec<_> {
+        let steps = steps.iter();
+        let holes = steps.flat_map(|s| ranks.clone().map(move |rank| (attempt, rank, s.clone())));
+        holes.collect()
+    };
+    let lost = without(0, &|l| l.first() == 256 && l.node == "1");
+    assert_eq!(lost, each(0, 2..4, &[256..512]));
+    let lost = without(0, &|l| l.first() == 256);
+    assert_eq!(lost, each(0, 0..4, &[256..512]));
+    let lost = without(3, &|l| l.node == "1");
+    assert_eq!(
+        lost,
+        each(3, 2..4, &[1000..1200, 1300..1500]),
+        "quarantined between"
+    );
+    let lost = without(5, &|l| l.node == "1");
+    assert_eq!(lost, each(5, 2..4, &[1700..2100]));
+    let lost = without(5, &|l| l.node == "1" && l.first() > 1700);
+    assert_eq!(lost, each(5, 2..4, &[1956..2100]));
+    // The daemons of the parent stored nothing of the last steps, or nothing at all.
+    let lost = without(1, &|l| l.first() >= 856);
+    assert_eq!(lost, each(1, 0..2, &[856..1000]));
+    let lost = without(4, &|_| true);
+    assert_eq!(lost, each(4, 0..8, &[1500..1700]));
+}
+
+#[test]
+fn what_is_behind_a_hole_is_not_proved_but_checked() {
     let mut run = honest();
-    run.ledgers.get_mut(&1).unwrap().retain(|l| l.first() < 856);
-    run.fails(&[
-        "lineage",
-        "continues from step 1000 of attempt 1",
-        "received step 856",
-    ]);
-    let mut run = honest();
-    run.ledgers.get_mut(&4).unwrap().clear();
-    run.fails(&["lineage", "step 1700 of attempt 4", "received step 1500"]);
+    let ledgers = run.ledgers.get_mut(&0).unwrap();
+    ledgers.retain(|l| l.first() != 256 || l.node != "1");
+    let proven = run.prove(None, true).unwrap();
+    assert_eq!((proven[0].end, proven[0].steps), (256, 256));
+    assert_eq!((proven[1].end, proven[1].steps), (1000, 390));
+    run.of(0, 0).nth(2).unwrap().crcs[0] ^= 1;
+    run.fails(&["step 512", "at least one slice had other bytes"]);
+}
+
+#[test]
+fn attempts_that_do_not_follow_one_another_are_found() {
     let mut run = honest();
     run.job.attempts[5].state.start = 1600;
     run.fails(&[
@@ -382,5 +394,5 @@ fn two_ranks_of_one_coordinate_are_two_readers() {
     second.crcs.drain(..100);
     run.ledgers.get_mut(&5).unwrap().retain(|l| l.node != "7");
     run.push(5, 7, vec![second]);
-    run.fails(&["gap", "from step 1700 to step 1760"]);
+    assert_eq!(run.holes(), [(5, 1, 1700..1760)]);
 }

@@ -1,4 +1,4 @@
-//! One entry of one reader: it continues at the reader's position, or states that the rank returned.
+//! One entry of one reader: it continues at the reader's position, behind a hole, or states that the rank returned.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) struct ReaderState {
 }
 
 impl LegProof<'_> {
-    /// Checks and takes one entry, which must continue at the reader's position.
+    /// Checks and takes one entry; steps between the reader's position and the entry are a hole.
     pub(super) fn walk(&mut self, claim: &Claim, log: Lookup<'_>) -> Result<(), Contradiction> {
         let Claim { key, entry } = claim;
         if self.leg.to.is_some_and(|to| entry.from >= to) {
@@ -34,14 +34,9 @@ impl LegProof<'_> {
         let from = self.attempt.next_kept(entry.from);
         let key_text = || key.to_string();
         if from > at {
-            return Err(Contradiction::Gap {
-                key: key_text(),
-                attempt,
-                dp_rank,
-                at,
-                from,
-            });
+            self.holes.add(dp_rank, at..from);
         }
+        let at = at.max(from);
         let goes_on = !entry.resumed && stand.ends.remove(&from);
         if from < at && !entry.resumed && !goes_on {
             return Err(Contradiction::Doubled {

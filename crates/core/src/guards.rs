@@ -63,6 +63,8 @@ pub enum Mutation {
     StaleLedger,
     /// Deliveries to a rank are not stored before the ledgers are read for its return.
     UnflushedReturn,
+    /// The ledgers that the daemons of an earlier attempt did not store are not filled by the next attempt.
+    EarlierHoles,
     /// Newer progress also replaces that of other coordinates.
     WideProgress,
     /// The position that a rank reports is ignored.
@@ -105,11 +107,12 @@ impl Mutation {
     ];
 
     /// Mistakes in the consumer daemon: ledgers, marks, progress.
-    pub const CONSUMER: [Self; 6] = [
+    pub const CONSUMER: [Self; 7] = [
         Self::MarkBeforeLedger,
         Self::UnsavedLedger,
         Self::StaleLedger,
         Self::UnflushedReturn,
+        Self::EarlierHoles,
         Self::WideProgress,
         Self::PositionUnheard,
     ];
@@ -201,6 +204,7 @@ guards! {
     confirms_mark_without_ledger: UnsavedLedger,
     trusts_cached_ledgers: StaleLedger,
     skips_flush_on_return: UnflushedReturn,
+    leaves_earlier_holes: EarlierHoles,
     replaces_other_progress: WideProgress,
     ignores_reported_position: PositionUnheard,
     shares_blocks: SharedBlocks,

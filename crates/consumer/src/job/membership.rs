@@ -21,6 +21,8 @@ pub(crate) struct Member {
     pub(crate) opened: Version,
     pub(crate) attempt: AttemptNo,
     pub(crate) id: AttemptId,
+    /// The attempt whose checkpoint it loaded.
+    pub(crate) parent: Option<Parent>,
     pub(crate) start: Step,
     pub(crate) dp_rank: u32,
     pub(crate) dp_size: u32,
@@ -48,6 +50,7 @@ impl Member {
             opened: job.opened,
             attempt: attempt.number,
             id: attempt.id,
+            parent: attempt.parent,
             start: attempt.start,
             dp_rank: hello.dp_rank,
             dp_size: attempt.dp_size,

@@ -257,6 +257,7 @@ mod tests {
             opened: 3,
             attempt: 0,
             id: AttemptId([1; 16]),
+            parent: None,
             start: 0,
             dp_rank: 0,
             dp_size: 1,

@@ -42,6 +42,11 @@ impl Attempt {
         Some(stored.max(own.unwrap_or_default()))
     }
 
+    /// Returns the step below which this daemon has recorded a reader, or has a hole of it.
+    pub(super) fn known(&self, member: &Member) -> Step {
+        self.known.get(&reader(member)).copied().unwrap_or_default()
+    }
+
     pub(super) fn add_hole(&mut self, hole: Hole) {
         self.know(reader(&hole.member), hole.steps.end);
         self.holes.add(hole);

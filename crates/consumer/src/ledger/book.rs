@@ -198,6 +198,7 @@ pub(super) mod tests {
             opened: 3,
             attempt: 1,
             id: AttemptId([1; 16]),
+            parent: None,
             start: 100,
             dp_rank,
             dp_size: 4,

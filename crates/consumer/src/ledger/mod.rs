@@ -4,18 +4,22 @@
 //! A mark is answered only when all that the rank received before it is stored, so that a proof has no hole
 //! below a restart point. After the death of a daemon its successor reads the steps between the last ledger and
 //! the position of each rank from the store's indexes, in the background. Only marks of ranks with such a hole
-//! wait for it.
+//! wait for it. So do the daemons of the next attempt where none came back: their marks wait too, since a watermark
+//! that follows from them lets the data be deleted.
 //!
 //! - `attempt` is the ledger of one attempt: `book` has its entries, `holes` the steps to be recalled;
-//! - `stored` reads what earlier daemons recorded, `recall` fills holes from indexes.
+//! - `stored` reads what earlier daemons recorded, `lineage` finds the holes of earlier attempts, `recall` reads indexes;
+//!   `filling` records what they hold.
 
 mod attempt;
 mod book;
+mod filling;
 mod holes;
+mod lineage;
 mod recall;
 mod stored;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,9 +38,9 @@ use crate::job::deliveries::{Delivery, ReceiptSender};
 use crate::job::membership::Member;
 use crate::resources::Resources;
 use attempt::Attempt;
-use book::{Hole, reader};
+use book::reader;
 use holes::Reader;
-use recall::{Filled, Recall, Window};
+use recall::Recall;
 use stored::Stored;
 
 /// Reports taken at a time: the reports of one step of all ranks are stored in one object.
@@ -45,8 +49,6 @@ const BATCH: usize = 4096;
 const PERIOD: Duration = Duration::from_mins(5);
 /// Limit of the objects kept while the store refuses them; at the limit the keeper takes no more reports.
 const UNSAVED_MAX: usize = 64;
-/// A hole of more steps is not read from indexes: something else is wrong.
-const HOLE_MAX: u64 = 1 << 16;
 /// Longest pause before reading or writing ledgers is retried.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -67,6 +69,10 @@ struct Keeper {
     recall: Recall,
     /// Marks of ranks with a hole.
     waiting: Vec<Waiting>,
+    /// Coordinates whose share of the earlier attempts' ledgers was checked, or is to be.
+    inherited: BTreeSet<(BookKey, u32)>,
+    /// Members whose share is not checked yet.
+    lineages: Vec<Arc<Member>>,
     /// The number of the next object.
     number: u64,
     unsaved: VecDeque<(String, Bytes)>,
@@ -83,6 +89,11 @@ fn key(member: &Member) -> BookKey {
     (member.job.clone(), member.opened, member.attempt)
 }
 
+/// Whether `earlier` is an earlier attempt of the same incarnation of the job.
+fn precedes(earlier: &BookKey, later: &BookKey) -> bool {
+    (&earlier.0, earlier.1) == (&later.0, later.1) && earlier.2 < later.2
+}
+
 /// Keeps ledgers until `finish`, and reads by `log` what earlier daemons did not record. At the end stores what
 /// is left and fills the known holes.
 pub(crate) async fn keep(
@@ -92,10 +103,12 @@ pub(crate) async fn keep(
     finish: CancellationToken,
 ) {
     let mut keeper = Keeper {
-        recall: Recall::start(log, resources.context.clone(), resources.stop.clone()),
+        recall: Recall::start(log, Arc::clone(&resources)),
         resources,
         attempts: BTreeMap::new(),
         waiting: Vec::new(),
+        inherited: BTreeSet::new(),
+        lineages: Vec::new(),
         number: 0,
         unsaved: VecDeque::new(),
     };
@@ -106,13 +119,14 @@ pub(crate) async fn keep(
         let received = tokio::select! {
             biased;
             received = deliveries.recv_many(&mut batch, BATCH) => received,
-            filled = keeper.recall.filled() => {
-                keeper.note_filled(filled).await;
+            done = keeper.recall.done() => {
+                keeper.note_done(done).await;
                 continue;
             }
             () = finish.cancelled() => break,
             () = ticks.tick(&context) => {
                 keeper.flush_all().await;
+                keeper.recall_next();
                 continue;
             }
         };
@@ -122,9 +136,10 @@ pub(crate) async fn keep(
         keeper.take(batch).await;
     }
     keeper.flush_all().await;
+    keeper.recall_next();
     while keeper.recall.busy {
-        let filled = keeper.recall.filled().await;
-        keeper.note_filled(filled).await;
+        let done = keeper.recall.done().await;
+        keeper.note_done(done).await;
     }
 }
 
@@ -208,15 +223,15 @@ impl Keeper {
         let book = &mut self.attempt(member).book;
         let hole = book.begin(member, next_step, recorded);
         self.add_hole(hole);
+        self.inherit(member).await;
     }
 
     fn attempt(&mut self, member: &Arc<Member>) -> &mut Attempt {
         let key = key(member);
         if !self.attempts.contains_key(&key) {
             // No rank reconnects to a superseded attempt.
-            let followed = |old: &BookKey| (&old.0, old.1) == (&key.0, key.1) && old.2 < key.2;
             self.attempts
-                .retain(|old, attempt| !followed(old) || !attempt.is_over());
+                .retain(|old, attempt| !precedes(old, &key) || !attempt.is_over());
         }
         let new = || Attempt::new(Arc::clone(member));
         self.attempts.entry(key).or_insert_with(new)
@@ -254,78 +269,6 @@ impl Keeper {
                 }
             }
         }
-    }
-
-    /// Notes a hole, which will be read from the store's indexes.
-    fn add_hole(&mut self, hole: Option<Hole>) {
-        let Some(hole) = hole else { return };
-        if hole.steps.end - hole.steps.start > HOLE_MAX {
-            let why = format!("more than {HOLE_MAX} steps");
-            return self.report_hole(&hole, &why);
-        }
-        let member = Arc::clone(&hole.member);
-        self.attempt(&member).add_hole(hole);
-    }
-
-    /// Starts recalling the next steps of some attempt, unless a recall is in progress.
-    fn recall_next(&mut self) {
-        if self.recall.busy {
-            return;
-        }
-        let lacking = self.attempts.iter().find(|(_, a)| !a.holes.is_empty());
-        if let Some((key, attempt)) = lacking {
-            let (key, holes) = (key.clone(), attempt.holes.window());
-            self.recall.start_window(Window { key, holes });
-        }
-    }
-
-    async fn note_filled(&mut self, filled: Filled) {
-        let Filled {
-            window: Window { key, holes },
-            entries,
-            left,
-        } = filled;
-        if let Some(attempt) = self.attempts.get_mut(&key) {
-            attempt.holes.done(&holes);
-            for entry in entries {
-                self.resources
-                    .metrics
-                    .ledger_recalled
-                    .inc_by(entry.received());
-                attempt.book.recalled(entry);
-            }
-        }
-        for (hole, why) in left {
-            self.report_hole(&hole, &why);
-        }
-        self.recall_next();
-        self.flush(&key).await;
-        self.answer();
-    }
-
-    /// Answers the waiting marks of ranks without a hole.
-    fn answer(&mut self) {
-        let stored = self.unsaved.is_empty() || guards::confirms_mark_without_ledger();
-        let attempts = &self.attempts;
-        self.waiting.retain(|mark| {
-            let attempt = attempts.get(&mark.key);
-            let waits = attempt.is_some_and(|a| a.holes.first(mark.reader).is_some());
-            if !waits {
-                mark.receipt.send(stored);
-            }
-            waits
-        });
-    }
-
-    /// Reports a hole that can't be filled. A proof of the run will find it.
-    fn report_hole(&self, hole: &Hole, why: &str) {
-        self.resources.metrics.ledger_holes.inc();
-        let Hole { member, steps } = hole;
-        tracing::warn!(
-            job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank,
-            from = steps.start, to = steps.end, why,
-            "the ledger has a hole: the run can't be proved over these steps"
-        );
     }
 
     async fn flush_all(&mut self) {

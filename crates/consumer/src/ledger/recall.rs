@@ -1,5 +1,5 @@
-//! Filling holes of ledgers from the store's indexes, in a task of its own: one window of steps at a time. While
-//! the store fails it retries without limit; only the marks of ranks with holes wait.
+//! Finding and filling holes of ledgers from the store's indexes, in a task of its own: one window of steps at a
+//! time. While the store fails it retries without limit; only the marks of ranks with holes wait.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,13 +9,14 @@ use std::time::Duration;
 use batchweave_core::ids::Step;
 use batchweave_core::proof::{LedgerEntry, ReaderSlices, rebuild_entries};
 use batchweave_log::{Checksums, Log, LogError, StepCrcs, slice_crcs};
-use batchweave_store::{Backoff, Store};
+use batchweave_store::Backoff;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::BookKey;
 use super::book::Hole;
-use crate::context::Context;
+use super::lineage;
+use crate::job::membership::Member;
+use crate::resources::Resources;
 
 /// Pauses between retries, after the log has given up its own.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
@@ -24,7 +25,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs
 const FRESH: Duration = Duration::from_mins(5);
 
 /// Holes of ranks of one attempt, in one window of steps.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Window {
     pub(super) key: BookKey,
     pub(super) holes: Vec<Hole>,
@@ -39,28 +40,48 @@ pub(super) struct Filled {
     pub(super) left: Vec<(Hole, String)>,
 }
 
-/// The keeper's handle of the task: one window at a time.
+/// Work of the task.
+#[derive(Debug)]
+pub(super) enum Work {
+    Window(Window),
+    /// Find the holes in the ledgers of the attempts before that of these members.
+    Lineage(Vec<Arc<Member>>),
+}
+
+/// The outcome of work.
+#[derive(Debug)]
+pub(super) enum Done {
+    Window(Filled),
+    /// The holes in the ledgers of the attempts before that of these members.
+    Lineage(Vec<Arc<Member>>, Vec<Hole>),
+}
+
+/// The keeper's handle of the task: one piece of work at a time.
 pub(super) struct Recall {
-    windows: mpsc::Sender<Window>,
-    filled: mpsc::Receiver<Filled>,
+    work: mpsc::Sender<Work>,
+    done: mpsc::Receiver<Done>,
     pub(super) busy: bool,
 }
 
 impl Recall {
-    /// Starts the task, which reads by `log`; it ends with the keeper, or at `stop`.
-    pub(super) fn start(log: Log, context: Arc<Context>, stop: CancellationToken) -> Self {
-        let (windows, mut asked) = mpsc::channel::<Window>(1);
-        let (answers, filled) = mpsc::channel(1);
-        let work = async move {
-            let store = Arc::clone(log.store());
-            let (mut sums, mut used) = (Some(Checksums::new(log)), context.now());
-            while let Some(window) = asked.recv().await {
-                if context.since(used) > FRESH {
-                    sums = None;
+    /// Starts the task, which reads by `log`; it ends with the keeper, or when the daemon ends.
+    pub(super) fn start(log: Log, resources: Arc<Resources>) -> Self {
+        let (work, mut asked) = mpsc::channel::<Work>(1);
+        let (answers, done) = mpsc::channel(1);
+        let stop = resources.stop.clone();
+        let task = async move {
+            let mut used = resources.context.now();
+            let mut reader = Reader {
+                sums: Some(Checksums::new(log)),
+                resources,
+            };
+            while let Some(work) = asked.recv().await {
+                if reader.resources.context.since(used) > FRESH {
+                    reader.sums = None;
                 }
-                let filled = recall(&store, &context, &mut sums, window).await;
-                used = context.now();
-                if answers.send(filled).await.is_err() {
+                let done = reader.carry_out(work).await;
+                used = reader.resources.context.now();
+                if answers.send(done).await.is_err() {
                     return;
                 }
             }
@@ -69,79 +90,110 @@ impl Recall {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = work => {}
+                () = task => {}
             }
         });
         Self {
-            windows,
-            filled,
+            work,
+            done,
             busy: false,
         }
     }
 
-    /// Starts recalling a window.
-    pub(super) fn start_window(&mut self, window: Window) {
-        // The channel has room, since only one window is in progress.
-        self.busy = self.windows.try_send(window).is_ok();
+    /// Starts a piece of work.
+    pub(super) fn begin(&mut self, work: Work) {
+        // The channel has room, since only one piece is in progress.
+        self.busy = self.work.try_send(work).is_ok();
     }
 
-    /// Waits for the outcome of the window; for ever if none is in progress or the task has ended.
-    pub(super) async fn filled(&mut self) -> Filled {
+    /// Waits for the outcome of the work; for ever if none is in progress or the task has ended.
+    pub(super) async fn done(&mut self) -> Done {
         if self.busy
-            && let Some(filled) = self.filled.recv().await
+            && let Some(done) = self.done.recv().await
         {
             self.busy = false;
-            return filled;
+            return done;
         }
         std::future::pending().await
     }
 }
 
-async fn recall(
-    store: &Arc<dyn Store>,
-    context: &Context,
-    sums: &mut Option<Checksums>,
-    window: Window,
-) -> Filled {
+/// The task, with its log.
+struct Reader {
+    sums: Option<Checksums>,
+    resources: Arc<Resources>,
+}
+
+impl Reader {
+    /// Carries out work; retries without limit while the store or the log fails.
+    async fn carry_out(&mut self, work: Work) -> Done {
+        let mut backoff = PAUSES;
+        loop {
+            match self.once(&work).await {
+                Ok(done) => return done,
+                Err(why) => {
+                    tracing::warn!(%why, "cannot read what an earlier daemon delivered; retrying");
+                }
+            }
+            // The log is reopened, since it may be repaired meanwhile.
+            self.sums = None;
+            self.resources.context.sleep(backoff.pause()).await;
+        }
+    }
+
+    async fn once(&mut self, work: &Work) -> Result<Done, LogError> {
+        let resources = Arc::clone(&self.resources);
+        let sums = self.sums().await?;
+        match work {
+            Work::Window(window) => {
+                let (steps, slices) = required(window);
+                let read = sums.for_steps(&steps, &slices).await?;
+                Ok(Done::Window(fill(window.clone(), &read)))
+            }
+            Work::Lineage(members) => {
+                let place = (resources.store.as_ref(), &resources.stream);
+                let holes = match lineage::holes(place, sums.manifest().await?, members).await {
+                    Err(why) if !why.kind.is_transient() => {
+                        resources.metrics.ledger_holes.inc();
+                        tracing::warn!(
+                            %why,
+                            "cannot read ledgers: deliveries that an earlier attempt did not record will be \
+                             missing from the proof"
+                        );
+                        Vec::new()
+                    }
+                    found => found?,
+                };
+                Ok(Done::Lineage(members.clone(), holes))
+            }
+        }
+    }
+
+    async fn sums(&mut self) -> Result<&mut Checksums, LogError> {
+        if self.sums.is_none() {
+            let Resources { store, context, .. } = self.resources.as_ref();
+            let log = Log::open(Arc::clone(store), &context.log_options()).await?;
+            self.sums = Some(Checksums::new(log));
+        }
+        // Opened just now if it was not.
+        self.sums
+            .as_mut()
+            .ok_or_else(|| LogError::Stopped("no log".to_owned()))
+    }
+}
+
+/// Returns the steps and slices that a window needs.
+fn required(window: &Window) -> (Vec<Step>, Vec<Range<u32>>) {
     let mut steps: Vec<Step> = Vec::new();
     let mut slices: Vec<Range<u32>> = Vec::new();
     for Hole { member, steps: own } in &window.holes {
-        steps.extend(
-            own.clone()
-                .filter(|step| !member.quarantine.contains(*step)),
-        );
+        let kept = |step: &Step| !member.quarantine.contains(*step);
+        steps.extend(own.clone().filter(kept));
         slices.push(member.slices.clone());
     }
     steps.sort_unstable();
     steps.dedup();
-    let mut backoff = PAUSES;
-    loop {
-        match read(store, context, sums, (&steps, &slices)).await {
-            Ok(read) => return fill(window, &read),
-            Err(why) => {
-                tracing::warn!(%why, "cannot read what an earlier daemon delivered; retrying");
-            }
-        }
-        // The log is reopened, since it may be repaired meanwhile.
-        *sums = None;
-        context.sleep(backoff.pause()).await;
-    }
-}
-
-async fn read(
-    store: &Arc<dyn Store>,
-    context: &Context,
-    sums: &mut Option<Checksums>,
-    (steps, slices): (&[Step], &[Range<u32>]),
-) -> Result<BTreeMap<Step, StepCrcs>, LogError> {
-    let open = match sums {
-        Some(open) => open,
-        none => {
-            let log = Log::open(Arc::clone(store), &context.log_options()).await?;
-            none.insert(Checksums::new(log))
-        }
-    };
-    open.for_steps(steps, slices).await
+    (steps, slices)
 }
 
 fn fill(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {

@@ -9,6 +9,7 @@ use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
 use batchweave_core::proof::{Ledger, LedgerPlace};
 use batchweave_store::{Store, StoreError, list_all};
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 
 use super::book::reader;
@@ -61,6 +62,13 @@ impl Stored {
         end.unwrap_or(member.start)
     }
 
+    /// Returns the rank of a coordinate that is recorded furthest, and the step below which it is.
+    pub(super) fn furthest(&self, dp_rank: u32) -> Option<(Option<u32>, Step)> {
+        let own = (dp_rank, None)..=(dp_rank, Some(u32::MAX));
+        let furthest = self.ends.range(own).max_by_key(|(_, end)| **end);
+        furthest.map(|((_, rank), end)| (*rank, *end))
+    }
+
     /// Notes an object. Its entries count only in the old format: behind a hole they lie above the step that it
     /// states.
     fn note(&mut self, ledger: &Ledger) {
@@ -90,11 +98,12 @@ async fn newest(
     };
     let mut read = Vec::new();
     for (_, key) in keys.into_iter().take(READS_MAX) {
-        let bytes = match batchweave_log::get_intact(store, &key).await {
+        let parse = |bytes: &Bytes| Ledger::from_json(bytes, &key, &place);
+        let ledger = match batchweave_log::get_fitting(store, &key, parse).await {
             Err(why) if why.is_not_found() => continue,
-            read => read?,
+            ledger => ledger?,
         };
-        match Ledger::from_json(&bytes, &key, &place) {
+        match ledger {
             Ok(ledger) => {
                 let whole = !ledger.told.is_empty();
                 read.push(ledger);

@@ -50,7 +50,7 @@ fn train(
 }
 
 /// An attempt of `dp` coordinates that trains from `state` to `end`.
-fn attempt(
+pub(crate) fn attempt(
     daemon: &Daemon,
     id: u8,
     dp: u32,
@@ -70,7 +70,7 @@ fn attempt(
     (0..dp).map(rank).collect()
 }
 
-async fn last_state(ranks: Vec<JoinHandle<String>>) -> String {
+pub(crate) async fn last_state(ranks: Vec<JoinHandle<String>>) -> String {
     let mut state = String::new();
     for rank in ranks {
         state = rank.await.unwrap();
@@ -150,7 +150,9 @@ impl Seen {
                 proof.settle(next.first(), &log)?;
             }
         }
-        proof.finish(Some(0), &log)
+        let proven = proof.finish(Some(0), &log)?;
+        assert!(proven.holes.is_empty(), "{proven:?}");
+        Ok(proven)
     }
 }
 

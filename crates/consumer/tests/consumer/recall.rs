@@ -13,7 +13,7 @@ use batchweave_store::memory::MemoryStore;
 use batchweave_store::testing::faults::{Fault, FaultStore};
 use tokio::task::spawn_blocking;
 
-use crate::ledger::Seen;
+use crate::ledger::{Seen, attempt, last_state};
 use crate::serving::{TIMEOUT, options};
 use crate::support::{Daemon, Stream, consumer};
 
@@ -214,6 +214,71 @@ async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_noth
     let seen = Seen::read(&store, &stream).await;
     let proven = seen.prove().unwrap();
     assert_eq!(proven[0].end, 200);
+}
+
+/// The node of an attempt ends for good during an outage, with ledgers that it did not store, and the next attempt
+/// begins elsewhere, with another number of ranks. `verify --job` needs no `--mend`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_attempt_records_what_an_ended_node_did_not_store() {
+    let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut stream = Stream::new(4).await;
+    stream.commit(200, 20).await;
+    stream.finish().await;
+    let store = stream.store.clone();
+    let deaf = FaultStore::new(store.clone(), 9, []);
+    store_nothing_of_jobs(&deaf);
+    let daemon = Daemon::start(Arc::new(deaf), consumer(there.path()));
+    let state = last_state(attempt(&daemon, 1, 4, "", 130, false)).await;
+    daemon.kill().await;
+    for (id, dp, end) in [(2, 2, 170), (3, 4, 200)] {
+        let daemon = Daemon::start(store.clone(), consumer(here.path()));
+        let _ = last_state(attempt(&daemon, id, dp, &state, end, true)).await;
+        daemon.stop().await.unwrap();
+    }
+    let seen = Seen::read(&store, &stream).await;
+    let proven = seen.prove().unwrap();
+    let legs = proven
+        .iter()
+        .map(|p| (p.leg.attempt, p.end, p.recorded_again));
+    assert_eq!(legs.collect::<Vec<_>>(), [(0, 120, 4 * 120), (2, 200, 0)]);
+}
+
+/// A watermark that follows from the marks of the new attempt lets the data go: they wait until it is not needed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_wait_until_the_ledgers_of_the_attempt_before_are_whole() {
+    let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut stream = Stream::new(4).await;
+    stream.commit(200, 20).await;
+    stream.finish().await;
+    let store = stream.store.clone();
+    let deaf = FaultStore::new(store.clone(), 10, []);
+    store_nothing_of_jobs(&deaf);
+    let daemon = Daemon::start(Arc::new(deaf), consumer(there.path()));
+    let state = last_state(attempt(&daemon, 1, 2, "", 130, false)).await;
+    daemon.kill().await;
+    let stuck = FaultStore::new(store.clone(), 11, []);
+    let object = stream.data_keys()[2].clone();
+    for _ in 0..64 {
+        stuck.inject(Op::GetRange, &object, Fault::Delay(Duration::from_hours(1)));
+    }
+    let daemon = Daemon::start(Arc::new(stuck), consumer(here.path()));
+    let _ = last_state(attempt(&daemon, 2, 2, &state, 170, false)).await;
+    let own = |attempt| {
+        let keys = store.keys();
+        let mut ledgers = keys.iter().filter_map(|key| keys::parse_ledger(key));
+        ledgers.any(|ledger| ledger.owner.attempt == attempt)
+    };
+    eventually("the new attempt's ledger", || own(1)).await;
+    assert!(marks(&store).is_empty(), "step 160 is marked");
+    daemon.kill().await;
+    let daemon = Daemon::start(store.clone(), consumer(here.path()));
+    let _ = last_state(attempt(&daemon, 3, 2, &state, 200, true)).await;
+    daemon.stop().await.unwrap();
+    assert!(own(0) && !marks(&store).is_empty());
+    assert_eq!(
+        Seen::read(&store, &stream).await.prove().unwrap()[0].end,
+        120
+    );
 }
 
 /// From now on a daemon on this store dies before it has stored a ledger.

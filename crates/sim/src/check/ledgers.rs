@@ -2,9 +2,11 @@
 //!
 //! - their checksums are those of the committed data, and they contain no quarantined steps;
 //! - when a mark lands, and with each `told`, all lower steps that the store still has are recorded;
+//! - when a mark lands, the steps of earlier attempts that the store still has are recorded, too: of the
+//!   coordinates that fall to its rank;
 //! - a rank gets the confirmation of a mark only after the mark is stored;
 //! - a step is recorded once as first received, and never more often than the rank received it, except
-//!   by daemons that could not know of each other's records.
+//!   by daemons that could not know of each other's records, and once by each daemon of a later attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -124,7 +126,9 @@ impl Ledgers<'_> {
                 let made = self.marks.entry((id, coordinate, step));
                 made.or_insert(self.at);
                 let reader = (id, coordinate.unwrap_or(0));
-                self.below(reader, step, &format!("mark {}", landed.key));
+                let what = format!("mark {}", landed.key);
+                self.below(reader, step, &what);
+                self.inherited(reader, &what);
             }
         }
     }
@@ -192,6 +196,26 @@ impl Ledgers<'_> {
         Ok(())
     }
 
+    /// Checks the earlier attempts' steps of the coordinates that fall to `reader`: marks let their data go.
+    fn inherited(&mut self, (id, coordinate): Reader, what: &str) {
+        let Some(own) = self.history.attempts.get(&id).cloned() else {
+            return;
+        };
+        let (mut later, step) = (own.clone(), own.dp_size.max(1) as usize);
+        while let Some(parent) = later.parent {
+            let is = |a: &Attempt| (&a.job, a.opened, a.number) == (&own.job, own.opened, parent);
+            let mut attempts = self.history.attempts.iter();
+            let Some((id, earlier)) = attempts.find(|(_, a)| is(a)) else {
+                return;
+            };
+            let (id, earlier) = (*id, earlier.clone());
+            for coordinate in (coordinate..earlier.dp_size).step_by(step) {
+                self.below((id, coordinate), later.start, what);
+            }
+            later = earlier;
+        }
+    }
+
     /// Checks that all steps below `step` are recorded, as far as the store has them now.
     fn below(&mut self, reader: Reader, step: Step, what: &str) {
         let Some(attempt) = self.history.attempts.get(&reader.0).cloned() else {
@@ -238,14 +262,26 @@ impl Ledgers<'_> {
             let on = evidence.sessions[read.session].instance.as_str();
             received.entry(key).or_default().push((read.at, on));
         }
+        let sessions = evidence.sessions.iter();
+        let met: BTreeSet<_> = sessions
+            .map(|s| (s.attempt, s.coordinate, s.instance.as_str()))
+            .collect();
         let mut texts = Vec::new();
         for (&reader, steps) in &self.tells {
             for (&step, tells) in steps {
                 let times = received.get(&(reader, step));
                 let times = times.map(Vec::as_slice).unwrap_or_default();
+                // Recorded by daemons that never met the rank.
+                let heirs: BTreeSet<&str> = tells
+                    .iter()
+                    .filter(|tell| {
+                        tell.resumed && !met.contains(&(reader.0, reader.1, &*tell.node))
+                    })
+                    .map(|tell| tell.node.as_str())
+                    .collect();
                 let firsts = tells.iter().filter(|tell| !tell.resumed).count();
                 let unaware = self.unaware(reader, step, tells, times);
-                if firsts > 1 + unaware || tells.len() > times.len() + unaware {
+                if firsts > 1 + unaware || tells.len() > times.len() + unaware + heirs.len() {
                     let (id, rank) = reader;
                     let by: Vec<_> = tells.iter().map(|t| (t.at, &t.node, t.resumed)).collect();
                     let sessions = evidence.sessions.iter();

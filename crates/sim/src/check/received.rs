@@ -28,6 +28,8 @@ pub(super) struct Attempt {
     pub(super) opened: Version,
     pub(super) number: AttemptNo,
     pub(super) start: Step,
+    /// The attempt from which it continues.
+    pub(super) parent: Option<AttemptNo>,
     pub(super) dp_size: u32,
     /// The version of its record.
     version: Version,
@@ -76,6 +78,7 @@ impl History {
                     opened: e.opened,
                     number: *count,
                     start: e.start,
+                    parent: e.parent.map(|parent| parent.attempt),
                     dp_size: e.dp_size,
                     version,
                 };

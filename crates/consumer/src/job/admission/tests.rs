@@ -92,6 +92,7 @@ fn member(dp_rank: u32, id: u8, rank: Option<u32>) -> Member {
         opened: 0,
         attempt: 0,
         id: AttemptId([id; 16]),
+        parent: None,
         start: 0,
         dp_rank,
         dp_size: 4,

@@ -17,6 +17,7 @@ fn member() -> Member {
         opened: 3,
         attempt: 1,
         id: AttemptId([1; 16]),
+        parent: None,
         start: 100,
         dp_rank: 2,
         dp_size: 4,

@@ -140,6 +140,7 @@ fn a_closed_job_is_told_from_a_new_one() {
         opened: 7,
         attempt: 0,
         id: AttemptId([0; 16]),
+        parent: None,
         start: 0,
         dp_rank: 0,
         dp_size: 4,

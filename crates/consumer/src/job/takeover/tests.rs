@@ -18,6 +18,7 @@ fn member(job: &str, opened: Version, attempt: AttemptNo) -> Member {
         opened,
         attempt,
         id: AttemptId([attempt as u8; 16]),
+        parent: None,
         start: 0,
         dp_rank: 0,
         dp_size: 4,

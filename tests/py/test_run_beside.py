@@ -71,6 +71,7 @@ def default_socket() -> str:
     user = os.getuid()
     places = ["/run/batchweave", f"/run/user/{user}/batchweave", f"/tmp/batchweave-{user}"]
     sockets = [f"{place}/consumer.sock" for place in places]
+    eventually("a socket", lambda: any(Path(path).exists() for path in sockets))
     return next(path for path in sockets if Path(path).exists())
 
 

@@ -21,7 +21,7 @@ from test_store_tls import Proxy as TlsFront
 from test_store_tls import certificates
 
 SECRET = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-UNAVAILABLE, NO_STREAM = 69, 73
+WRONG, UNAVAILABLE, NO_STREAM = 64, 69, 73
 
 
 class Store:
@@ -259,7 +259,7 @@ def test_a_bucket_is_named_in_the_host_where_the_store_wants_it(store: Store, si
     proxy.close()
     env = clean(**CREDENTIALS, AWS_ENDPOINT_URL=store.endpoint)
     address = status({**env, "BATCHWEAVE_PATH_STYLE": "false"})
-    assert address.returncode == UNAVAILABLE, address.stderr
+    assert address.returncode == WRONG, address.stderr
     assert "127.0.0.1 is an address" in address.stderr
     wrong = status({**env, "BATCHWEAVE_PATH_STYLE": "no"})
     assert "BATCHWEAVE_PATH_STYLE: invalid path style" in wrong.stderr
@@ -329,7 +329,7 @@ def test_exceptions_from_the_proxy_are_reached_directly(tmp_path: Path) -> None:
         assert "through the proxy 127.0.0.1:1" in gone.stderr
         for wrong in ("socks5://127.0.0.1:1080", "http://"):
             refused = status({**env, "HTTP_PROXY": wrong})
-            assert refused.returncode == UNAVAILABLE, refused.stderr
+            assert refused.returncode == WRONG, refused.stderr
             assert "invalid HTTP_PROXY: expected the URL of a proxy" in refused.stderr
     finally:
         store.stop()

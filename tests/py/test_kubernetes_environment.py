@@ -55,7 +55,7 @@ def test_a_rank_learns_its_number_and_that_of_all(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_frozen_daemon_costs_as_much_as_under_systemd(overlay: str) -> None:
-    """SIGTERM does not reach it, so the pod's grace period is no part of the wait."""
+    """SIGTERM does not reach it, so the pod's grace period would only prolong the wait."""
     watchdog = re.search(r"(?m)^WatchdogSec=(\d+)s$", UNIT)
     assert watchdog
     count = 0

@@ -135,7 +135,7 @@ def test_one_root_in_all_places(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_drain_goes_on_with_many_producers_at_a_time(overlay: str) -> None:
-    """Where pods are no StatefulSet's or Deployment's, a budget in percent is not possible."""
+    """A budget in percent needs a StatefulSet or a Deployment, so the Job has none."""
     kinds = {one["kind"] for one in resources(overlay)}
     budgets = [one for one in resources(overlay) if one["kind"] == "PodDisruptionBudget"]
     assert len(budgets) == (1 if kinds & {"StatefulSet"} or overlay == "lanes" else 0)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -200,6 +201,15 @@ class Cluster:
                 stderr=out,
                 start_new_session=True,
             )
+
+    def end(self, name: str) -> None:
+        """Ends a program that `start` has started: nsenter, and its child in the namespaces."""
+        process = self.processes.pop(name)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        for child in [*children.split(), str(process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGTERM)
+        process.wait()
 
     def control_plane(self) -> str:
         """Starts etcd, the API server, controllers, scheduler, proxy and name server."""

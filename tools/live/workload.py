@@ -150,12 +150,12 @@ class Workload:
 
     @staticmethod
     def container(pod: dict[str, Any], name: str) -> dict[str, Any]:
-        """Returns the status of a container."""
+        """Returns the status of a container; a new pod has none yet."""
         statuses = pod["status"].get("initContainerStatuses", [])
         for one in [*statuses, *pod["status"].get("containerStatuses", [])]:
             if one["name"] == name:
                 return dict(one)
-        raise StepError(f"{pod['metadata']['name']} has no container {name}")
+        return {"restartCount": 0, "ready": False, "state": {}, "containerID": "none"}
 
     def send(self, pod: dict[str, Any], name: str, number: signal.Signals) -> None:
         """Sends a signal to the first process of a container, as this machine sees it."""

@@ -149,7 +149,7 @@ impl Process {
         self.request += 1;
         self.document = 0;
         let request = Request {
-            request: self.request,
+            number: self.request,
             wanted,
             documents: documents.iter().map(|document| &*document.parts).collect(),
         };

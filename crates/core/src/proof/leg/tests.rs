@@ -269,10 +269,8 @@ fn missing_ledgers_are_holes_and_contradict_nothing() {
     };
     let each = |attempt, ranks: Range<u32>, steps: &[(Step, Step)]| -> Vec<_> {
         let steps = steps.iter();
-        let holes = steps.flat_map(|&(from, to)| {
-            let ranks = ranks.clone();
-            ranks.map(move |rank| (attempt, rank, from..to))
-        });
+        let holes = steps
+            .flat_map(|&(from, to)| (ranks.clone()).map(move |rank| (attempt, rank, from..to)));
         holes.collect()
     };
     let lost = without(0, &|l| l.first() == 256 && l.node == "1");

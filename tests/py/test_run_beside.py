@@ -259,6 +259,7 @@ def test_a_run_that_was_killed_is_continued_at_once(run: Run) -> None:
     run.configure("ahead.max_steps = 10")
     process = run.start()
     eventually("a hold", lambda: "held back" in run.log("producer"), output=run.everything)
+    eventually("serving", lambda: "serving" in run.log("consumer"), output=run.everything)
     process.kill()
     process.wait()
     run.start()

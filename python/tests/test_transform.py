@@ -254,6 +254,7 @@ def test_a_bad_document_stops_or_is_left_out(daemons: Daemons, tmp_path: Path) -
     assert texts(tmp_path) == [text for text in corpus(tmp_path) if len(text) % 5]
 
 
+SLEEPING = "import time\ndef clean(document):\n    time.sleep(1000)\n"
 # Its regular expression takes for ever and holds the interpreter's lock, so that no thread of Python can end it.
 STUCK = """
 import os, re, time
@@ -266,14 +267,14 @@ def clean(document):
 """
 
 
-@pytest.mark.parametrize("code", ["import time\ndef clean(document):\n    time.sleep(1000)\n", STUCK])
+@pytest.mark.parametrize("code", [SLEEPING, STUCK])
 def test_processes_end_with_a_producer_that_is_killed(
     daemons: Daemons, tmp_path: Path, code: str
 ) -> None:
     configure(tmp_path, TEXTS, 'transform.function = "captions:clean"\n', code=code)
     producer, stuck = daemons("producer"), tmp_path / "stuck"
     found: list[int] = []
-    while not found or code == STUCK and (len(found) < 2 or not stuck.exists()):
+    while not found or (code == STUCK and (len(found) < 2 or not stuck.exists())):
         time.sleep(0.05)
         found = workers(producer.pid)
         found += [child for worker in found for child in workers(worker)]

@@ -255,7 +255,7 @@ def test_a_bad_document_stops_or_is_left_out(daemons: Daemons, tmp_path: Path) -
 
 
 SLEEPING = "import time\ndef clean(document):\n    time.sleep(1000)\n"
-# Its regular expression takes for ever and holds the lock of the interpreter: no thread of Python can end it.
+# Its regular expression takes for ever, and holds the lock that other threads of Python need.
 STUCK = """
 import os, re, time
 def clean(document):

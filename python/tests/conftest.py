@@ -69,7 +69,7 @@ def daemon(path: Path) -> Iterator[FakeDaemon]:
         yield running
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Waits for an action of another thread; fails after a generous time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -40,7 +40,7 @@ def daemons_of(
     finally:
         process.terminate()
         try:
-            process.wait(60)
+            process.wait(300)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

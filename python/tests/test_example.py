@@ -32,7 +32,7 @@ def test_the_training_loop_goes_on_from_its_checkpoint(path: Path, tmp_path: Pat
             rank.send_signal(signal.SIGKILL)
             rank.wait(10)
         said = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+            command, env=environment, capture_output=True, text=True, check=True, timeout=300
         ).stdout
     assert said == f"rank 0: {end * 2 * ROWS * SEQ_LEN} tokens\n"
     hellos = [peer.hello for peer in daemon.peers]

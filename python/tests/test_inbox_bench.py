@@ -51,7 +51,7 @@ def test_a_local_folder_is_measured(programs: Path, tmp_path: Path) -> None:
     found = run(str(tmp_path / "inbox"))
     check(found)
     assert found["goals"]["visible_p50_ms"] == 150
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "inbox-visible", "t"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "inbox-visible"]
 
 
 @pytest.fixture

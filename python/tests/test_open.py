@@ -141,7 +141,7 @@ def test_an_empty_stream_is_one(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/empty"
     shape = ["--slices", "1", "--rows-per-slice", "1", "--seq-len", "8"]
     operate(url, "init", *shape, "--tokenizer", "t", "--fingerprint", "0" * 64)
-    with batchweave.open(url, memory=MEMORY, timeout=2) as stream:
+    with batchweave.open(url, memory=MEMORY, timeout=10) as stream:
         assert (len(stream), list(stream), list(stream[:])) == (0, [], [])
         assert stream
         assert "none yet" in stream._repr_html_()

@@ -233,7 +233,7 @@ def produce(tmp_path: Path, start: Daemons) -> None:
     config = tmp_path / "producer.toml"
     named = f'kind = "file"\npath = "{tmp_path}/tokenizer.json"'
     config.write_text(config.read_text().replace('kind = "bytes"', named))
-    assert start("producer").wait(60) == 0
+    assert start("producer").wait(300) == 0
 
 
 class TestRealDaemons:
@@ -246,7 +246,7 @@ class TestRealDaemons:
         library.save(str(tmp_path / "tokenizer.json"))
         produce(tmp_path, daemons)
         daemons("consumer")
-        with batchweave.connect(tmp_path / "s.sock", timeout=60) as reader:
+        with batchweave.connect(tmp_path / "s.sock", timeout=300) as reader:
             assert reader.info.tokenizer == f"{tmp_path.name}/tokenizer.json"
             assert reader.info.vocabulary == library.get_vocab_size()
             ids: list[int] = []
@@ -266,10 +266,10 @@ class TestRealDaemons:
         config = tmp_path / "producer.toml"
         named = f'kind = "embedded"\nname = "{name}"'
         config.write_text(config.read_text().replace('kind = "bytes"', named))
-        assert daemons("producer").wait(60) == 0
+        assert daemons("producer").wait(300) == 0
         daemons("consumer")
         monkeypatch.setattr(importlib, "import_module", None)
-        with batchweave.connect(tmp_path / "s.sock", timeout=60) as reader:
+        with batchweave.connect(tmp_path / "s.sock", timeout=300) as reader:
             assert reader.info.tokenizer == name
             ids: list[int] = []
             for batch in reader:
@@ -297,7 +297,7 @@ class TestRealDaemons:
             if damaged is not None:
                 stored.write_bytes(damaged)
             consumer = daemons("consumer")
-            with batchweave.connect(tmp_path / "s.sock", timeout=60) as reader:
+            with batchweave.connect(tmp_path / "s.sock", timeout=300) as reader:
                 assert reader.info.vocabulary is None
                 with pytest.raises(NoTokenizerError, match=why):
                     _ = reader.tokenizer

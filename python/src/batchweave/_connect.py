@@ -156,7 +156,7 @@ def open_session(
 
     `greetings` are the hello, and one for an older daemon that does not know all its fields.
     Each session is put into `opened` before anything is sent on it: the caller closes them when an
-    interrupt loses the result. `waits` is called with the cause while there is no welcome; a stop
+    interrupt loses the result. `waits` is called with the cause until the welcome comes; a stop
     request wakes it.
     """
     pause, cause = _PAUSE_FIRST, "the deadline was already over"

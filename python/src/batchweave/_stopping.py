@@ -1,7 +1,8 @@
 """Ending a wait from outside: `reader.stop()` in any thread or signal handler.
 
-There is no lock: a handler runs between two lines of the call that waits. A request is a flag,
-which the waiting call takes and raises as `Stopped`; the descriptor only wakes that call.
+A handler runs between two lines of the call that waits, so a lock of that call would never be free
+for it. A request is a flag, which the waiting call takes and raises as `Stopped`; the descriptor
+only wakes that call.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 const SILENT_FOR: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(250);
 
-/// Locks the producer of the stream at `url` for this user; `None` where there is no folder for the lock.
+/// Locks the producer of the stream at `url` for this user; `None` where no folder takes the lock.
 pub(super) fn lock(
     folder: Option<&Path>,
     (url, producer): (&str, &str),

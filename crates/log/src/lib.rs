@@ -46,6 +46,5 @@ pub use read::follow::Follower;
 pub use read::frames::{Crc, Frame, FramesError};
 pub use read::inputs::read_inputs;
 pub use read::locate::Located;
-pub use read::retrying::get_intact;
 pub use read::shared_fold::SharedFold;
 pub use tokenizer::{read_tokenizer, store_tokenizer};

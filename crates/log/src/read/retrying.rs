@@ -10,7 +10,6 @@ use batchweave_store::{
     Backoff, Chunks, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError, layer,
 };
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use tracing::warn;
 
 use crate::clock::Clock;
@@ -49,19 +48,6 @@ impl RetryingReads {
             }
         }
     }
-}
-
-/// Reads a whole JSON object, and again, over new connections, while it does not end in its own digest. The last
-/// answer counts: the parser refuses an object that is damaged in the store.
-pub fn get_intact<'a>(
-    store: &'a dyn Store,
-    key: &'a str,
-) -> BoxFuture<'a, Result<Bytes, StoreError>> {
-    Box::pin(async move {
-        let at_most = keys::bytes_max(key);
-        let bytes = store.get(key, at_most).await?;
-        reread_damaged(store, key, at_most, bytes).await
-    })
 }
 
 /// Whether the object at `key` ends in its digest: all JSON objects do, except links of input lists and tokenizer

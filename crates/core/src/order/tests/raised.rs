@@ -66,8 +66,7 @@ fn check(world: &World, raises: &[Raise]) -> Result<(), String> {
         }
         // The producer had taken this many. Cursors move forward.
         taken.truncate(at);
-        let place = at - (back as usize).clamp(1, at);
-        let place = place.max(last);
+        let place = (at - (back as usize).clamp(1, at)).max(last);
         last = place;
         let passes: Vec<u64> = world.sources.iter().map(|source| source.passes).collect();
         let changes = MixtureChanges::resume(BTreeMap::new(), 0, taken[place].1.clone(), passes);

@@ -94,8 +94,9 @@ impl Pool {
             limiter: Arc::new(Limiter::default()),
         };
         let (list, memory) = (launch.processes.clone(), table.memory.bytes());
-        let watcher = std::thread::Builder::new().name("function-watch".to_owned());
-        let watcher = watcher.spawn(move || watch(&list, &requests, memory));
+        let watcher = std::thread::Builder::new()
+            .name("function-watch".to_owned())
+            .spawn(move || watch(&list, &requests, memory));
         let pool = Self {
             function: table.function.clone(),
             most: config.function_workers(),

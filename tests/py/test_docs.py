@@ -108,7 +108,7 @@ class Terminal:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
         return result.returncode, result.stdout
 

@@ -262,21 +262,15 @@ impl Ledgers<'_> {
             let on = evidence.sessions[read.session].instance.as_str();
             received.entry(key).or_default().push((read.at, on));
         }
-        let sessions = evidence.sessions.iter();
-        let met: BTreeSet<_> = sessions
-            .map(|s| (s.attempt, s.coordinate, s.instance.as_str()))
-            .collect();
         let mut texts = Vec::new();
         for (&reader, steps) in &self.tells {
+            let inherited = self.inherited_from(reader.0);
             for (&step, tells) in steps {
                 let times = received.get(&(reader, step));
                 let times = times.map(Vec::as_slice).unwrap_or_default();
-                // Recorded by daemons that never met the rank.
                 let heirs: BTreeSet<&str> = tells
                     .iter()
-                    .filter(|tell| {
-                        tell.resumed && !met.contains(&(reader.0, reader.1, &*tell.node))
-                    })
+                    .filter(|tell| tell.resumed && inherited.is_some_and(|from| tell.at >= from))
                     .map(|tell| tell.node.as_str())
                     .collect();
                 let firsts = tells.iter().filter(|tell| !tell.resumed).count();
@@ -301,6 +295,19 @@ impl Ledgers<'_> {
         for text in texts.into_iter().take(3) {
             self.wrong(text);
         }
+    }
+
+    /// Returns the time of the first session of a later attempt of the same job.
+    fn inherited_from(&self, id: AttemptId) -> Option<Duration> {
+        let own = self.history.attempts.get(&id)?;
+        let is_later = |session: &&crate::evidence::Session| {
+            let other = self.history.attempts.get(&session.attempt);
+            other.is_some_and(|a| {
+                (&a.job, a.opened) == (&own.job, own.opened) && a.number > own.number
+            })
+        };
+        let sessions = self.evidence.sessions.iter().filter(is_later);
+        sessions.map(|session| session.at).min()
     }
 
     /// Returns the number of daemons that recorded a step and met the rank before any object

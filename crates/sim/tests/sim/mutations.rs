@@ -1,6 +1,5 @@
 //! Each deliberate mistake in the code under simulation is found within 300 seeds: those of the
-//! commit path in faulty worlds, those of the lifecycle in lifecycle worlds. `make mutations` shows which
-//! world finds which.
+//! commit path in faulty worlds, those of the lifecycle in lifecycle worlds, rare ones in worlds where they matter.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +50,8 @@ fn every_mistake_is_found() {
 
 #[test]
 fn every_mistake_of_the_lifecycle_is_found() {
-    let drawn = |mutation: &Mutation| *mutation != Mutation::EarlierMarks;
+    let drawn =
+        |mutation: &Mutation| ![Mutation::EarlierMarks, Mutation::FewerThanKept].contains(mutation);
     let all: Vec<_> = Mutation::LIFECYCLE.into_iter().filter(drawn).collect();
     are_found(&all, Plan::draw_lifecycle);
 }
@@ -74,8 +74,35 @@ fn marks_of_earlier_attempts_that_are_not_listed_are_missed() {
 }
 
 #[test]
+fn fewer_restart_points_than_kept_release_no_step() {
+    are_found(&[Mutation::FewerThanKept], short_attempts);
+}
+
+/// Jobs whose first rank marks for all, on two machines: when an attempt with fewer ranks begins, the ledgers
+/// of the others may lack steps.
+fn shrinking_attempts(seed: u64) -> Plan {
+    let mut plan = Plan::draw_lifecycle(seed);
+    for job in plan.life.iter_mut().flat_map(|life| &mut life.jobs) {
+        (job.rank0, job.paces, job.mark_every) = (true, false, 2);
+        let machine = job.daemons.first().cloned().unwrap_or_default();
+        job.daemons.resize(2, machine);
+        for attempt in &mut job.attempts {
+            attempt.dp_size = 4;
+        }
+    }
+    plan
+}
+
+#[test]
+fn holes_of_earlier_attempts_that_are_left_are_found() {
+    are_found(&[Mutation::EarlierHoles], shrinking_attempts);
+}
+
+#[test]
 fn every_mistake_of_the_consumer_is_found() {
-    are_found(&Mutation::CONSUMER, Plan::draw_lifecycle);
+    let drawn = |mutation: &Mutation| *mutation != Mutation::EarlierHoles;
+    let all: Vec<_> = Mutation::CONSUMER.into_iter().filter(drawn).collect();
+    are_found(&all, Plan::draw_lifecycle);
 }
 
 /// A failing world is made smaller, and its story names the broken rule and the requests.

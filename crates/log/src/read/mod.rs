@@ -4,6 +4,7 @@
 //! - `snapshot_search`: finds a snapshot that belongs to the log;
 //! - `tail`: follows the log and folds its records;
 //! - `bundle`: reads the newest records from one object; `follow`: chooses between it and the records;
+//! - `anchor`: compares records from bundles with the log;
 //! - `window`: reads many records in one round of parallel requests;
 //! - `locate`: finds the entry of a step;
 //! - `checksums`: reads slice checksums from the indexes of data objects;
@@ -16,6 +17,7 @@
 //! - `as_of`: a view of the store in which the log ends earlier;
 //! - `shared_fold`: a seam for simulations.
 
+mod anchor;
 pub(crate) mod as_of;
 mod bundle;
 pub(crate) mod checksums;

@@ -82,6 +82,8 @@ pub struct Log {
     pub(crate) open_put: Option<OpenPut>,
     /// The snapshot with which this fold began; `None` when it began at version 0.
     pub(crate) base: Option<Version>,
+    /// The snapshot of which a step was compared with its record.
+    pub(crate) compared_base: Option<Version>,
     /// Whether this fold is checked by a second one when it may be wrong; a second fold is not.
     pub(crate) self_checks: bool,
     /// The record at which a second fold stopped too.
@@ -109,6 +111,7 @@ impl Log {
             idle_polls: 0,
             open_put: None,
             base: None,
+            compared_base: None,
             self_checks: true,
             stopped: None,
             reopened: 0,

@@ -5,6 +5,7 @@ mod bundles;
 mod damaged_roots;
 mod fast_writers;
 mod forged_bundles;
+mod forged_copies;
 mod misfits;
 mod opening;
 mod wrong_reads;

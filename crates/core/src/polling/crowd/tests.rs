@@ -117,7 +117,7 @@ fn followers_with_steps_ahead_read_by_their_lead() {
 #[test]
 fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
     let records = appear(2.0, 300.0);
-    let run = follow(&records, (0, 10_000), (320.0, 0), |_| false);
+    let run = follow(&records, (0, 10_000), (340.0, 0), |_| false);
     assert!(run.delays.iter().all(|delay| *delay < 40.0), "it keeps up");
     assert_eq!(
         run.delays.len(),

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import batchweave
@@ -146,14 +147,9 @@ def test_two_runs_of_one_user_do_not_collide(tmp_path: Path) -> None:
             assert row(runs[0], name) != row(runs[1], name), name
         for run in runs:
             run.waits("the producer has finished")
-        readers = [connect(run) for run in runs]
-        counts = [0, 0]
-        for first, second in zip(*readers, strict=True):
-            assert first.step == second.step
-            counts = [counts[0] + 1, counts[1] + 1]
-        assert counts == [STEPS, STEPS]
-        for reader in readers:
-            reader.close()
+        # Both train at the same time.
+        with ThreadPoolExecutor() as ranks:
+            assert list(ranks.map(read, runs)) == [STEPS, STEPS]
         for run in runs:
             assert run.ends() == 0, run.everything()
             assert "WARN" not in run.output(), run.output()
@@ -192,12 +188,19 @@ def test_one_run_serves_several_jobs(run: Run) -> None:
         assert f"proved: steps 0..{STEPS - 1}" in proof.stdout, proof
 
 
-def test_names_of_jobs_are_checked(run: Run) -> None:
-    run.configure('job.name = "a"\njob.names = ["b", "c d", "b"]')
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ('job.name = "a"\njob.names = ["b"]', "give job.name for one job or job.names for several"),
+        ('job.names = ["c d"]', '"c d" is not a valid name'),
+        ('job.names = ["b", "b"]', '"b" is listed twice'),
+    ],
+)
+def test_names_of_jobs_are_checked(run: Run, keys: str, problem: str) -> None:
+    run.configure(keys)
     failed = run.complete("--check")
     assert failed.returncode == 64, failed
-    for part in ["give job.name for one job or job.names", '"c d" is not a', '"b" is listed twice']:
-        assert part in failed.stderr, failed
+    assert f"job.names: {problem}" in failed.stderr, failed
 
 
 def copied(run: Run) -> Run:
@@ -256,6 +259,7 @@ def test_a_run_that_was_killed_is_continued_at_once(run: Run) -> None:
     run.configure("ahead.max_steps = 10")
     process = run.start()
     eventually("a hold", lambda: "held back" in run.log("producer"), output=run.everything)
+    eventually("serving", lambda: "serving" in run.log("consumer"), output=run.everything)
     process.kill()
     process.wait()
     run.start()

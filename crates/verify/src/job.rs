@@ -161,17 +161,15 @@ impl Proof<'_> {
         };
         let reads = reads.map(|((_, key), next)| async move {
             let read = batchweave_log::get_fitting(self.store.as_ref(), key, |bytes| {
-                match Ledger::from_json(bytes, key, &place) {
-                    Ok(ledger) if ledger.id != attempt.state.id => Err((bytes.len(), Ok(ledger))),
-                    Ok(ledger) => Ok((bytes.len(), ledger)),
-                    Err(why) => Err((bytes.len(), Err(why))),
-                }
+                let ledger = Ledger::from_json(bytes, key, &place);
+                let fits = |ledger: &Ledger| ledger.id == attempt.state.id;
+                let fit = ledger.as_ref().is_ok_and(fits);
+                let read = Box::new((bytes.len(), ledger));
+                if fit { Ok(read) } else { Err(read) }
             });
-            let read = read.await?;
-            let (bytes, ledger) = match read {
-                Ok((bytes, ledger)) => (bytes, Ok(ledger)),
-                Err(other) => other,
-            };
+            // The proof names what the last of several reads has that does not fit.
+            let (Ok(read) | Err(read)) = read.await?;
+            let (bytes, ledger) = *read;
             Ok::<_, StoreError>((key, next, bytes, ledger))
         });
         let mut reads = futures::stream::iter(reads).buffered(READS);

@@ -119,6 +119,10 @@ fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<S
     };
     if let Some(path) = given {
         let path = path.to_path_buf();
+        if wanted == Use::Run {
+            // One that stays is refused by the consumer.
+            let _ = is_freed(&path, FREED_WITHIN);
+        }
         return Ok(Socket {
             found: is_first(&path),
             path,
@@ -165,19 +169,28 @@ fn free(folder: &Path, name: &str, wanted: Use) -> Result<Option<Claim>, Taken> 
         return Err(Taken);
     };
     // The consumer of an earlier run ends soon after it; that of a service does not.
-    let until = Instant::now()
-        + if used_before {
-            FREED_WITHIN
-        } else {
-            Duration::ZERO
-        };
-    while is_served(&path) {
+    let within = if used_before {
+        FREED_WITHIN
+    } else {
+        Duration::ZERO
+    };
+    if is_freed(&path, within) {
+        Ok(Some(claim))
+    } else {
+        Err(Taken)
+    }
+}
+
+/// Returns whether no process accepts connections there, or stops to in time.
+fn is_freed(path: &Path, within: Duration) -> bool {
+    let until = Instant::now() + within;
+    while is_served(path) {
         if Instant::now() >= until {
-            return Err(Taken);
+            return false;
         }
         std::thread::sleep(POLL);
     }
-    Ok(Some(claim))
+    true
 }
 
 /// Returns whether a process accepts connections there.

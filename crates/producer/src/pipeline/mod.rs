@@ -176,7 +176,7 @@ struct BatchStage {
 
 enum Input {
     Results(ChunkResults, Reached),
-    Mixed(MixedItem),
+    Mixed(Box<MixedItem>),
     Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
@@ -199,7 +199,7 @@ impl BatchStage {
                     self.progress.reached(reached);
                     taken
                 }
-                Input::Mixed(item) => self.take_mixed(item, &mut deadline),
+                Input::Mixed(item) => self.take_mixed(*item, &mut deadline),
                 Input::Grown(inputs) => {
                     self.batching.grown(inputs);
                     Ok(None)
@@ -326,7 +326,7 @@ impl BatchStage {
             BatchInput::Ordered(chunks, waiting) => (chunks, waiting),
             BatchInput::Mixed(input) => {
                 return match input.feed.next().await {
-                    Ok(item) => Input::Mixed(item),
+                    Ok(item) => Input::Mixed(Box::new(item)),
                     Err(end) => Input::End(end),
                 };
             }

@@ -27,7 +27,7 @@ async fn more_passes_lose_and_double_no_document() {
         let mut config = packed(&world);
         config.sources[1].epochs = 1;
         let mut over = false;
-        for run in 0..seed + 1 {
+        for run in 0..=seed {
             over = over || world.crash(config.clone(), seed, run).await;
         }
         if over {

@@ -120,7 +120,7 @@ pub(super) fn http_client(kept: usize, idle: Duration) -> SharedHttpClient {
         .tls_provider(tls.clone())
         .build_https();
     let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !VARIABLES.iter().any(|name| is_set(name)) {
+    if !VARIABLES.iter().any(is_set) {
         return direct;
     }
     let proxied = Builder::new().build_with_connector_fn(move |settings, components| {

@@ -117,12 +117,8 @@ impl Run {
         (clock, changes, kills): (&mut u64, &mut VecDeque<Change>, &mut VecDeque<u64>),
     ) -> End {
         let state: SamplerState = serde_json::from_str(&log.cursor.0).unwrap();
-        let (known, state) = MixtureChanges::resume(
-            log.from.clone(),
-            log.next_seq(),
-            state,
-            opened.options.passes.clone(),
-        );
+        let (from, passes) = (log.from.clone(), opened.options.passes.clone());
+        let (known, state) = MixtureChanges::resume(from, log.next_seq(), state, passes);
         let mut walks = walks(opened, &state);
         let options = SamplerOptions {
             mixtures: log.weights.clone(),

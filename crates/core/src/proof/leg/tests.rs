@@ -267,30 +267,31 @@ fn missing_ledgers_are_holes_and_contradict_nothing() {
         ledgers.retain(|ledger| !lost(ledger));
         run.holes()
     };
-    let each = |attempt, ranks: Range<u32>, steps: &[Range<Step>]| -> Vec<_> {
+    let each = |attempt, ranks: Range<u32>, steps: &[(Step, Step)]| -> Vec<_> {
         let steps = steps.iter();
-        let holes = steps.flat_map(|s| ranks.clone().map(move |rank| (attempt, rank, s.clone())));
+        let holes = steps
+            .flat_map(|&(from, to)| (ranks.clone()).map(move |rank| (attempt, rank, from..to)));
         holes.collect()
     };
     let lost = without(0, &|l| l.first() == 256 && l.node == "1");
-    assert_eq!(lost, each(0, 2..4, &[256..512]));
+    assert_eq!(lost, each(0, 2..4, &[(256, 512)]));
     let lost = without(0, &|l| l.first() == 256);
-    assert_eq!(lost, each(0, 0..4, &[256..512]));
+    assert_eq!(lost, each(0, 0..4, &[(256, 512)]));
     let lost = without(3, &|l| l.node == "1");
     assert_eq!(
         lost,
-        each(3, 2..4, &[1000..1200, 1300..1500]),
+        each(3, 2..4, &[(1000, 1200), (1300, 1500)]),
         "quarantined between"
     );
     let lost = without(5, &|l| l.node == "1");
-    assert_eq!(lost, each(5, 2..4, &[1700..2100]));
+    assert_eq!(lost, each(5, 2..4, &[(1700, 2100)]));
     let lost = without(5, &|l| l.node == "1" && l.first() > 1700);
-    assert_eq!(lost, each(5, 2..4, &[1956..2100]));
+    assert_eq!(lost, each(5, 2..4, &[(1956, 2100)]));
     // The daemons of the parent stored nothing of the last steps, or nothing at all.
     let lost = without(1, &|l| l.first() >= 856);
-    assert_eq!(lost, each(1, 0..2, &[856..1000]));
+    assert_eq!(lost, each(1, 0..2, &[(856, 1000)]));
     let lost = without(4, &|_| true);
-    assert_eq!(lost, each(4, 0..8, &[1500..1700]));
+    assert_eq!(lost, each(4, 0..8, &[(1500, 1700)]));
 }
 
 #[test]

@@ -58,15 +58,13 @@ impl Misreading {
     fn is_wrong(&self) -> Option<Wrong> {
         let mut armed = self.armed.lock().unwrap();
         let (reads, how) = armed.as_mut()?;
-        match reads.checked_sub(1) {
-            Some(left) => *reads = left,
-            None => {
-                let how = *how;
-                *armed = None;
-                return Some(how);
-            }
+        if let Some(left) = reads.checked_sub(1) {
+            *reads = left;
+            return None;
         }
-        None
+        let how = *how;
+        *armed = None;
+        Some(how)
     }
 
     async fn other(&self, key: &str, how: Wrong, bytes: &Bytes) -> Option<Bytes> {

@@ -20,7 +20,7 @@ struct Process {
     pid: i32,
     parent: i32,
     group: i32,
-    /// Resident pages.
+    /// Number of pages in memory.
     pages: u64,
 }
 

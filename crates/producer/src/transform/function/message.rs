@@ -61,7 +61,8 @@ pub(super) struct Wanted {
 #[derive(Debug, Serialize)]
 pub(super) struct Request<'a> {
     /// Its number at this process.
-    pub(super) request: u64,
+    #[serde(rename = "request")]
+    pub(super) number: u64,
     #[serde(flatten)]
     pub(super) wanted: &'a Wanted,
     pub(super) documents: Vec<&'a [Part]>,

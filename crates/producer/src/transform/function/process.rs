@@ -149,7 +149,7 @@ impl Process {
         self.request += 1;
         self.document = 0;
         let request = Request {
-            request: self.request,
+            number: self.request,
             wanted,
             documents: documents.iter().map(|document| &*document.parts).collect(),
         };
@@ -261,7 +261,7 @@ fn next_mark() -> String {
     format!("{}-{number}-{nanos:x}", std::process::id())
 }
 
-/// The failure of a process whose pipe had bytes that are no answer to the document.
+/// Returns the failure of a process that wrote other bytes to its pipe than the answer to its document.
 fn foreign_answer() -> io::Error {
     let why =
         "wrote to the pipe of its answers: the bytes there are not the answer to this document";

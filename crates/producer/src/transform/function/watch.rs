@@ -17,7 +17,7 @@ use super::family::{Processes, end_marked};
 const EVERY: Duration = Duration::from_millis(100);
 /// Most time that counts between two looks.
 const COUNTED: Duration = Duration::from_millis(200);
-/// Part of the time for the search for the processes' children: one in so many.
+/// A search for the children of the processes waits this many times as long as the last one took.
 const SEARCH_PART: u32 = 20;
 
 /// The reason why a process was ended.
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     TooLarge,
 }
 
-/// A command to start, and whoever waits for it.
+/// A command to start, and the channel for the process.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) command: Command,
@@ -150,7 +150,7 @@ pub(super) fn watch(list: &WatchList, starts: &Receiver<Start>, memory: u64) {
         let rest = next_look.saturating_duration_since(Instant::now());
         match starts.recv_timeout(rest) {
             Ok(Start { mut command, reply }) => {
-                // Whoever waits is there until it has an answer.
+                // The thread that asked waits for it.
                 let _ = reply.send(command.spawn());
             }
             Err(RecvTimeoutError::Disconnected) => return,

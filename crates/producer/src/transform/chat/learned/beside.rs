@@ -61,7 +61,11 @@ impl LossRules {
     }
 
     /// Fails for a field of the document beside the messages by which another program changes the prompt.
-    pub(in crate::transform::chat) fn check_prompt(&self, document: &Value, dialect: Dialect) -> Result<(), Reason> {
+    pub(in crate::transform::chat) fn check_prompt(
+        &self,
+        document: &Value,
+        dialect: Dialect,
+    ) -> Result<(), Reason> {
         if dialect.is_earlier() {
             return Ok(());
         }

@@ -72,7 +72,7 @@ pub enum LogError {
     NotInLog {
         /// The key of the record.
         key: String,
-        /// What is there.
+        /// The description of the object that the key has.
         found: &'static str,
         /// The hash of the record that was folded.
         held: Hash,

@@ -149,9 +149,11 @@ pub struct Moment {
     processes: [Process; WRITERS + 1],
     /// No writer may store bundles any more.
     refused: bool,
-    /// What the forger has stored and planted, and the times that the log was set back.
+    /// Bundles that the forger has stored.
     forged: u8,
+    /// Records that the forger has planted.
     planted: u8,
+    /// Times that the log was set back.
     set_backs: u8,
 }
 
@@ -182,7 +184,7 @@ pub enum Step {
     Delete(usize),
     /// The store refuses bundles from now on.
     Refuse,
-    /// The forger stores a bundle of this many records, of a fork that begins after the first so many of the log.
+    /// The forger stores a bundle of this many records, of a fork that begins after the first records of the log, as many as the second number.
     Forge(usize, usize),
     /// The forger plants the last record of such a fork.
     Plant(usize, usize),
@@ -249,6 +251,10 @@ impl Bundles {
         Some(())
     }
 
+    #[allow(
+        clippy::option_option,
+        reason = "no such step, or a step that may break a property"
+    )]
     fn store(self, m: &mut Moment, p: usize) -> Option<Option<Broken>> {
         let records = m.processes[p].folded;
         let own = records.len() > 0 && records.writers[records.len() - 1] == Self::writer(m, p);

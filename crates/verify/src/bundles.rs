@@ -59,14 +59,13 @@ async fn differs(
     records: &mut Records,
 ) -> Result<Option<String>, CliError> {
     for (version, record) in (bundle.first..).zip(&bundle.records) {
-        let logged = match records.get(&version) {
-            Some(logged) => *logged,
-            None => {
-                let bytes = found(get_intact(store.as_ref(), &keys::log(version)).await)?;
-                let hash = bytes.map(|bytes| Hash::sha256(&bytes));
-                records.insert(version, hash);
-                hash
-            }
+        let logged = if let Some(logged) = records.get(&version) {
+            *logged
+        } else {
+            let bytes = found(get_intact(store.as_ref(), &keys::log(version)).await)?;
+            let hash = bytes.map(|bytes| Hash::sha256(&bytes));
+            records.insert(version, hash);
+            hash
         };
         match logged {
             None => {

@@ -17,7 +17,7 @@ use crate::log::{Log, Stopped};
 use crate::read::refold::Refold;
 use crate::read::self_check::AGAIN_AFTER;
 
-/// What the log has in place of a record.
+/// The content of the log in place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instead {
     Nothing,

@@ -3,7 +3,7 @@
 use super::{Bundle, Bundles, FORGER, Moment, Records, VOID};
 
 impl Moment {
-    /// The record that is the last of so many, with the history that it names; a void one keeps its bytes.
+    /// Returns the last of `count` records, with the history that it names; a void one keeps its bytes.
     pub(super) fn record(&self, count: usize) -> Option<Records> {
         let ahead = self.ahead.filter(|ahead| ahead.len() == count);
         ahead.or_else(|| (count <= self.log.len()).then(|| self.log.first(count)))

@@ -16,17 +16,21 @@ impl Bundles {
     }
 
     /// Reads a bundle, and takes it at once where a mistaken reader compares nothing afterwards.
+    #[allow(
+        clippy::option_option,
+        reason = "no such step, or a step that may break a property"
+    )]
     pub(super) fn read_bundle(self, m: &mut Moment, count: usize) -> Option<Option<Broken>> {
         let reader = m.processes[READER];
         let bundle = m.bundles[count].filter(|_| count > reader.folded.len())?;
         if self.without(Mistake::NoAnchor) {
-            return self.take(m, bundle);
+            return Some(self.take(m, bundle));
         }
         match reader.held {
             Held::Anchor(log) if self.without(Mistake::AnchorEarly) => {
                 m.processes[READER].held = Held::Nothing;
                 if log == bundle.records {
-                    self.take(m, bundle)
+                    Some(self.take(m, bundle))
                 } else {
                     Some(None)
                 }
@@ -49,6 +53,10 @@ impl Bundles {
     }
 
     /// Compares the last record of the bundle with the log, and takes or drops the bundle.
+    #[allow(
+        clippy::option_option,
+        reason = "no such step, or a step that may break a property"
+    )]
     pub(super) fn compare(self, m: &mut Moment) -> Option<Option<Broken>> {
         let Held::Bundle(bundle) = m.processes[READER].held else {
             return None;
@@ -66,7 +74,7 @@ impl Bundles {
             _ => last == Some(records),
         };
         if same {
-            self.take(m, bundle)
+            Some(self.take(m, bundle))
         } else {
             Some(None)
         }
@@ -84,11 +92,11 @@ impl Bundles {
     }
 
     /// Adopts the records of a bundle behind those of the reader.
-    fn take(self, m: &mut Moment, bundle: Bundle) -> Option<Option<Broken>> {
+    fn take(self, m: &mut Moment, bundle: Bundle) -> Option<Broken> {
         let (folded, count) = (m.processes[READER].folded, bundle.records.len());
         // What the reader has folded may have grown since it read the bundle.
         if count <= folded.len() || self.fits(folded, bundle).is_none() {
-            return Some(None);
+            return None;
         }
         let mut taken = folded;
         if self.without(Mistake::SkipGap) {
@@ -102,7 +110,7 @@ impl Bundles {
         let planted = m.ahead == Some(taken);
         let detail = format!("{taken:?} was adopted, the log is {:?}", m.log);
         let broken = !planted && !taken.begins(m.log);
-        Some(broken.then(|| Broken::new(Property::Fold, detail)))
+        broken.then(|| Broken::new(Property::Fold, detail))
     }
 
     /// Folds the log again when a repair below the reader's head is unknown to its fold.

@@ -1,5 +1,5 @@
-//! What this process has made durable: by POSIX a file is, when its folder was synced after the link, and each folder above
-//! in its parent.
+//! The files and folders that this process has made durable: by POSIX a file is, when its folder was synced after the link,
+//! and each folder above in its parent.
 //!
 //! Invariants:
 //! - a folder counts as durable after this process synced its parent, whichever process made it: the other may have been

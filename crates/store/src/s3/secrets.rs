@@ -1,4 +1,4 @@
-//! What a store's answer may hold and a log must not: session tokens that this process sends, and characters that hide text.
+//! Hides in a store's answer, before it is logged, session tokens that this process sends and characters that hide text.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

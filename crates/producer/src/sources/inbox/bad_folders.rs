@@ -10,7 +10,7 @@ use super::SourceError;
 /// Folders that one poll names at most; the rest are counted.
 const NAMED_AT_ONCE: usize = 16;
 /// While a folder stays bad, the log says so this often.
-const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const SAID_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// The folders of one inbox that are left out.
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ impl SharedGauge {
         Self { gauge, own: 0 }
     }
 
-    /// Sets this share.
+    /// Sets the number of bad folders that this reader adds to the gauge.
     pub(crate) fn set(&mut self, count: usize) {
         let now = i64::try_from(count).unwrap_or(i64::MAX);
         self.gauge.add(now - self.own);

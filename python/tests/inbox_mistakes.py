@@ -74,3 +74,12 @@ class ConflictIsTheEnd(Core):
         if self.phase is Phase.END_PUT:
             return replace(self, phase=Phase.ENDED)
         return super().exists()
+
+
+class EveryGapIsLate(Core):
+    """A mistake: whatever lies before a gap counts as stored late."""
+
+    def found(self, file: File | None) -> Core:
+        if self.phase is Phase.LATE_READ and file is not None:
+            return replace(self, phase=Phase.LATE_DELETE)
+        return super().found(file)

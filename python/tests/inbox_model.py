@@ -16,7 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from batchweave.inbox._core import Core, Create, CreateEnd, File, List, Listing, Phase, Read
+from batchweave.inbox._core import (
+    Core,
+    Create,
+    CreateEnd,
+    Delete,
+    File,
+    List,
+    Listing,
+    Phase,
+    Read,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,10 @@ class Limits:
     ends: bool = False
     """Whether instances end the writer after their files."""
     probes: bool = False
+    in_order: bool = False
+    """Whether files are deleted in their order, and writers refuse gaps."""
+    losses: int = 0
+    """Files that an accident takes before they are read."""
     deletes_newest: bool = False
     """A mistake: the newest file of a writer is deleted, too."""
 
@@ -63,6 +77,10 @@ class World(NamedTuple):
     """Numbers and instances of all files that ever were."""
     crashes: int = 0
     unknown: int = 0
+    lost: frozenset[int] = frozenset()
+    """Numbers of files that an accident took."""
+    wrong: str = ""
+    """Something that must not happen, and happened."""
 
 
 class BrokenError(Exception):
@@ -115,12 +133,14 @@ def _path(before: dict[World, tuple[World, str] | None], world: World) -> list[s
 
 
 def _broken(world: World) -> str | None:
+    if world.wrong:
+        return world.wrong
     stored = {file.number: file.instance for file in world.stored}
     for number, instance in world.acknowledged:
         if number < len(world.read):
             if world.read[number] != instance:
                 return f"file {number} of {instance} is acknowledged, another one was read"
-        elif stored.get(number) != instance:
+        elif stored.get(number) != instance and number not in world.lost:
             return f"file {number} of {instance} is acknowledged, and it is not there"
         elif world.last is not None and number > world.last:
             return f"file {number} of {instance} is acknowledged after the end of the reader"
@@ -128,6 +148,8 @@ def _broken(world: World) -> str | None:
         core = each.core
         if core is not None and core.phase is Phase.ENDED and not world.ended:
             return f"{core.instance} says that the writer has ended, and there is no end"
+        if core is not None and core.phase is Phase.MISSING and core.late and not world.lost:
+            return f"{core.instance} takes a late file for one that misses others"
         if core is None or core.phase is not Phase.FENCED or world.ended:
             continue
         if not any(at > core.newest and by != core.instance for at, by in world.written):
@@ -152,7 +174,7 @@ def _steps_of(
     if core is None:
         if each.files:
             name = f"{'AB'[place]}{each.starts}"
-            started = kind(name, allow_gaps=True, probes=limits.probes)
+            started = kind(name, allow_gaps=not limits.in_order, probes=limits.probes)
             yield f"{name} starts", _with(world, place, each, started, starts=each.starts + 1)
         return
     request = core.request
@@ -172,6 +194,15 @@ def _steps_of(
         case Read(number):
             found = next((file for file in world.stored if file.number == number), None)
             yield f"{core.instance} reads {found}", _acts(world, place, each, core.found(found))
+        case Delete(number):
+            gone = frozenset(file for file in world.stored if file.number == number)
+            deleted = world._replace(stored=world.stored - gone)
+            if number >= len(world.read):
+                deleted = deleted._replace(
+                    wrong=f"{core.instance} deletes {gone}, which was not read"
+                )
+            yield f"{core.instance} deletes {gone}", _acts(deleted, place, each, core.deleted())
+            yield f"{core.instance} may not delete", _acts(world, place, each, core.deleted())
         case Create() | CreateEnd():
             put, is_new = _put(world, request)
             answered = core.created() if is_new else core.exists()
@@ -249,7 +280,22 @@ def _reader(world: World) -> Iterator[tuple[str, World]]:
 
 def _deletions(world: World, limits: Limits) -> Iterator[tuple[str, World]]:
     newest = max((file.number for file in world.stored), default=-1)
-    for file in world.stored:
+    # A reader deletes what it read, and knows nothing of a file that came late.
+    own = [
+        file
+        for file in world.stored
+        if world.read[file.number : file.number + 1] == (file.instance,)
+    ]
+    oldest = min((file.number for file in own), default=-1)
+    for file in own if limits.in_order else world.stored:
         spared = file.number == newest and not limits.deletes_newest
+        spared |= limits.in_order and file.number != oldest
         if file.number < len(world.read) and not spared:
             yield f"deletes {file}", world._replace(stored=world.stored - {file})
+    # Beside no sleeper: its PUT may take the number of a file that was lost.
+    cores = [each.core for each in world.instances if each.core is not None]
+    idle = all(core.phase is Phase.READY and core.newest == newest for core in cores)
+    for file in world.stored if idle and len(world.lost) < limits.losses else ():
+        if len(world.read) <= file.number < newest:
+            lost = world._replace(lost=world.lost | {file.number}, stored=world.stored - {file})
+            yield f"loses {file}", lost

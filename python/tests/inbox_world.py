@@ -114,6 +114,9 @@ class ScriptedStore:
             raise TransientError("no list (test)")
         return self.local.numbers(after)
 
+    def delete(self, name: str) -> None:
+        self.local.delete(name)
+
     def tail(self, name: str, count: int) -> tuple[bytes, int] | None:
         return self.local.tail(name, count)
 

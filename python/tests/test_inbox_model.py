@@ -7,6 +7,7 @@ from inbox_mistakes import (
     BlindToTheEnd,
     ConflictIsTheEnd,
     EarlyAcknowledgement,
+    EveryGapIsLate,
     NewNumberAfterUnknown,
     OwnFileIsAnother,
     TriesTheNextNumber,
@@ -19,6 +20,8 @@ from batchweave.inbox._core import Core, Phase
 FENCE = Limits(files=(2, 2), crashes=0, unknown=1)
 CRASH = Limits(files=(2, 1), crashes=1, unknown=1)
 END = Limits(files=(1, 1), crashes=1, unknown=1, ends=True)
+LOST = Limits(files=(3, 1), crashes=0, unknown=0, in_order=True, losses=1)
+LATE = Limits(files=(2, 3), crashes=1, unknown=0, in_order=True)
 PROBE = Limits(files=(1, 2), crashes=0, unknown=1, probes=True)
 
 
@@ -35,6 +38,20 @@ def test_acknowledged_rows_are_read_once_in_every_interleaving(limits: Limits) -
     assert explored.read_to_the_end > 0
 
 
+def test_a_file_that_was_stored_late_never_makes_a_name_unusable() -> None:
+    explored = explore(LATE)
+    print(explored)
+    assert {Phase.LATE_DELETE, Phase.READY} <= explored.phases
+    assert explored.read_to_the_end > 0
+
+
+def test_a_file_that_was_lost_is_never_taken_for_one_that_came_late() -> None:
+    explored = explore(LOST)
+    print(explored)
+    assert {Phase.MISSING, Phase.READY} <= explored.phases
+    assert Phase.LATE_DELETE not in explored.phases
+
+
 @pytest.mark.parametrize(
     ("mistake", "limits", "why"),
     [
@@ -45,6 +62,7 @@ def test_acknowledged_rows_are_read_once_in_every_interleaving(limits: Limits) -
         (NewNumberAfterUnknown, FENCE, ""),
         (BlindToTheEnd, END, "after the end"),
         (ConflictIsTheEnd, END, "there is no end"),
+        (EveryGapIsLate, LOST, "which was not read"),
     ],
 )
 def test_a_mistake_in_the_protocol_is_found(mistake: type[Core], limits: Limits, why: str) -> None:

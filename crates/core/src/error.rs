@@ -30,6 +30,12 @@ pub enum FormatError {
          added)"
     )]
     Damaged { key: String },
+    /// Whole JSON without a digest, as programs wrote it before formats had one.
+    #[error(
+        "{key}: has no digest: a program from before stored objects had digests wrote it; make a new stream, or read \
+         this one with that program"
+    )]
+    NoDigest { key: String },
     /// Well-formed, but a rule of the format is broken.
     #[error("{key}: {reason}")]
     Rule { key: String, reason: String },

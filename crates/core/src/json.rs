@@ -14,6 +14,12 @@ struct Head {
     format: u64,
 }
 
+/// A whole object, with or without a digest.
+#[derive(Deserialize)]
+struct Digested {
+    digest: Option<serde::de::IgnoredAny>,
+}
+
 /// The text between an object's last field and its digest, and after the digest.
 struct Ends {
     before: &'static [u8],
@@ -45,6 +51,17 @@ fn split(bytes: &[u8]) -> Option<(&[u8], bool)> {
     COMPACT.split(bytes).or_else(|| PRETTY.split(bytes))
 }
 
+/// Returns whether the last value may be a digest, whatever its name: one wrong byte can change the name.
+fn ends_in_hash(bytes: &[u8]) -> bool {
+    let is_end = |b: &u8| b.is_ascii_whitespace() || b"}\"".contains(b);
+    let end = bytes
+        .iter()
+        .rposition(|b| !is_end(b))
+        .map_or(0, |at| at + 1);
+    let last = &bytes[end.saturating_sub(DIGITS)..end];
+    last.len() == DIGITS && last.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// Returns whether an object ends in the digest of its own bytes. If not, the bytes were damaged in the
 /// store or in transit; a second read shows which.
 pub fn is_intact(bytes: &[u8]) -> bool {
@@ -60,8 +77,13 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Resu
         // A newer format may compute its digest in another way.
         let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
         refuse_unknown(&head, key)?;
-        return Err(FormatError::Damaged {
-            key: key.to_owned(),
+        let key = key.to_owned();
+        let whole: Option<Digested> = serde_json::from_slice(bytes).ok();
+        return Err(match whole {
+            Some(Digested { digest: None }) if !ends_in_hash(bytes) => {
+                FormatError::NoDigest { key }
+            }
+            _ => FormatError::Damaged { key },
         });
     }
     parse_named(&[body, b"}"].concat(), key, limit)
@@ -173,6 +195,22 @@ mod tests {
             let found = refused(bytes.strip_suffix(b"\n").unwrap());
             assert!(matches!(found, FormatError::Damaged { .. }), "{found}");
         }
+    }
+
+    #[test]
+    fn an_object_of_an_early_program_is_called_old_and_not_damaged() {
+        for early in [
+            &b"{\"format\":1,\"name\":\"x\"}\n"[..],
+            b"{\n  \"format\": 1\n}\n",
+        ] {
+            let why = parse::<Value>(early, "k", 1000).unwrap_err();
+            assert!(matches!(why, FormatError::NoDigest { .. }), "{why}");
+        }
+        // The name of the digest is wrong.
+        let text = String::from_utf8(compact(&json!({"format": 1}))).unwrap();
+        let wrong = text.replace("digest", "digesu");
+        let why = parse::<Value>(wrong.as_bytes(), "k", 1000).unwrap_err();
+        assert!(matches!(why, FormatError::Damaged { .. }), "{why}");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub const BUNDLE_BYTES: usize = 1 << 20;
 pub const BUNDLE_BYTES_MAX: usize = 4 << 20;
 /// Bundles that writers keep.
 pub const BUNDLES_KEPT: u64 = 64;
+/// Records from bundles that a reader remembers, to compare some of them with the log later.
+pub const ADOPTED_KEPT: usize = 256;
 /// Size of a snapshot in bytes: the steps of a segment, producers, jobs, and TGBs that wait for their turn.
 pub const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
 /// Size of a progress object in bytes: eleven short fields.

@@ -7,7 +7,7 @@ mod quick;
 
 use std::time::Duration;
 
-pub use crowd::{CROWD, CrowdReads, Gave, NextRead};
+pub use crowd::{CROWD, CrowdReads, Gave, NextRead, compare_pause};
 pub use quick::QuickPolls;
 
 use crate::manifest::Manifest;

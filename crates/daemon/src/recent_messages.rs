@@ -11,13 +11,14 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::repeats::Repeats;
+use crate::repeats::{OF_A_KIND, Repeats, SAME};
 use crate::timestamp;
 
 const KEPT: usize = 20;
 const TEXT_MAX: usize = 600;
 
-static REPEATS: Repeats = Repeats::new();
+static REPEATS: Repeats = Repeats::new(SAME);
+static KINDS: Repeats = Repeats::new(OF_A_KIND);
 static RECENT: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
 
 /// One warning or error; repeats of the last one are counted.
@@ -47,13 +48,29 @@ impl<S: Subscriber> Layer<S> for Keeper {
         };
         let mut words = Words::default();
         event.record(&mut words);
+        let (kind, now) = (words.text.clone(), Instant::now());
         let text = words.text + &words.fields;
-        let admitted = REPEATS.admit(&text, Instant::now());
+        let admitted = REPEATS.admit(&text, now);
         keep(level, text);
-        if let Some(left_out) = admitted.filter(|left_out| *left_out > 0) {
-            tracing::info!(left_out, "repeats of the next message were left out");
+        let Some(repeats) = admitted else {
+            return false;
+        };
+        let Some(others) = KINDS.admit(&kind, now) else {
+            return false;
+        };
+        if repeats > 0 {
+            tracing::info!(
+                left_out = repeats,
+                "repeats of the next message were left out"
+            );
         }
-        admitted.is_some()
+        if others > 0 {
+            tracing::info!(
+                left_out = others,
+                "messages like the next one were left out"
+            );
+        }
+        true
     }
 }
 
@@ -96,6 +113,16 @@ impl Visit for Words {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_that_differ_is_bounded() {
+        let kinds = Repeats::new(OF_A_KIND);
+        let began = Instant::now();
+        let admitted = (0..68_000).filter(|_| kinds.admit("a rank was refused", began).is_some());
+        assert_eq!(admitted.count(), OF_A_KIND as usize);
+        let later = began + std::time::Duration::from_mins(1);
+        assert_eq!(kinds.admit("a rank was refused", later), Some(67_900));
+    }
 
     #[test]
     fn repeats_are_counted_and_the_list_is_bounded() {

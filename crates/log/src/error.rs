@@ -63,6 +63,20 @@ pub enum LogError {
         /// The hash of the bytes that were folded.
         held: Hash,
     },
+    /// A record that a bundle gave is not in the log.
+    #[error(
+        "the log does not hold a record that a bundle gave: {key} {found}, it had hash {held}; restore the \
+         object from a backup or bucket version; if a record was planted beyond the log's end, make that one \
+         void with `batchweave repair`; if the log was set back on purpose, start this program again"
+    )]
+    NotInLog {
+        /// The key of the record.
+        key: String,
+        /// The description of the object that the key has.
+        found: &'static str,
+        /// The hash of the record that was folded.
+        held: Hash,
+    },
     /// A second fold, by other reads, gave another state.
     #[error(
         "this process folded the log wrongly: up to version {version} a second fold by new reads gives \

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{CommitId, Hash, Nonce, RequestId, Version};
 use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::bundle::AdoptedRecords;
 use batchweave_store::Store;
 use bytes::Bytes;
 use rand::rngs::StdRng;
@@ -49,7 +50,7 @@ pub(crate) struct OpenPut {
     pub(crate) bytes: Bytes,
 }
 
-/// A record at which both this fold and a second one stopped.
+/// A record at which both this fold and a second one stopped, or that the log does not hold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {
     pub(crate) version: Version,
@@ -68,6 +69,10 @@ pub struct Log {
     pub(crate) rng: StdRng,
     pub(crate) snapshots: Snapshots,
     pub(crate) bundles: Bundles,
+    /// Records that were taken from bundles.
+    pub(crate) adopted: AdoptedRecords,
+    /// One of them that the log did not hold when it was compared, and when to fold the log again for it.
+    pub(crate) contradicted: Option<Stopped>,
     pub(crate) window: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shared_fold: Option<Arc<dyn SharedFold>>,
@@ -77,6 +82,8 @@ pub struct Log {
     pub(crate) open_put: Option<OpenPut>,
     /// The snapshot with which this fold began; `None` when it began at version 0.
     pub(crate) base: Option<Version>,
+    /// The snapshot of which a step was compared with its record.
+    pub(crate) compared_base: Option<Version>,
     /// Whether this fold is checked by a second one when it may be wrong; a second fold is not.
     pub(crate) self_checks: bool,
     /// The record at which a second fold stopped too.
@@ -96,12 +103,15 @@ impl Log {
             rng: StdRng::from_seed(options.seed),
             snapshots: Snapshots::new(options.write_snapshots),
             bundles: Bundles::default(),
+            adopted: AdoptedRecords::default(),
+            contradicted: None,
             window: 1,
             clock: Arc::clone(&options.clock),
             shared_fold: options.shared_fold.clone(),
             idle_polls: 0,
             open_put: None,
             base: None,
+            compared_base: None,
             self_checks: true,
             stopped: None,
             reopened: 0,

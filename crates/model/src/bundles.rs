@@ -2,18 +2,24 @@
 //!
 //! A record is its writer and, through the chain of hashes, all records before it. A root may have been removed and
 //! made again, so that a bundle of the former stream lies under the key of a new one. The rules under test:
-//! - a bundle is written from folded records only, never from a put whose outcome is unknown;
+//! - a bundle is written from folded records only, by the writer of the last of them, which replaces another one that
+//!   it finds there;
 //! - a reader takes a bundle only of its own stream, undamaged, that continues what it has folded without a gap;
-//! - a reader that gets no bundle reads the log itself.
+//! - then it compares the bundle's last record with the log, and takes nothing if that is missing or another one;
+//! - a reader that gets no bundle reads the log itself, and looks for repairs below its head.
 //!
-//! Bundles are deleted, damaged and refused at any time.
+//! Bundles are deleted, damaged and refused at any time. A forger stores bundles of any fork under any number and
+//! plants records ahead of the log's end; the log may be set back to an earlier state at any time (`forger`).
+
+mod forger;
+mod reader;
 
 use crate::checker::{Rest, System};
 use crate::property::{Broken, Property};
 
-/// Versions of a run.
+/// Most versions of a run.
 const VERSIONS: usize = 4;
-/// Writers of a run; the process after them only reads.
+/// Most writers of a run; the process after them only reads.
 const WRITERS: usize = 2;
 /// The process that only reads.
 const READER: usize = WRITERS;
@@ -21,12 +27,16 @@ const READER: usize = WRITERS;
 const WINDOW: usize = 2;
 /// The writer of the records of the former stream.
 const FORMER: u8 = 7;
+/// The writer of damaged records, as a reader that checks nothing sees them.
+const DAMAGED: u8 = 8;
+/// The writer of a fork's records.
+const FORGER: u8 = 9;
+/// A record that a repair made void.
+const VOID: u8 = 10;
 
 /// A rule that can be removed, to show that the model needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
-    /// A writer bundles its own record while the outcome of its put is unknown.
-    BundleUnknown,
     /// A reader does not compare a bundle with what it has folded.
     NoChain,
     /// A reader takes records although some between its own and them are missing.
@@ -35,12 +45,38 @@ pub enum Mistake {
     NoDigest,
     /// A reader without a bundle waits for one.
     NoFallback,
+    /// A reader compares no record of a bundle with the log.
+    NoAnchor,
+    /// A reader compares the first record of a bundle instead of the last.
+    AnchorFirst,
+    /// A reader asks only whether the log has a record of the last one's version.
+    AnchorExists,
+    /// A reader takes a missing last record for one that is not there yet.
+    AnchorNotYet,
+    /// A reader reads the last record before the bundle.
+    AnchorEarly,
+    /// A writer leaves another bundle that it finds under the number of its record.
+    LeaveForeign,
+    /// A reader does not look for repairs below its head.
+    NoRepairs,
 }
 
-/// The rules of a run.
+/// The rules and bounds of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Bundles {
     pub mistake: Option<Mistake>,
+    /// Versions of the log, at most `VERSIONS`.
+    pub versions: usize,
+    /// Processes that write, at most `WRITERS`.
+    pub writers: usize,
+    /// Whether puts may have unknown outcomes, and bundles be damaged and refused.
+    pub faults: bool,
+    /// Bundles that the forger may store.
+    pub forged: u8,
+    /// Records that the forger may plant ahead of the log's end.
+    pub planted: u8,
+    /// How many times the log may be set back.
+    pub set_backs: u8,
 }
 
 /// The writers of the records from version 0 on, and their number.
@@ -62,9 +98,14 @@ impl Records {
     }
 
     fn first(mut self, count: usize) -> Self {
+        let count = count.min(self.len());
         self.writers[count..].fill(0);
         self.count = count as u8;
         self
+    }
+
+    fn begins(self, other: Self) -> bool {
+        other.first(self.len()) == self
     }
 }
 
@@ -73,6 +114,21 @@ struct Process {
     folded: Records,
     /// Its put at its next version has an unknown outcome.
     in_doubt: bool,
+    /// The log was set back below what it has folded; only a new start helps.
+    lost: bool,
+    /// Reads of the reader that are not used yet.
+    held: Held,
+}
+
+/// The reads that a reader makes before it takes a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    /// A bundle, whose last record is still to be compared.
+    Bundle(Bundle),
+    /// The log up to a record that was read before its bundle.
+    Anchor(Records),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,11 +142,19 @@ struct Bundle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Moment {
     log: Records,
+    /// The record that lies beyond the log's end, or that a repair made void there, with the history that it names.
+    ahead: Option<Records>,
     /// By the number of records up to the last one of each.
     bundles: [Option<Bundle>; VERSIONS + 1],
     processes: [Process; WRITERS + 1],
     /// No writer may store bundles any more.
     refused: bool,
+    /// Bundles that the forger has stored.
+    forged: u8,
+    /// Records that the forger has planted.
+    planted: u8,
+    /// Times that the log was set back.
+    set_backs: u8,
 }
 
 /// An event that may change the state, if it is possible.
@@ -104,14 +168,30 @@ pub enum Step {
     Store(usize),
     /// A process reads its next record.
     Read(usize),
-    /// A process reads the bundle of this many records.
-    ReadBundle(usize, usize),
+    /// The reader reads the bundle of this many records.
+    ReadBundle(usize),
+    /// The reader compares a bundle with the log, and takes or drops it.
+    Compare,
+    /// The reader reads the last record of a bundle before the bundle.
+    ReadEarly(usize),
+    /// The reader looks for repairs below its head.
+    Look,
+    /// A process begins anew from the log.
+    Restart(usize),
     /// A bundle is damaged in the store.
     Damage(usize),
     /// A bundle is deleted.
     Delete(usize),
     /// The store refuses bundles from now on.
     Refuse,
+    /// The forger stores a bundle of this many records, of a fork that begins after the first records of the log, as many as the second number.
+    Forge(usize, usize),
+    /// The forger plants the last record of such a fork.
+    Plant(usize, usize),
+    /// The log ends after this many records from now on.
+    SetBack(usize),
+    /// A person makes the record void at which the log stops.
+    Repair,
 }
 
 /// The outcome of a put.
@@ -127,98 +207,78 @@ impl Bundles {
         self.mistake == Some(mistake)
     }
 
-    fn put(m: &mut Moment, p: usize, outcome: Outcome) -> Option<()> {
+    /// The writer of a record by process `p`: its records before and after the log was set back differ.
+    fn writer(m: &Moment, p: usize) -> u8 {
+        p as u8 + 1 + WRITERS as u8 * m.set_backs
+    }
+
+    fn put(self, m: &mut Moment, p: usize, outcome: Outcome) -> Option<()> {
         let process = m.processes[p];
-        if process.in_doubt || process.folded.len() == VERSIONS {
+        let unknown = outcome != Outcome::Created;
+        if process.in_doubt || process.folded.len() == self.versions || (unknown && !self.faults) {
             return None;
         }
-        let free = process.folded == m.log;
-        let record = process.folded.with(p as u8 + 1);
+        let record = process.folded.with(Self::writer(m, p));
+        if process.lost {
+            // It goes on from a history that is no longer there: its record lies beyond the log's end.
+            let beyond = m.ahead.is_none() && process.folded.len() >= m.log.len() && !unknown;
+            m.ahead = beyond.then_some(record);
+            m.processes[p].folded = m.ahead?;
+            return Some(());
+        }
+        let free = process.folded == m.log && !m.is_stopped();
         if free && outcome != Outcome::UnknownLost {
             m.log = record;
         }
-        if outcome == Outcome::Created {
-            m.processes[p].folded = free.then_some(record)?;
-        } else {
+        if unknown {
             m.processes[p].in_doubt = true;
+        } else {
+            m.processes[p].folded = free.then_some(record)?;
         }
         Some(())
     }
 
     fn resolve(m: &mut Moment, p: usize) -> Option<()> {
-        let Process { folded, in_doubt } = m.processes[p];
-        if !in_doubt {
+        let Process { folded, lost, .. } = m.processes[p];
+        if !m.processes[p].in_doubt || lost || (folded == m.log && m.is_stopped()) {
             return None;
         }
         if folded == m.log {
-            m.log = folded.with(p as u8 + 1);
-        }
-        m.processes[p] = Process {
-            folded: m.log.first(folded.len() + 1),
-            in_doubt: false,
-        };
-        Some(())
-    }
-
-    fn store(self, m: &mut Moment, p: usize) -> Option<()> {
-        let Process { folded, in_doubt } = m.processes[p];
-        let records = if in_doubt && self.without(Mistake::BundleUnknown) {
-            folded.with(p as u8 + 1)
-        } else {
-            folded
-        };
-        let place = &mut m.bundles[records.len()];
-        if m.refused || records.len() == 0 || place.is_some() {
-            return None;
-        }
-        *place = Some(Bundle {
-            records,
-            intact: true,
-        });
-        Some(())
-    }
-
-    fn read(self, m: &mut Moment, p: usize) -> Option<()> {
-        let Process { folded, in_doubt } = m.processes[p];
-        if in_doubt || (p == READER && self.without(Mistake::NoFallback)) {
-            return None;
-        }
-        if folded.len() >= m.log.len() {
-            return None;
+            m.log = folded.with(Self::writer(m, p));
         }
         m.processes[p].folded = m.log.first(folded.len() + 1);
+        m.processes[p].in_doubt = false;
         Some(())
     }
 
-    fn read_bundle(self, m: &mut Moment, p: usize, count: usize) -> Option<()> {
-        let Process { folded, in_doubt } = m.processes[p];
-        let bundle = m.bundles[count].filter(|_| !in_doubt && count > folded.len())?;
-        let first = count.saturating_sub(WINDOW);
-        let gap = first > folded.len() && !self.without(Mistake::SkipGap);
-        let damaged = !bundle.intact && !self.without(Mistake::NoDigest);
-        // The first record continues stream.json, so that a former stream's differs from the beginning.
-        let former = bundle.records.writers[0] == FORMER;
-        let other = former || bundle.records.first(folded.len()) != folded;
-        if gap || damaged || (other && !self.without(Mistake::NoChain)) {
+    #[allow(
+        clippy::option_option,
+        reason = "no such step, or a step that may break a property"
+    )]
+    fn store(self, m: &mut Moment, p: usize) -> Option<Option<Broken>> {
+        let records = m.processes[p].folded;
+        let own = records.len() > 0 && records.writers[records.len() - 1] == Self::writer(m, p);
+        let ours = Bundle {
+            records,
+            intact: true,
+        };
+        let place = &mut m.bundles[records.len()];
+        let left = place.is_some() && self.without(Mistake::LeaveForeign);
+        if m.refused || !own || *place == Some(ours) {
             return None;
         }
-        // Without the chain the reader appends what it sees to what it has.
-        let mut taken = folded;
-        if self.without(Mistake::SkipGap) {
-            taken.count = taken.count.max(first as u8);
+        if !left {
+            *place = Some(ours);
         }
-        for at in taken.len()..count {
-            let writer = bundle.records.writers[at];
-            taken = taken.with(if bundle.intact { writer } else { FORMER + 1 });
-        }
-        m.processes[p].folded = taken;
-        Some(())
+        let detail = format!("another bundle than {records:?} stays under its number");
+        Some(left.then(|| Broken::new(Property::KeptOut, detail)))
     }
 
+    /// A process that the log was not set back under has folded a prefix of it, or ends at a planted record.
     fn check(m: &Moment) -> Option<Broken> {
         let wrong = m.processes.iter().find(|p| {
-            let known = p.folded.len();
-            known > m.log.len() || m.log.first(known) != p.folded
+            let astray = m.ahead == Some(p.folded);
+            !p.lost && !astray && !p.folded.begins(m.log)
         })?;
         let detail = format!("a process has folded {:?}, the log is {:?}", wrong, m.log);
         Some(Broken::new(Property::Fold, detail))
@@ -230,10 +290,7 @@ impl System for Bundles {
     type Action = Step;
 
     fn first(&mut self) -> Moment {
-        let former = Records {
-            writers: [FORMER, FORMER, 0, 0],
-            count: 2,
-        };
+        let former = Records::default().with(FORMER).with(FORMER);
         let mut m = Moment::default();
         m.bundles[2] = Some(Bundle {
             records: former,
@@ -243,7 +300,8 @@ impl System for Bundles {
     }
 
     fn actions(&self, _: &Moment, into: &mut Vec<Step>) {
-        for p in 0..=WRITERS {
+        for p in (0..self.writers).chain([READER]) {
+            into.extend([Step::Read(p), Step::Restart(p)]);
             if p != READER {
                 let outcomes = [
                     Outcome::Created,
@@ -253,21 +311,31 @@ impl System for Bundles {
                 into.extend(outcomes.map(|outcome| Step::Put(p, outcome)));
                 into.extend([Step::Resolve(p), Step::Store(p)]);
             }
-            into.push(Step::Read(p));
-            into.extend((1..=VERSIONS).map(|count| Step::ReadBundle(p, count)));
         }
-        into.extend((1..=VERSIONS).flat_map(|count| [Step::Damage(count), Step::Delete(count)]));
-        into.push(Step::Refuse);
+        for count in 1..=self.versions {
+            into.extend([Step::ReadBundle(count), Step::ReadEarly(count)]);
+            into.extend([Step::Damage(count), Step::Delete(count)]);
+            into.extend((0..count).map(|base| Step::Forge(count, base)));
+            into.extend((0..count).map(|base| Step::Plant(count, base)));
+        }
+        into.extend((0..self.versions).map(Step::SetBack));
+        into.extend([Step::Compare, Step::Look, Step::Refuse, Step::Repair]);
     }
 
     fn next(&mut self, before: &Moment, step: Step) -> Option<(Moment, Option<Broken>)> {
         let mut m = *before;
+        let mut broken = None;
         match step {
-            Step::Put(p, outcome) => Self::put(&mut m, p, outcome)?,
+            Step::Put(p, outcome) => self.put(&mut m, p, outcome)?,
             Step::Resolve(p) => Self::resolve(&mut m, p)?,
-            Step::Store(p) => self.store(&mut m, p)?,
+            Step::Store(p) => broken = self.store(&mut m, p)?,
             Step::Read(p) => self.read(&mut m, p)?,
-            Step::ReadBundle(p, count) => self.read_bundle(&mut m, p, count)?,
+            Step::ReadBundle(count) => broken = self.read_bundle(&mut m, count)?,
+            Step::Compare => broken = self.compare(&mut m)?,
+            Step::ReadEarly(count) => self.read_early(&mut m, count)?,
+            Step::Look => self.look(&mut m)?,
+            Step::Restart(p) => Self::restart(&mut m, p)?,
+            Step::Damage(_) | Step::Refuse if !self.faults => return None,
             Step::Damage(count) => {
                 let bundle = m.bundles[count].as_mut().filter(|b| b.intact)?;
                 bundle.intact = false;
@@ -277,14 +345,21 @@ impl System for Bundles {
             }
             Step::Refuse if m.refused => return None,
             Step::Refuse => m.refused = true,
+            Step::Forge(count, base) => self.forge(&mut m, count, base)?,
+            Step::Plant(count, base) => self.plant(&mut m, count, base)?,
+            Step::SetBack(count) => self.set_back(&mut m, count)?,
+            Step::Repair => Self::repair(&mut m)?,
         }
-        let broken = Self::check(&m);
+        let broken = broken.or_else(|| Self::check(&m));
         Some((m, broken))
     }
 
     fn at_rest(&self, m: &Moment) -> Rest {
-        let whole = m.log.len() == VERSIONS;
-        if whole && m.processes.iter().all(|p| p.folded == m.log) {
+        let whole = m.log.len() == self.versions;
+        let mut processes = m.processes[..self.writers]
+            .iter()
+            .chain([&m.processes[READER]]);
+        if whole && processes.all(|p| p.folded == m.log) {
             Rest::Complete
         } else {
             Rest::Wanting

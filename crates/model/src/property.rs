@@ -31,6 +31,8 @@ pub enum Property {
     Watermark,
     /// The product's fold succeeds, and its own invariants hold.
     Fold,
+    /// No old or forged copy keeps the one of a record's own writer from readers.
+    KeptOut,
     /// Liveness: a running process with work can make progress.
     Stuck,
 }
@@ -55,6 +57,7 @@ impl Property {
             Self::FutureData => "the data that a live epoch may still commit exists",
             Self::Watermark => "the watermark is at or below the steps that a live attempt needs",
             Self::Fold => "the fold succeeds and its invariants hold",
+            Self::KeptOut => "a writer's own copy replaces any other under its key",
             Self::Stuck => "a running process with work can make progress",
         }
     }

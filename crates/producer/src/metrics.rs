@@ -25,6 +25,8 @@ pub struct Metrics {
     pub documents: IntCounter,
     /// Number of bad documents left out.
     pub bad_documents: IntCounter,
+    /// Number of folders of inboxes that are left out.
+    pub bad_folders: IntGauge,
     pub json_beyond: JsonBeyondMetrics,
     /// Bytes of the texts of tokenized documents.
     pub text_bytes: IntCounter,
@@ -188,6 +190,10 @@ impl Metrics {
             bad_documents: m.counter(
                 "bad_documents_total",
                 "Bad documents left out; the log names the place of the first 64 and of some later ones.",
+            )?,
+            bad_folders: m.gauge(
+                "inbox_bad_folders",
+                "Folders of inboxes that are left out, since they are not as writers leave them; the log names them.",
             )?,
             json_beyond: JsonBeyondMetrics::new(m)?,
             text_bytes: m.counter(

@@ -1,4 +1,5 @@
-//! Comparison of snapshots and index segments with the fold: both are copies of information in the log.
+//! Comparison of snapshots and index segments with the fold, and of bundles with the records: all are copies of
+//! information in the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use batchweave_store::{Store, found};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 
-use crate::Problem;
 use crate::fold::Folding;
+use crate::{Problem, bundles};
 
 /// Segments read at a time.
 const READS: usize = 16;
@@ -29,6 +30,8 @@ pub(crate) struct Copies {
     pub(crate) segments: u64,
     /// Segments of readable steps that are not stored: readers compute them from the log.
     pub(crate) segments_not_stored: Vec<u64>,
+    /// Bundles whose records are those of the log.
+    pub(crate) bundles: u64,
 }
 
 /// Folds to the head and compares each copy on the way.
@@ -57,6 +60,8 @@ pub(crate) async fn check(
             snapshot(store, folding.manifest(), version, &mut copies, problems).await?;
         }
     }
+    let stream = folding.manifest().stream_id();
+    copies.bundles = bundles::check(store, stream, problems).await?;
     let watermark = folding.manifest().watermark();
     missing.retain(|segment| (segment + 1) * SEGMENT_STEPS > watermark);
     copies.segments_not_stored = missing;

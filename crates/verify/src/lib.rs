@@ -2,12 +2,14 @@
 //! once, in order, with the bytes that the log names.
 //!
 //! - `fold`: the log from its beginning, with the `objects` that it names; both checks begin with it; `bar`: its progress.
-//! - `stream`: the check of a stream: `copies` of the log's information, and with --data all `data`.
+//! - `stream`: the check of a stream: `copies` of the log's information, `bundles` of its records, and with --data all
+//!   `data`.
 //! - `job`: the proof of a run from the ledgers in its `listing`; `mend` stores missing ones, `left_behind` names
 //!   attempts behind a newer checkpoint; `report` and `picture` show the result.
 #![forbid(unsafe_code)]
 
 mod bar;
+mod bundles;
 mod copies;
 mod data;
 mod fold;
@@ -87,7 +89,7 @@ fn parallel(text: &str) -> Result<usize, String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Problem {
-    /// `snapshot`, `index`, `object` or `data`.
+    /// `snapshot`, `index`, `bundle`, `record`, `object` or `data`.
     what: String,
     key: String,
     /// The first affected step, where there is one.

@@ -203,6 +203,10 @@ impl StreamReport {
         };
         let snapshots = count(c.snapshots.len() as u64, "snapshot");
         let segments = count(c.segments, "index segment");
-        format!("{snapshots} and {segments} are what the log folds to{missing}")
+        let bundles = match c.bundles {
+            0 => String::new(),
+            n => format!("; {} of its records", count(n, "bundle")),
+        };
+        format!("{snapshots} and {segments} are what the log folds to{missing}{bundles}")
     }
 }

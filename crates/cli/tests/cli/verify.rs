@@ -3,6 +3,7 @@
 use std::fs;
 
 use batchweave_core::keys;
+use batchweave_core::manifest::Bundle;
 use serde_json::Value;
 
 use crate::world::World;
@@ -135,6 +136,43 @@ async fn copies_must_be_what_the_log_folds_to() {
     fs::remove_file(world.path(&keys::snapshot(next))).unwrap();
     fs::write(&path, bytes).unwrap();
     failed(&world, &["verify"], &[&keys::snapshot(version), "digest"]);
+}
+
+#[tokio::test]
+async fn bundles_must_have_the_records_of_the_log() {
+    let world = filled().await;
+    let log = world.log().await;
+    let (stream, next) = (log.manifest().stream_id(), log.manifest().next_version());
+    let record = |version| fs::read_to_string(world.path(&keys::log(version))).unwrap();
+    let store = |records: Vec<String>, last: u64| {
+        let bundle = Bundle {
+            format: 1,
+            stream,
+            first: last + 1 - records.len() as u64,
+            records,
+        };
+        let path = world.path(&keys::bundle(last));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bundle.to_json()).unwrap();
+    };
+    store((0..next).map(record).collect(), next - 1);
+    world
+        .run(&["verify"])
+        .prints(&["are what the log folds to", "; 1 bundle of its records"]);
+    // Of a fork that the log does not have.
+    store(vec![record(next - 1), "{}".to_owned()], next);
+    let report = failed(
+        &world,
+        &["verify"],
+        &[&keys::bundle(next), "the log does not have"],
+    );
+    assert_eq!(report["copies"]["bundles"], 1);
+    fs::remove_file(world.path(&keys::bundle(next))).unwrap();
+    // Its last record is that of the log, but not the one before.
+    let forged = record(next - 2).replacen("\"leads\":false", "\"leads\":true", 1);
+    store(vec![forged, record(next - 1)], next - 1);
+    let version = format!("another record of version {} than the log", next - 2);
+    failed(&world, &["verify"], &[&keys::bundle(next - 1), &version]);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use batchweave_core::retention::{AttemptObjects, Mark};
 use batchweave_store::{StoreError, list_all};
 use batchweave_wire::{ErrorName, Fault};
 
-use crate::resources::{CREATE_TIMEOUT, Resources};
+use crate::resources::Resources;
 
 /// Missing coordinates that a warning lists.
 const LISTED_MAX: usize = 16;
@@ -20,10 +20,15 @@ pub(crate) async fn store(resources: &Resources, mark: &Mark, recorded: bool) ->
         let message = "the ledger of what was delivered before the mark could not be stored";
         return Err(fault(message.to_owned()).at_key(key));
     }
+    let began = resources.context.now();
     let stored = resources.create(&key, mark.to_json().into()).await;
     stored.map_err(|why| {
-        let seconds = CREATE_TIMEOUT.as_secs();
-        let message = format!("the mark could not be stored for {seconds} s: {why}");
+        // A refusal that no repetition mends is answered at once.
+        let tried = match resources.context.since(began).as_secs() {
+            0 => String::new(),
+            seconds => format!(" for {seconds} s"),
+        };
+        let message = format!("the mark could not be stored{tried}: {why}");
         fault(message).at_key(key)
     })
 }

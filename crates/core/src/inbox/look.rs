@@ -100,21 +100,23 @@ pub fn look(read: &Read, listed: Vec<Listed>) -> Result<Found, Fault> {
             } else if numbered.is_empty() && !found.ended {
                 return Err(Fault::Rewound { number: *number });
             }
-            Some(number + 1)
+            number.checked_add(1)
         }
     };
     let first = numbered.first().map(|(number, _)| *number);
     if next.is_none() {
         found.begins_at = first.filter(|number| *number > 0);
     }
-    let expected = next.or(first).unwrap_or(0)..;
-    for ((number, _), expected) in numbered.iter().zip(expected) {
+    let mut expected = next.or(first).unwrap_or(0);
+    for (number, _) in &numbered {
         if *number != expected {
             return Err(Fault::Missing {
                 missing: expected,
                 next: *number,
             });
         }
+        // A folder may hold the last number that there is.
+        expected = number.saturating_add(1);
     }
     found.files = numbered;
     Ok(found)
@@ -161,6 +163,10 @@ mod tests {
         let found = look(&Read::Nothing, files(&[5, 6])).unwrap();
         assert_eq!((numbers(&found), found.begins_at), (vec![5, 6], Some(5)));
         assert_eq!(look(&up_to(1), files(&[1])).unwrap(), Found::default());
+        let last = look(&Read::Nothing, files(&[u64::MAX])).unwrap();
+        assert_eq!(numbers(&last), [u64::MAX]);
+        let last = look(&up_to(u64::MAX), files(&[u64::MAX])).unwrap();
+        assert_eq!(last, Found::default());
     }
 
     #[test]

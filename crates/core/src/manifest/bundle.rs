@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Manifest;
 use crate::error::FormatError;
-use crate::ids::{StreamId, Version};
-use crate::limits::{BUNDLE_BYTES, BUNDLE_BYTES_MAX, BUNDLE_COORDINATES, BUNDLE_RECORDS};
+use crate::ids::{Hash, StreamId, Version};
+use crate::limits::{
+    ADOPTED_KEPT, BUNDLE_BYTES, BUNDLE_BYTES_MAX, BUNDLE_COORDINATES, BUNDLE_RECORDS,
+};
 use crate::{json, keys};
 
 /// The content of `index/bundles/<version>.json`.
@@ -106,6 +108,32 @@ impl RecentRecords {
     }
 }
 
+/// The newest records that a reader took from bundles, by their hashes: some are compared with the log later, because a
+/// record planted beyond its end makes a fork of the records before it look like the log.
+#[derive(Debug, Clone, Default)]
+pub struct AdoptedRecords(VecDeque<(Version, Hash)>);
+
+impl AdoptedRecords {
+    /// Adds a record; forgets the oldest beyond the bound.
+    pub fn push(&mut self, version: Version, hash: Hash) {
+        self.0.push_back((version, hash));
+        if self.0.len() > ADOPTED_KEPT {
+            self.0.pop_front();
+        }
+    }
+
+    /// Returns one of them, by any random number; `None` without any.
+    pub fn pick(&self, draw: u64) -> Option<(Version, Hash)> {
+        let at = draw.checked_rem(self.0.len() as u64)?;
+        self.0.get(usize::try_from(at).ok()?).copied()
+    }
+
+    /// Forgets all: another fold replaced the one that took them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +192,20 @@ mod tests {
         assert!(recent.bundle(STREAM, 202).is_none(), "not a text");
         recent.clear();
         assert!(recent.bundle(STREAM, 0).is_none());
+    }
+
+    #[test]
+    fn the_newest_adopted_records_are_drawn_from() {
+        let mut adopted = AdoptedRecords::default();
+        assert_eq!(adopted.pick(7), None);
+        for version in 0..ADOPTED_KEPT as u64 + 10 {
+            adopted.push(version, Hash::sha256(&version.to_le_bytes()));
+        }
+        let picked = |draw| adopted.pick(draw).unwrap();
+        assert_eq!((picked(0).0, picked(255).0, picked(256).0), (10, 265, 10));
+        assert_eq!(picked(3).1, Hash::sha256(&13_u64.to_le_bytes()));
+        adopted.clear();
+        assert_eq!(adopted.pick(0), None);
     }
 
     #[test]

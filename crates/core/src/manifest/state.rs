@@ -12,10 +12,11 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::entry::HoldingJob;
+use super::entry::{Entry, HoldingJob};
 pub use super::job_state::{AttemptState, JobState, QuarantineState};
 use super::lanes::Lanes;
 pub use super::lanes::Waiting;
+use super::record::Record;
 use crate::cursor::Cursor;
 use crate::ids::{
     Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
@@ -37,6 +38,20 @@ pub struct StepEntry {
     pub version: Version,
     /// Parts, counts and digest.
     pub tgb: TgbRecord,
+}
+
+impl StepEntry {
+    /// Whether a record commits this very TGB: an entry of a forged copy of the log may name another one.
+    pub fn is_in(&self, record: &Record) -> bool {
+        record.entries.iter().any(|entry| {
+            let Entry::Batch(batch) = entry else {
+                return false;
+            };
+            let at = self.seq.checked_sub(batch.first_seq);
+            let tgb = at.and_then(|at| batch.tgbs.get(usize::try_from(at).ok()?));
+            batch.producer == self.producer && batch.epoch == self.epoch && tgb == Some(&self.tgb)
+        })
+    }
 }
 
 /// The state of one producer. Kept for ever: a name keeps its epoch and sequence.

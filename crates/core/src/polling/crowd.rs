@@ -12,9 +12,13 @@ use crate::limits::BUNDLE_RECORDS;
 /// Followers from which on bundles are cheaper than records.
 pub const CROWD: u32 = 256;
 
-/// Reads per second of all starved followers together, of bundles and of records. A missing bundle costs another one,
-/// many followers wait for the same one, and a prefix allows 5,500 reads per second: with 5,000 the simulator sees 503.
-const READS_PER_SECOND: u32 = 4000;
+/// Polls per second of all starved followers together. Each reads at most one bundle, and at most one record or the one
+/// that proves the bundle: they are under two prefixes, each of which allows 5,500 reads per second.
+const POLLS_PER_SECOND: u32 = 4800;
+/// Records per second that all followers together compare with the log after they took them from bundles.
+const COMPARED_PER_SECOND: u32 = 100;
+/// Most records that are read one by one after a refused bundle; the first time it is one.
+const RECORDS_MAX: u32 = 8;
 /// Reads per second of all records by all followers that the log's prefix allows beside their polls, and the seen
 /// records from which on their rate is known well enough for that.
 const RECORD_READS_PER_SECOND: f64 = 2000.0;
@@ -39,8 +43,10 @@ const GAIN_AT_FIRST: f64 = 4.0;
 /// Records of which half are forgotten in the rate, about; and from which on it is trusted.
 const MEMORY: f64 = 64.0;
 const TRUSTED: f64 = 16.0;
-/// Missing bundles in a row after which the log itself is read.
+/// Missing bundles in a row after which one record is read.
 const MISSING_MAX: u32 = 3;
+/// A follower that reads single records and has not seen a bundle or the head for this time reads all records at once.
+const BEHIND_AFTER: Duration = Duration::from_secs(30);
 /// Expected records from which on an unchanged log is a pause of its writers, which does not count in the rate.
 const PAUSED: f64 = 4.0;
 
@@ -49,7 +55,7 @@ const PAUSED: f64 = 4.0;
 pub enum NextRead {
     /// The record after the last folded one.
     Record,
-    /// All records up to the head: bundles are missing.
+    /// All records up to the head: bundles are missing, and single records do not reach it.
     Head,
     /// The bundle whose newest record has this version.
     Bundle(Version),
@@ -80,13 +86,25 @@ pub struct CrowdReads {
     /// Bundles that were missing since one was there.
     missed: u32,
     most: Option<Version>,
+    /// Whether a single record was read since a bundle or the head was seen, and when that was.
+    single: bool,
+    fresh: Duration,
+    /// Records to read before the next bundle, and how many after the next refused one.
+    records: u32,
+    records_next: u32,
 }
 
 impl CrowdReads {
-    /// Returns what to read for a log folded up to `next`, exclusively.
-    pub fn next(&self, next: Version, now: Duration) -> NextRead {
-        if self.missed >= MISSING_MAX {
+    /// Returns what one of `followers` reads of a log folded up to `next`, exclusively.
+    pub fn next(&self, next: Version, followers: u32, now: Duration) -> NextRead {
+        if self.records > 0 {
+            return NextRead::Record;
+        }
+        if self.single && now.saturating_sub(self.fresh) > BEHIND_AFTER {
             return NextRead::Head;
+        }
+        if self.missed >= MISSING_MAX || self.is_rare(followers) {
+            return NextRead::Record;
         }
         let expected = self.expected(now).max(0.0) as Version;
         let most = self.most.unwrap_or(Version::MAX);
@@ -117,7 +135,7 @@ impl CrowdReads {
     }
 
     /// Whether records are so rare that all `followers` can read each of them.
-    pub fn is_rare(&self, followers: u32) -> bool {
+    fn is_rare(&self, followers: u32) -> bool {
         self.seen[0] >= RARE_AFTER && self.rate() * f64::from(followers) < RECORD_READS_PER_SECOND
     }
 
@@ -130,14 +148,27 @@ impl CrowdReads {
         now: Duration,
     ) {
         if gave == Gave::Records {
-            if read != NextRead::Record {
-                self.missed = 0;
+            // A record that is read because bundles do not help has others behind it.
+            let one = read == NextRead::Record;
+            let behind = one && (self.records > 0 || self.missed >= MISSING_MAX);
+            if self.records > 0 && one {
+                self.records -= 1;
+            } else if one {
+                self.single = true;
+            } else {
+                (self.single, self.fresh) = (false, now);
             }
-            return self.note_records((next, steps), now);
+            if matches!(read, NextRead::Bundle(_)) {
+                self.records_next = 0;
+            }
+            self.missed = 0;
+            return self.note_records((next, steps), !behind, now);
         }
         self.gain = GAIN.0;
         match read {
             NextRead::Record | NextRead::Head => {
+                // This is the head: bundles were expected too early.
+                (self.missed, self.single, self.fresh) = (0, false, now);
                 self.missing = self.missing.max(1);
                 self.beyond = 0.0;
                 if self.head.is_none() || self.seen[2] == 0.0 || self.expected(now) >= PAUSED {
@@ -161,8 +192,16 @@ impl CrowdReads {
         }
     }
 
-    fn note_records(&mut self, (next, steps): (Version, u64), now: Duration) {
-        if self.missing > 0 || self.head.is_none() {
+    /// Notes that a bundle was refused. The next one may be good, and readers of records fall behind where only
+    /// bundles keep up.
+    pub fn note_refused(&mut self) {
+        self.records = self.records_next.clamp(1, RECORDS_MAX);
+        self.records_next = 2 * self.records;
+    }
+
+    /// Notes records; `newest`: the last of them may be the newest.
+    fn note_records(&mut self, (next, steps): (Version, u64), newest: bool, now: Duration) {
+        if newest && (self.missing > 0 || self.head.is_none()) {
             self.measure((next, steps), now);
         }
         let least = if self.is_trusted() {
@@ -196,9 +235,11 @@ impl CrowdReads {
 
     /// Returns the pause to the next read of one of `followers`, with `lead` steps ahead; without jitter.
     pub fn pause(&self, lead: Option<u64>, followers: u32) -> Duration {
-        let least = Duration::from_secs(1) * followers / READS_PER_SECOND;
+        let least = Duration::from_secs(1) * followers / POLLS_PER_SECOND;
         let [_, steps, seconds] = self.seen;
         let ahead = match lead {
+            // The record may have others behind it.
+            _ if self.records > 0 || (self.single && self.is_rare(followers)) => Duration::ZERO,
             None => PAUSE_MAX,
             Some(lead) if steps > 0.0 && self.is_trusted() => {
                 let pause = lead as f64 * seconds / steps * PART_OF_LEAD;
@@ -209,174 +250,19 @@ impl CrowdReads {
         };
         let pause = ahead.min(PAUSE_MAX).max(least);
         if self.missed < MISSING_MAX && self.most.is_some_and(|most| most > 1) {
-            pause.mul_f64(AGAIN_PART)
+            pause.mul_f64(AGAIN_PART).max(least)
         } else {
             pause
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// When a follower knows the rate.
-    const SETTLED: f64 = 45.0;
-
-    fn seconds(seconds: f64) -> Duration {
-        Duration::from_secs_f64(seconds)
-    }
-
-    /// A small random number for each `n`, from 0 to 1.
-    fn draw(n: u64) -> f64 {
-        let mixed = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 40) as f64 / (1 << 24) as f64
-    }
-
-    /// The times at which records appear: `rate` a second, irregular, from 10 s on.
-    fn appear(rate: f64, until: f64) -> Vec<f64> {
-        let mut at = 10.0;
-        let gaps = (0..).map(|n| (0.5 + draw(n)) / rate);
-        let times = gaps.map(|gap| {
-            at += gap;
-            at
-        });
-        times.take_while(|at| *at < until).collect()
-    }
-
-    struct Run {
-        /// Reads once the follower has settled.
-        reads: usize,
-        /// The time from each later record's appearance until it was read.
-        delays: Vec<f64>,
-    }
-
-    /// One follower of records that appear at these times; bundles exist if `bundles` says so.
-    fn follow(
-        records: &[f64],
-        (lead, followers): (u64, u32),
-        (until, seed): (f64, u64),
-        bundles: impl Fn(Version) -> bool,
-    ) -> Run {
-        let (mut crowd, mut now, mut next, mut polls) = (CrowdReads::default(), 0.0, 0, 0);
-        let mut run = Run {
-            reads: 0,
-            delays: Vec::new(),
-        };
-        while now < until {
-            let read = crowd.next(next, seconds(now));
-            run.reads += usize::from(now > SETTLED);
-            polls += 1;
-            let there =
-                |version: Version| records.get(version as usize).is_some_and(|at| *at <= now);
-            let before = next;
-            match read {
-                NextRead::Record if there(next) => next += 1,
-                NextRead::Head => {
-                    while there(next) {
-                        next += 1;
-                        run.reads += usize::from(now > SETTLED);
-                    }
-                }
-                NextRead::Bundle(last) if there(last) && bundles(last) => next = last + 1,
-                _ => {}
-            }
-            let fresh = records[before as usize..next as usize].iter();
-            run.delays
-                .extend(fresh.filter(|at| **at > SETTLED).map(|at| now - at));
-            let gave = if next > before {
-                Gave::Records
-            } else {
-                Gave::Nothing
-            };
-            crowd.note(read, gave, (next, next), seconds(now));
-            let pause = crowd.pause(Some(lead), followers).as_secs_f64();
-            now += pause * (0.9 + 0.2 * draw(seed * 100_000 + polls));
-        }
-        run.delays.sort_by(f64::total_cmp);
-        run
-    }
-
-    /// Several followers of the same records: reads per second of 10,000 of them, and the median and 99th percentile of
-    /// the delays.
-    fn crowd(records: &[f64], lead: u64) -> (f64, f64, f64) {
-        let runs: Vec<_> = (0..20)
-            .map(|n| follow(records, (lead, 10_000), (600.0, n), |_| true))
-            .collect();
-        let reads: usize = runs.iter().map(|run| run.reads).sum();
-        let mut delays: Vec<_> = runs.into_iter().flat_map(|run| run.delays).collect();
-        delays.sort_by(f64::total_cmp);
-        let at = |q: usize| delays[delays.len() * q / 100];
-        (
-            reads as f64 / 20.0 / (600.0 - SETTLED) * 1e4,
-            at(50),
-            at(99),
-        )
-    }
-
-    #[test]
-    fn ten_thousand_starved_followers_have_each_record_within_four_seconds() {
-        for (rate, within) in [(0.3, 8.0), (1.0, 8.0), (2.0, 4.0), (5.0, 5.0)] {
-            let (reads, p50, p99) = crowd(&appear(rate, 600.0), 0);
-            println!("{rate} records/s: {reads} reads/s, p50 {p50}, p99 {p99}");
-            assert!(reads < 5_000.0, "{rate}: {reads} reads per second");
-            assert!(p99 < within, "{rate}: p99 {p99}");
-        }
-    }
-
-    #[test]
-    fn followers_with_steps_ahead_read_by_their_lead() {
-        let (reads, p50, p99) = crowd(&appear(2.0, 600.0), 64);
-        println!("{reads} reads/s, p50 {p50}, p99 {p99}");
-        assert!(reads < 1_700.0, "{reads} reads per second");
-        // Half of the lead is left.
-        assert!(p99 < 16.0, "p99 {p99}");
-    }
-
-    #[test]
-    fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
-        let records = appear(2.0, 300.0);
-        let run = follow(&records, (0, 10_000), (320.0, 0), |_| false);
-        assert!(run.delays.iter().all(|delay| *delay < 15.0), "it keeps up");
-        assert_eq!(
-            run.delays.len(),
-            records.iter().filter(|at| **at > SETTLED).count()
-        );
-        let mut crowd = CrowdReads::default();
-        for n in 0..10 {
-            let now = seconds(f64::from(n));
-            let read = crowd.next(5, now);
-            assert_eq!(read, NextRead::Record, "nothing is known");
-            crowd.note(read, Gave::Nothing, (5, 5), now);
-        }
-    }
-
-    #[test]
-    fn a_follower_that_slept_for_hours_goes_on() {
-        let (mut crowd, mut next) = (CrowdReads::default(), 0);
-        for at in (0..99).chain([100_000, 100_003]) {
-            let now = seconds(f64::from(at));
-            let gave = if at % 3 == 0 {
-                Gave::Nothing
-            } else {
-                Gave::Records
-            };
-            next += 4 * u64::from(gave == Gave::Records);
-            crowd.note(crowd.next(next, now), gave, (next, next), now);
-        }
-        assert!(crowd.gain <= GAIN.1);
-    }
-
-    #[test]
-    fn after_a_pause_of_the_writers_bundles_are_read_again() {
-        let mut records = appear(2.0, 60.0);
-        let later: Vec<_> = records.iter().map(|at| at + 200.0).collect();
-        records.extend(later);
-        let run = follow(&records, (0, 10_000), (300.0, 0), |_| true);
-        assert_eq!(
-            run.delays.len(),
-            records.iter().filter(|at| **at > SETTLED).count()
-        );
-        assert!(*run.delays.last().unwrap() < 30.0);
-    }
+/// Returns the pause until one of `followers` compares another record that it took from a bundle; `draw` is any number
+/// from 0 to 1.
+pub fn compare_pause(followers: u32, draw: f64) -> Duration {
+    let mean = Duration::from_secs(1) * followers / COMPARED_PER_SECOND;
+    mean.mul_f64(0.5 + draw.clamp(0.0, 1.0))
 }
+
+#[cfg(test)]
+mod tests;

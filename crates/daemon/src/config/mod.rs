@@ -73,6 +73,9 @@ impl Problem {
     }
 }
 
+/// Most bytes of a configuration file.
+const CONFIG_BYTES_MAX: u64 = 16 << 20;
+
 /// Reads, parses and checks the file at `path`.
 pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
     load_with(path, &Overrides::default())
@@ -81,13 +84,40 @@ pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
 /// Reads, parses and checks the file at `path`, changed by `overrides`.
 pub fn load_with<T: Config>(path: &Path, overrides: &Overrides) -> Result<T, ConfigErrors> {
     let name = path.display().to_string();
-    match std::fs::read_to_string(path) {
+    match read(path) {
         Ok(text) => parse_with(&name, &text, overrides),
         Err(why) => Err(ConfigErrors {
             problems: vec![Located::whole_file(unreadable(&why))],
             file: name,
         }),
     }
+}
+
+/// Reads a regular file. A pipe would hang a program that nobody writes to, and can't be read again at a reload.
+fn read(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?;
+    if kind.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        let text = "it is a pipe or a device; write the configuration into a file";
+        return Err(std::io::Error::other(text));
+    }
+    if kind.len() > CONFIG_BYTES_MAX {
+        let text = format!(
+            "it has {} bytes, and a configuration at most {CONFIG_BYTES_MAX}",
+            kind.len()
+        );
+        return Err(std::io::Error::other(text));
+    }
+    let mut text = String::new();
+    file.take(CONFIG_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn unreadable(why: &std::io::Error) -> String {

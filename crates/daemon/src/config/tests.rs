@@ -215,6 +215,22 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+    let why = load::<Sample>(&pipe).expect_err("a pipe").to_string();
+    assert!(why.contains("it is a pipe or a device; write"), "{why}");
+    let why = load::<Sample>(folder.path())
+        .expect_err("a folder")
+        .to_string();
+    assert!(
+        why.contains("give the path of the configuration file in it"),
+        "{why}"
+    );
+}
+
+#[test]
 fn units_are_written_as_they_are_read() {
     for text in ["64MiB", "3B", "5GiB", "1000001B", "7kB"] {
         let size: ByteSize = text.parse().unwrap();

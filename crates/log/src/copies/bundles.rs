@@ -1,5 +1,6 @@
 //! Writes a bundle of the newest records after each record of ours while a crowd follows the log. A bundle overlaps
-//! those before it, so one that is missing costs its readers little: none is waited for or written again.
+//! those before it, so one that is missing costs its readers little: none is waited for or written again. Nobody else
+//! writes it, so another one under its key is of a former log or forged, and would keep ours from its readers.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
+use crate::copies::put::put_copy;
 use crate::log::Log;
 
 /// The state of a writer of bundles.
@@ -67,8 +69,7 @@ impl Log {
 
 /// Creates a bundle and deletes the one that no follower reads any more.
 async fn put(store: &dyn Store, last: u64, bytes: Bytes) -> Result<(), StoreError> {
-    // One that exists is of a former root, or ours after a lost answer.
-    let _ = store.create(&keys::bundle(last), bytes).await?;
+    put_copy(store, &keys::bundle(last), bytes).await?;
     if let Some(old) = last.checked_sub(BUNDLES_KEPT) {
         store.delete(&keys::bundle(old)).await?;
     }

@@ -6,8 +6,8 @@ use tracing::warn;
 
 use crate::read::fitting::get_fitting;
 
-/// Creates a copy of the log's content. All writers write the same bytes, so an existing object counts as ours,
-/// unless it is damaged: then it is replaced.
+/// Creates a copy of the log's content. All writers write the same bytes, so an existing object counts as ours, unless
+/// it has other bytes: then it is damaged, of a former log or forged, and replaced.
 pub(crate) async fn put_copy(store: &dyn Store, key: &str, bytes: Bytes) -> Result<(), StoreError> {
     match store.create(key, bytes.clone()).await? {
         Create::Created => return Ok(()),
@@ -19,9 +19,16 @@ pub(crate) async fn put_copy(store: &dyn Store, key: &str, bytes: Bytes) -> Resu
     {
         return Ok(());
     }
-    warn!(key, "replacing a damaged copy of the log's content");
+    warn!(
+        key,
+        "replacing a copy of the log's content that is damaged or another's"
+    );
     store.delete(key).await?;
-    match store.create(key, bytes).await? {
-        Create::Created | Create::Exists => Ok(()),
+    if store.create(key, bytes).await? == Create::Exists {
+        warn!(
+            key,
+            "another writer stored this copy of the log's content again meanwhile: left as it is"
+        );
     }
+    Ok(())
 }

@@ -91,7 +91,9 @@ impl Limiter {
         if let Some(slowest) = self.received.slowest(m) {
             let from = slowest.position.max(m.watermark());
             while sizes.first() > from && sizes.wants_older() {
-                let segment = log.segment((sizes.first() - 1) / SEGMENT_STEPS).await?;
+                let segment = log
+                    .segment((sizes.first() - 1) / SEGMENT_STEPS, None)
+                    .await?;
                 sizes.add_older(&segment);
             }
         }

@@ -1,9 +1,9 @@
 //! Reads the newest records from a bundle.
 //!
 //! Invariant (checked in the model `bundles`): a bundle gives records only to a fold that they continue without a gap,
-//! and one that does not fit changes nothing. The log decides.
+//! and only while the log holds the last of them; one that does not fit changes nothing. The log decides.
 
-use batchweave_core::ids::Version;
+use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Bundle, FoldError, Folded, Manifest};
 use batchweave_store::found;
@@ -13,6 +13,7 @@ use tracing::warn;
 
 use crate::error::LogError;
 use crate::log::Log;
+use crate::read::anchor;
 
 /// The outcome of a read of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,13 +24,14 @@ pub(crate) enum Bundled {
     Absent,
     /// It begins after what is folded.
     Beyond,
-    /// It does not continue the log. The reason is logged.
-    Unusable,
+    /// It does not continue this fold, or the log does not hold its last record. The reason is logged.
+    Refused,
 }
 
 /// A record of a bundle, with its effects.
 struct Taken {
     version: Version,
+    hash: Hash,
     bytes: Bytes,
     folded: Folded,
 }
@@ -50,24 +52,44 @@ impl Log {
                 Ok(bundle) => bundle,
                 Err(why) => {
                     warn!(%why, "ignoring a bundle of records; the log has them");
-                    return Ok(Bundled::Unusable);
+                    return Ok(Bundled::Refused);
                 }
             };
             let Some(records) = bundle.records_from(self.manifest.next_version()) else {
                 return Ok(Bundled::Beyond);
             };
-            match self.take(records) {
-                Ok((manifest, taken)) => {
-                    self.adopt_bundle(manifest, taken);
-                    self.snapshot_after_window(false).await;
-                    Ok(Bundled::Folded)
-                }
+            let (manifest, taken) = match self.take(records) {
+                Ok(taken) => taken,
                 Err(why) => {
                     warn!(key, %why, "ignoring a bundle of records that do not continue the log");
-                    Ok(Bundled::Unusable)
+                    return Ok(Bundled::Refused);
                 }
+            };
+            // After the bundle was read: the log may have been set back since.
+            if !self.holds_last(&key, taken.last()).await? {
+                return Ok(Bundled::Refused);
             }
+            self.adopt_bundle(manifest, taken);
+            self.snapshot_after_window(false).await;
+            Ok(Bundled::Folded)
         })
+    }
+
+    /// Whether the log holds the last record of a bundle, byte for byte. It pins those before.
+    async fn holds_last(&self, key: &str, last: Option<&Taken>) -> Result<bool, LogError> {
+        let Some(last) = last else {
+            return Ok(false);
+        };
+        let same = |bytes: &Bytes| *bytes == last.bytes;
+        let compared = anchor::compare(self.store.as_ref(), last.version, same).await?;
+        if let Some(instead) = compared {
+            let (record, found) = (keys::log(last.version), instead.text());
+            warn!(
+                key,
+                record, found, "refusing a bundle of records that the log does not hold"
+            );
+        }
+        Ok(compared.is_none())
     }
 
     /// Folds records beside this log's own fold. Fails at the first that the fold does not take as it is.
@@ -85,6 +107,7 @@ impl Log {
             }
             taken.push(Taken {
                 version,
+                hash: manifest.prev(),
                 bytes,
                 folded,
             });
@@ -96,6 +119,7 @@ impl Log {
         self.manifest = manifest;
         (self.idle_polls, self.window) = (0, 1);
         for record in taken {
+            self.adopted.push(record.version, record.hash);
             self.note_folded(record.version, record.bytes.len() as u64, &record.folded);
         }
     }

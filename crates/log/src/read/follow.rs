@@ -6,8 +6,9 @@ use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::limits::BUNDLE_RECORDS;
 use batchweave_core::manifest::bundle::has_crowd;
-use batchweave_core::polling::{CROWD, CrowdReads, Gave, NextRead};
+use batchweave_core::polling::{CROWD, CrowdReads, Gave, NextRead, compare_pause};
 use batchweave_store::found;
+use rand::RngExt;
 
 use crate::error::LogError;
 use crate::log::Log;
@@ -17,16 +18,17 @@ use crate::read::bundle::Bundled;
 #[derive(Debug, Default)]
 pub struct Follower {
     crowd: CrowdReads,
-    /// Bundles do not help before this version: one did not fit, or there are none.
+    /// No bundle is read before this version: there are none.
     not_before: Version,
+    /// When to compare another record that a bundle gave with the log.
+    compare_at: Option<Duration>,
     /// More records may follow those of the last poll.
     more: bool,
     /// Times in a row that the bundle of an older record was missing, too.
     without: u32,
 }
 
-/// Versions in which no bundle is read after one that did not fit, or while there are none: the next one has other
-/// records.
+/// Versions in which no bundle is read while there are none.
 const WITHOUT: Version = BUNDLE_RECORDS;
 /// Times that missing bundles are waited for before that.
 const WITHOUT_MAX: u32 = 3;
@@ -36,7 +38,7 @@ impl Follower {
     fn reads_bundles(&self, log: &Log, followers: u32) -> bool {
         let known = log.manifest().next_version() >= self.not_before;
         let many = followers >= CROWD && has_crowd(log.manifest());
-        many && known && !self.crowd.is_rare(followers)
+        many && known
     }
 
     /// Polls once, as one of `followers`; returns whether more records may follow at once. `now` gives the time.
@@ -44,7 +46,31 @@ impl Follower {
         &mut self,
         log: &mut Log,
         followers: u32,
-        now: impl Fn() -> Duration + Send,
+        now: impl Fn() -> Duration + Send + Sync,
+    ) -> Result<bool, LogError> {
+        log.recheck_adopted().await?;
+        let more = self.read(log, followers, &now).await?;
+        if self.is_compare_due(log, followers, now()) {
+            log.compare_adopted().await?;
+        }
+        Ok(more)
+    }
+
+    /// Whether it is time to compare a record that a bundle gave.
+    fn is_compare_due(&mut self, log: &mut Log, followers: u32, now: Duration) -> bool {
+        let due = self.compare_at.is_some_and(|at| now >= at);
+        if due || self.compare_at.is_none() {
+            let pause = compare_pause(followers, log.rng.random_range(0.0..1.0));
+            self.compare_at = Some(now + pause);
+        }
+        due
+    }
+
+    async fn read(
+        &mut self,
+        log: &mut Log,
+        followers: u32,
+        now: &(impl Fn() -> Duration + Sync),
     ) -> Result<bool, LogError> {
         let first = !std::mem::take(&mut self.more);
         if !first || !self.reads_bundles(log, followers) {
@@ -54,7 +80,7 @@ impl Follower {
             return Ok(more);
         }
         let next = log.manifest().next_version();
-        let read = self.crowd.next(next, now());
+        let read = self.crowd.next(next, followers, now());
         match read {
             NextRead::Record => log.catch_up_record().await?,
             NextRead::Head => self.read_head(log).await?,
@@ -62,9 +88,9 @@ impl Follower {
                 Bundled::Folded => self.without = 0,
                 Bundled::Absent => {}
                 Bundled::Beyond => return self.read_window(log, true).await,
-                Bundled::Unusable => {
-                    self.not_before = next + WITHOUT;
-                    return self.read_window(log, true).await;
+                Bundled::Refused => {
+                    self.crowd.note_refused();
+                    return Ok(false);
                 }
             },
         }

@@ -57,10 +57,13 @@ impl Log {
                     None => Located::NotYet,
                 });
             }
-            if let Some(entry) = m.open_step(step) {
-                return Ok(Located::At(Arc::clone(entry)));
+            if let Some(entry) = m.open_step(step).cloned() {
+                if self.open_step_stands(&entry).await? {
+                    return Ok(Located::At(entry));
+                }
+                return self.locate(step).await;
             }
-            let segment = self.segment(step / SEGMENT_STEPS).await?;
+            let segment = self.segment_of(step).await?;
             let key = || keys::segment(step / SEGMENT_STEPS);
             let entry = segment
                 .step(step)
@@ -69,8 +72,26 @@ impl Log {
         })
     }
 
-    /// Returns a full segment.
-    pub(crate) async fn segment(&mut self, number: u64) -> Result<Arc<Segment>, LogError> {
+    /// Returns the segment of a step; one in which the step is not that of the log is replaced.
+    async fn segment_of(&mut self, step: Step) -> Result<Arc<Segment>, LogError> {
+        let number = step / SEGMENT_STEPS;
+        let segment = self.segment(number, Some(step)).await?;
+        if !self.draws_comparison() || self.has_step(&segment, step).await? {
+            return Ok(segment);
+        }
+        warn_other(number, step);
+        self.snapshots.cache.retain(|kept| kept.segment != number);
+        let rebuilt = Arc::new(self.rebuild(number).await?);
+        self.snapshots.cache.push_back(Arc::clone(&rebuilt));
+        Ok(rebuilt)
+    }
+
+    /// Returns a full segment; if it is read, `asked` is compared with its record.
+    pub(crate) async fn segment(
+        &mut self,
+        number: u64,
+        asked: Option<Step>,
+    ) -> Result<Arc<Segment>, LogError> {
         let s = &self.snapshots;
         let known = s
             .unstored
@@ -80,7 +101,7 @@ impl Log {
         if let Some(segment) = known {
             return Ok(Arc::clone(segment));
         }
-        let segment = match self.stored_segment(number).await? {
+        let segment = match self.stored_segment(number, asked).await? {
             Some(segment) => Arc::new(segment),
             None => Arc::new(self.rebuild(number).await?),
         };
@@ -92,7 +113,11 @@ impl Log {
     }
 
     /// Reads a stored segment; `None` when it does not belong to this log, by the record that filled it.
-    async fn stored_segment(&self, number: u64) -> Result<Option<Segment>, LogError> {
+    async fn stored_segment(
+        &self,
+        number: u64,
+        asked: Option<Step>,
+    ) -> Result<Option<Segment>, LogError> {
         let key = keys::segment(number);
         let stream = self.manifest.stream_id();
         let parse = |bytes: &Bytes| Segment::from_json(bytes, stream, number);
@@ -112,21 +137,37 @@ impl Log {
                 return Ok(None);
             }
         };
-        if let Some(filled) = segment.filled {
-            let record = if filled.version < self.manifest.next_version() {
-                record_with_hash(self.store.as_ref(), filled.version, filled.record).await?
-            } else {
-                None
-            };
-            if record.is_none() {
-                warn!(
-                    key,
-                    "ignoring an index segment that does not belong to this log"
-                );
-                return Ok(None);
+        let committed = async {
+            match asked {
+                Some(step) => self.has_step(&segment, step).await,
+                None => Ok(true),
             }
+        };
+        let (ours, committed) = join(self.is_filled_here(&segment), committed).await;
+        if !ours? {
+            warn!(
+                key,
+                "ignoring an index segment that does not belong to this log"
+            );
+            return Ok(None);
+        }
+        if !committed? {
+            warn_other(number, asked.unwrap_or_default());
+            return Ok(None);
         }
         Ok(Some(segment))
+    }
+
+    /// Whether the record that filled a segment is in this log.
+    async fn is_filled_here(&self, segment: &Segment) -> Result<bool, LogError> {
+        let Some(filled) = segment.filled else {
+            return Ok(true);
+        };
+        if filled.version >= self.manifest.next_version() {
+            return Ok(false);
+        }
+        let record = record_with_hash(self.store.as_ref(), filled.version, filled.record).await?;
+        Ok(record.is_some())
     }
 
     /// Folds the log until the segment is full, from the newest snapshot before it or from version 0. Slow and
@@ -205,4 +246,12 @@ impl Log {
             warn!(key, error = %e, "cannot store a rebuilt index segment");
         }
     }
+}
+
+fn warn_other(segment: u64, step: Step) {
+    let key = keys::segment(segment);
+    warn!(
+        key,
+        step, "ignoring an index segment that has another TGB at a step than the log"
+    );
 }

@@ -4,8 +4,9 @@
 //! - `snapshot_search`: finds a snapshot that belongs to the log;
 //! - `tail`: follows the log and folds its records;
 //! - `bundle`: reads the newest records from one object; `follow`: chooses between it and the records;
+//! - `anchor`: compares records from bundles with the log;
 //! - `window`: reads many records in one round of parallel requests;
-//! - `locate`: finds the entry of a step;
+//! - `locate`: finds the entry of a step; `located_steps`: compares some with their records;
 //! - `checksums`: reads slice checksums from the indexes of data objects;
 //! - `frames`: reads and verifies the slices of a step;
 //! - `inputs`: reads the input list of a producer;
@@ -16,6 +17,7 @@
 //! - `as_of`: a view of the store in which the log ends earlier;
 //! - `shared_fold`: a seam for simulations.
 
+mod anchor;
 pub(crate) mod as_of;
 mod bundle;
 pub(crate) mod checksums;
@@ -24,6 +26,7 @@ pub(crate) mod follow;
 pub(crate) mod frames;
 pub(crate) mod inputs;
 pub(crate) mod locate;
+mod located_steps;
 mod open;
 pub(crate) mod refold;
 pub(crate) mod retrying;

@@ -26,7 +26,7 @@ use crate::read::root_check;
 /// Mean time between two listings of repairs; each log draws its own times.
 const REPAIRS_EVERY: Duration = Duration::from_mins(1);
 /// The least time between two second folds at the same record.
-const AGAIN_AFTER: Duration = Duration::from_mins(10);
+pub(crate) const AGAIN_AFTER: Duration = Duration::from_mins(10);
 
 impl Log {
     /// Draws the time of the next listing of repairs.
@@ -87,7 +87,7 @@ impl Log {
         Ok(Some(again).filter(|again| again.stopped.is_none() && same && better))
     }
 
-    fn adopt(&mut self, again: Refolded) {
+    pub(crate) fn adopt(&mut self, again: Refolded) {
         warn!(
             from = self.manifest.next_version(),
             to = again.manifest.next_version(),
@@ -106,6 +106,8 @@ impl Log {
         self.stopped = None;
         self.snapshots.reopened();
         self.bundles.forget();
+        self.adopted.clear();
+        self.contradicted = None;
         self.reopened += 1;
     }
 

@@ -9,12 +9,13 @@ use batchweave_core::ids::{Epoch, Nonce, ProducerName};
 use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_log::Committer;
 use batchweave_store::Store;
+use prometheus::IntGauge;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::RunError;
-use crate::sources::inbox::Inboxes;
+use crate::sources::inbox::{Inboxes, SharedGauge};
 use crate::sources::{
     InputFinder, InputList, Inputs, NamedPaths, SourceError, SourcePlan, store_list,
 };
@@ -55,6 +56,8 @@ pub struct NewFilePoller {
     list: Arc<StoredInputs>,
     /// Its inboxes with the files that were read, once they are open.
     inboxes: Mutex<Option<Inboxes>>,
+    /// The number of their folders that are left out.
+    bad_folders: std::sync::Mutex<SharedGauge>,
     /// The writers of inboxes after whose end there are no more files; empty for none.
     writers: Vec<String>,
     runtime: Handle,
@@ -84,6 +87,7 @@ impl NewFilePoller {
         source: Option<(NamedPaths, Arc<SourcePlan>)>,
         (interval, writers): (Duration, &[String]),
         list: Arc<StoredInputs>,
+        bad_folders: &IntGauge,
     ) -> Self {
         Self {
             finder,
@@ -91,6 +95,7 @@ impl NewFilePoller {
             interval,
             list,
             inboxes: Mutex::new(None),
+            bad_folders: std::sync::Mutex::new(SharedGauge::new(bad_folders.clone())),
             writers: writers.to_vec(),
             runtime: Handle::current(),
         }
@@ -125,7 +130,7 @@ impl NewFilePoller {
             *inboxes = Some(self.finder.inboxes(source, &list).await?);
         }
         let mut new = match inboxes.as_mut() {
-            Some(inboxes) => InputList::of(inboxes.look().await?),
+            Some(inboxes) => self.look(inboxes).await?,
             None => self.find().await?,
         };
         if new.files.is_empty() {
@@ -138,6 +143,20 @@ impl NewFilePoller {
             inboxes.joined(&joined);
         }
         Ok(Some(Waited::Grown(head)))
+    }
+
+    /// Finds the files of inboxes that are not in the list. Fails when no folder can be read, and more is to come.
+    async fn look(&self, inboxes: &mut Inboxes) -> Result<InputList, SourceError> {
+        let files = inboxes.look().await?;
+        if files.is_empty() && !inboxes.ended(&self.writers) {
+            inboxes.check()?;
+        }
+        let bad = inboxes.report();
+        let mut gauge = self.bad_folders.lock();
+        if let Ok(gauge) = &mut gauge {
+            gauge.set(bad);
+        }
+        Ok(InputList::of(files))
     }
 
     fn reads_inboxes(&self) -> bool {

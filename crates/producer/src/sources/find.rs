@@ -15,7 +15,9 @@ mod pin;
 mod remote;
 
 use self::local::local;
-pub(super) use self::pin::{ends, pin_local, pin_remote};
+#[cfg(test)]
+pub(super) use self::pin::pin_local;
+pub(super) use self::pin::{ends, pin_opened, pin_remote};
 use self::remote::remote;
 
 /// Number of remote files that are pinned at the same time.

@@ -34,6 +34,7 @@ mod left_out;
 mod line_blocks;
 mod lines;
 mod list;
+mod local_file;
 mod named_files;
 mod parquet_bytes;
 mod plan;

@@ -1,7 +1,6 @@
 //! Reads the files that fields and columns of the documents name, local or in a store. A file that is not there or not
 //! allowed makes a bad document; one that can't be read now is an error of the input.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use bytes::Bytes;
 
 use self::resolve::{PathFault, below};
 use super::find::OpenStore;
-use super::{InputFile, Location, SourceError};
+use super::{InputFile, Location, SourceError, local_file};
 
 mod resolve;
 
@@ -159,7 +158,7 @@ fn read_local(
             return Ok(NamedFile::TooLarge);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(kind.len()).unwrap_or_default());
-        let mut file = File::open(&target)?.take(limit.saturating_add(1));
+        let mut file = local_file::open(&target)?.take(limit.saturating_add(1));
         file.read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit {
             return Ok(NamedFile::TooLarge);

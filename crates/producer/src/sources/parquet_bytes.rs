@@ -13,7 +13,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::footers;
 use super::remote::{self, RemoteObject, RemoteRead, Requested};
-use super::{InputFile, Location};
+use super::{InputFile, Location, local_file};
 
 /// Bytes of a column per request.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -47,7 +47,7 @@ impl ParquetBytes {
         let from = match &file.location {
             Location::Local(path) => {
                 remote::check_size(file)?;
-                From::File(File::open(path)?)
+                From::File(local_file::open(path)?)
             }
             Location::Remote { .. } => {
                 let object = RemoteObject::from_file(file)?;

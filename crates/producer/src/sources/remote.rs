@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::{InputFile, Location};
+use super::{InputFile, Location, local_file};
 
 /// Bytes of an object per request; a reader holds two of them.
 const RANGE_BYTES: u64 = 4 << 20;
@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + Send>> {
     match &file.location {
         Location::Local(path) => {
-            let mut local = File::open(path)?;
+            let mut local = local_file::open(path)?;
             let size = local.metadata()?.len();
             if size != file.pin.size {
                 return Err(changed(file.pin.size, size));

@@ -7,6 +7,7 @@ use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_core::order::{MixtureChanges, Sampler, SamplerState};
 use batchweave_log::Committer;
 use batchweave_store::Store;
+use prometheus::IntGauge;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +68,7 @@ impl Parts {
         &self,
         producer: &Committer,
         every: (Duration, &[String]),
+        bad_folders: &IntGauge,
     ) -> Vec<Option<NewFilePoller>> {
         let list = Arc::new(self.stored_inputs(producer));
         let sources = self.finder.sources.iter().zip(&self.plans);
@@ -74,7 +76,7 @@ impl Parts {
             let source = Some((paths.clone(), plan.clone()));
             let list = list.clone();
             plan.follows
-                .then(|| NewFilePoller::new(self.finder.clone(), source, every, list))
+                .then(|| NewFilePoller::new(self.finder.clone(), source, every, list, bad_folders))
         };
         sources.map(poller).collect()
     }
@@ -91,7 +93,7 @@ pub(crate) fn assemble(
 ) -> Result<Pipeline, RunError> {
     let encoder = parts.transform.encoder.clone();
     let object_bytes = config.packing.object_bytes.bytes();
-    let (mixed, changes) = mixed(config, producer, &parts)?.unzip();
+    let (mixed, changes) = mixed(config, producer, &parts, &metrics)?.unzip();
     let follow_every = config.source.follow_every.0;
     let new_files = config.source.grows().then(|| {
         let list = Arc::new(parts.stored_inputs(producer));
@@ -100,6 +102,7 @@ pub(crate) fn assemble(
             None,
             (follow_every, &config.inbox.writers),
             list,
+            &metrics.bad_folders,
         ))
     });
     let batching = BatchBuilderOptions {
@@ -183,6 +186,7 @@ fn mixed(
     config: &ProducerConfig,
     producer: &Committer,
     parts: &Parts,
+    metrics: &Metrics,
 ) -> Result<Option<(MixedReading, MixtureChanges)>, RunError> {
     if parts.plans.is_empty() {
         return Ok(None);
@@ -205,6 +209,7 @@ fn mixed(
         new_files: parts.pollers(
             producer,
             (config.source.follow_every.0, &config.inbox.writers),
+            &metrics.bad_folders,
         ),
         sources,
         sampler: Sampler::new(options, state),

@@ -41,8 +41,17 @@ pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
     if !arguments.json {
         writeln!(
             out,
-            "{:>7} {:>5} {:>12} {:>12} {:>10} {:>9} {:>9} {:>9}",
-            "nodes", "lead", "key GET/s", "key peak", "log GET/s", "503s", "p50 ms", "p99 ms"
+            "{:>7} {:>5} {:>12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "nodes",
+            "lead",
+            "key GET/s",
+            "key peak",
+            "log GET/s",
+            "records",
+            "bundles",
+            "503s",
+            "p50 ms",
+            "p99 ms"
         )?;
     }
     for &nodes in &arguments.nodes {
@@ -70,12 +79,14 @@ pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
 fn line(out: &mut impl Write, f: &Followed) -> io::Result<()> {
     writeln!(
         out,
-        "{:>7} {:>5} {:>12.0} {:>12} {:>10.0} {:>9} {:>9.0} {:>9.0}",
+        "{:>7} {:>5} {:>12.0} {:>12} {:>10.0} {:>9} {:>9} {:>9} {:>9.0} {:>9.0}",
         f.nodes,
         f.lead,
         f.busiest_key_per_second,
         f.busiest_key_peak,
         f.log_reads_per_second,
+        f.records_peak,
+        f.bundles_peak,
         f.throttled,
         f.delivery_p50_ms,
         f.delivery_p99_ms

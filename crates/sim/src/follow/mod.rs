@@ -45,8 +45,12 @@ pub struct Followed {
     pub busiest_key_per_second: f64,
     /// Its reads in the worst second.
     pub busiest_key_peak: u64,
-    /// Mean reads per second of all keys of the log.
+    /// Mean reads per second of records and bundles together.
     pub log_reads_per_second: f64,
+    /// Reads below `log/` in the worst second.
+    pub records_peak: u64,
+    /// Reads below `index/`, which has the bundles, in the worst second.
+    pub bundles_peak: u64,
     /// Answers 503 in the measured time.
     pub throttled: u64,
     /// Deliveries of records to nodes: records times nodes, less those still to come.

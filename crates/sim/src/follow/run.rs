@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::shared::Shared;
 use super::{FollowPlan, Followed, node, writer};
 use crate::store::SimStore;
+use crate::store::busy::Second;
 use crate::store::link::LinkPlan;
 use crate::store::outcome::Rates;
 use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
@@ -81,7 +82,7 @@ fn log_reads(store: &SimStore) -> u64 {
     reads("log") + reads("index")
 }
 
-fn measure(shared: &Shared, counted: [Duration; 2], [reads, throttled]: [u64; 2]) -> Followed {
+fn measure(shared: &Shared, measured: [Duration; 2], [log_reads, throttled]: [u64; 2]) -> Followed {
     let (plan, store) = (&shared.plan, &shared.store);
     let landed: Vec<_> = store
         .landed()
@@ -89,7 +90,7 @@ fn measure(shared: &Shared, counted: [Duration; 2], [reads, throttled]: [u64; 2]
         .filter(|l| l.key.starts_with(keys::LOG))
         .map(|l| l.at)
         .collect();
-    let counts = |at: &Duration| *at >= counted[0] && *at < counted[1];
+    let counts = |at: &Duration| *at >= measured[0] && *at < measured[1];
     let state = shared.state();
     let known = state.known.iter().filter_map(|(version, at)| {
         let landed = landed.get(*version as usize).filter(|at| counts(at))?;
@@ -101,13 +102,18 @@ fn measure(shared: &Shared, counted: [Duration; 2], [reads, throttled]: [u64; 2]
         let at = (took.len().saturating_sub(1) as f64 * q) as usize;
         took.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3)
     };
-    let seconds = counted.map(|at| at.as_secs() as usize);
-    let busiest = store.busiest_reads();
-    let busiest: Vec<_> = busiest
+    let seconds = measured.map(|at| at.as_secs() as usize);
+    let reads = store.reads_by_second();
+    let counted: Vec<_> = reads
         .into_iter()
         .skip(seconds[0])
         .take(seconds[1] - seconds[0])
         .collect();
+    let busiest = counted.iter().map(|second| second.busiest);
+    let peak = |prefix| {
+        let of = |second: &Second| second.prefixes.get(prefix).copied().unwrap_or_default();
+        counted.iter().map(of).max().unwrap_or_default()
+    };
     let span = plan.seconds as f64;
     Followed {
         nodes: plan.nodes,
@@ -115,9 +121,11 @@ fn measure(shared: &Shared, counted: [Duration; 2], [reads, throttled]: [u64; 2]
         aware: plan.aware,
         profile: plan.profile.name,
         steps: landed.iter().filter(|at| counts(at)).count() as u64,
-        busiest_key_per_second: busiest.iter().sum::<u64>() as f64 / span,
-        busiest_key_peak: busiest.into_iter().max().unwrap_or_default(),
-        log_reads_per_second: reads as f64 / span,
+        busiest_key_per_second: busiest.clone().sum::<u64>() as f64 / span,
+        busiest_key_peak: busiest.max().unwrap_or_default(),
+        log_reads_per_second: log_reads as f64 / span,
+        records_peak: peak("log"),
+        bundles_peak: peak("index"),
         throttled,
         deliveries: took.len() as u64,
         delivery_p50_ms: quantile(0.5),

@@ -7,7 +7,7 @@
 //! - `profile`: latencies; `throttle`: request limits; `busy`: reads per key;
 //! - `link`: slow transfers and wrong reads.
 
-mod busy;
+pub(crate) mod busy;
 mod handle;
 pub mod link;
 pub mod outcome;
@@ -25,7 +25,7 @@ use batchweave_core::keys;
 use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
-use self::busy::Busy;
+use self::busy::{Busy, Second};
 
 use self::outcome::{Outcome, Rates};
 use self::settings::{Keep, Settings};
@@ -176,8 +176,8 @@ impl SimStore {
         self.inner().throttle = Throttle::new(throttle::NONE);
     }
 
-    /// Returns the reads of the busiest key, second by second.
-    pub(crate) fn busiest_reads(&self) -> Vec<u64> {
+    /// Returns the reads of keys and prefixes, second by second.
+    pub(crate) fn reads_by_second(&self) -> Vec<Second> {
         let busy = self.inner().busy.as_mut().map(Busy::by_second);
         busy.unwrap_or_default()
     }

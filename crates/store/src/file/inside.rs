@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 /// The error of a key that is not a regular file.
-pub(super) const NO_OBJECT: &str = "is a link, a pipe or a device, or leads through a link; this folder \
+const NO_OBJECT: &str = "is a link, a pipe or a device, or leads through a link; this folder \
                                     may contain only regular files: remove it";
 
 /// Opens below `root` without following links. Without `openat2` (before Linux 5.6, some sandboxes) links
@@ -41,13 +41,19 @@ fn no_object() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, NO_OBJECT)
 }
 
+/// Returns whether `error` says that a key is not a regular file.
+#[must_use]
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && error.get_ref().is_some()
+}
+
 fn named(error: io::Error) -> io::Error {
     let link = Errno::from_io_error(&error) == Some(Errno::LOOP);
     if link { no_object() } else { error }
 }
 
-/// Opens a regular file for reading.
-pub(super) fn file(root: &Path, key: &Path) -> io::Result<File> {
+/// Opens a regular file for reading, without waiting for a pipe's writer. [`is_refusal`] tells a refusal from a failure.
+pub fn file(root: &Path, key: &Path) -> io::Result<File> {
     // Non-blocking, because a pipe without a writer would wait for one.
     let file = File::from(open(root, key, OFlags::RDONLY | OFlags::NONBLOCK).map_err(named)?);
     let meta = file.metadata()?;
@@ -71,7 +77,7 @@ fn parent<'k>(root: &Path, key: &'k Path) -> io::Result<(OwnedFd, &'k OsStr)> {
 }
 
 /// Returns the size of a regular file and the time of its last change.
-pub(super) fn size(root: &Path, key: &Path) -> io::Result<(u64, Option<SystemTime>)> {
+pub fn size(root: &Path, key: &Path) -> io::Result<(u64, Option<SystemTime>)> {
     let (folder, name) = parent(root, key)?;
     let found = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(found.st_mode) {
@@ -88,7 +94,7 @@ pub(super) fn size(root: &Path, key: &Path) -> io::Result<(u64, Option<SystemTim
 }
 
 /// Deletes the file or link under `key`.
-pub(super) fn delete(root: &Path, key: &Path) -> io::Result<()> {
+pub fn delete(root: &Path, key: &Path) -> io::Result<()> {
     let (folder, name) = parent(root, key)?;
     Ok(unlinkat(&folder, name, AtFlags::empty())?)
 }

@@ -4,10 +4,11 @@
 //! Invariants:
 //! - A final name appears only by an atomic, exclusive link of a complete, synced file.
 //! - Only files in the hidden folder are ever written to; final files are immutable.
-//! - `Created` is answered after the file's folder was synced.
+//! - `Created` is answered after the file's folder and those above were synced.
 //! - Reading never deletes anything.
 
-mod inside;
+mod durable;
+pub mod inside;
 mod inspect;
 mod publish;
 mod reader;
@@ -165,15 +166,24 @@ impl Folder {
         }
         let hidden = self.path.join(HIDDEN);
         self.swept.call_once(|| publish::sweep(&hidden));
-        publish::publish(&hidden, &self.path.join(key), body)
+        publish::publish(&self.path, &self.path.join(key), body)
             .map_err(|failure| self.io(op, key, &failure.error, failure.effect))
     }
 
+    /// Syncs the folder of `key` again if that failed, since the object may be our own.
+    fn settle(&self, op: Op, key: &str) -> Result<(), StoreError> {
+        let path = self.path.join(key);
+        let folder = path.parent().unwrap_or(&self.path);
+        durable::settle_again(&self.path, folder).map_err(|e| self.io(op, key, &e, Effect::DidNot))
+    }
+
     fn size(&self, op: Op, key: &str) -> Result<(u64, Option<SystemTime>), StoreError> {
+        self.settle(op, key)?;
         inside::size(&self.path, Path::new(key)).map_err(|e| self.io(op, key, &e, Effect::DidNot))
     }
 
     fn open_file(&self, op: Op, key: &str) -> Result<File, StoreError> {
+        self.settle(op, key)?;
         inside::file(&self.path, Path::new(key)).map_err(|e| self.io(op, key, &e, Effect::DidNot))
     }
 }

@@ -1,7 +1,7 @@
 //! Publishing a file: write it under a hidden name, sync it, link it to its final name exclusively,
 //! sync the folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use super::{HIDDEN, durable};
 use crate::{Create, Effect};
 
 /// Age of a hidden file that a dead process left behind; no write takes this long.
@@ -30,20 +31,24 @@ fn did_not(error: io::Error) -> Failure {
     }
 }
 
-/// Creates `target` with `body` if it is absent.
-pub(super) fn publish(hidden: &Path, target: &Path, body: &[u8]) -> Result<Create, Failure> {
-    if fs::symlink_metadata(target).is_ok_and(|meta| meta.is_file()) {
-        return Ok(Create::Exists);
-    }
-    let draft = Draft::write(hidden, body).map_err(did_not)?;
-    let parent = target.parent().unwrap_or(Path::new("/"));
-    let created = draft.link(parent, target).map_err(did_not)?;
-    if created == Create::Created {
-        sync_folder(parent).map_err(|error| Failure {
-            error,
-            effect: Effect::Unknown,
-        })?;
-    }
+/// Creates `target` below `root` with `body` if it is absent.
+pub(super) fn publish(root: &Path, target: &Path, body: &[u8]) -> Result<Create, Failure> {
+    let parent = target.parent().unwrap_or(root);
+    let created = if fs::symlink_metadata(target).is_ok_and(|meta| meta.is_file()) {
+        Create::Exists
+    } else {
+        let draft = Draft::write(&root.join(HIDDEN), body).map_err(did_not)?;
+        draft.link(parent, target).map_err(did_not)?
+    };
+    let settled = match created {
+        Create::Created => durable::settle(root, parent),
+        // It may be our own, of a try whose sync failed.
+        Create::Exists => durable::settle_again(root, parent),
+    };
+    settled.map_err(|error| Failure {
+        error,
+        effect: Effect::Unknown,
+    })?;
     Ok(created)
 }
 
@@ -149,7 +154,7 @@ impl Drop for Draft {
     }
 }
 
-/// Creates a folder and its missing parents, and syncs each parent.
+/// Creates a folder and its missing parents. [`durable::settle`] syncs them with the first object.
 pub(super) fn create_folders(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -159,18 +164,13 @@ pub(super) fn create_folders(path: &Path) -> io::Result<()> {
     }
     match fs::create_dir(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match fs::metadata(path) {
-            Ok(there) if there.is_dir() => {}
-            Ok(_) => return Err(e),
+            Ok(there) if there.is_dir() => Ok(()),
+            Ok(_) => Err(e),
             // Removed meanwhile: the caller creates it again.
-            Err(gone) => return Err(gone),
+            Err(gone) => Err(gone),
         },
-        result => result?,
+        result => result,
     }
-    path.parent().map_or(Ok(()), sync_folder)
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 /// Removes the folders between `root` and a deleted file that are empty now. The system refuses to remove
@@ -181,6 +181,7 @@ pub(super) fn prune(root: &Path, deleted: &Path) {
         if fs::remove_dir(folder).is_err() {
             return;
         }
+        durable::forget(folder);
     }
 }
 

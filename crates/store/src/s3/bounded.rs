@@ -1,8 +1,10 @@
 //! A bound on the answers that the SDK collects in memory: listings, error documents, everything but the
-//! body of a successful read.
+//! body of a successful read. Also notes the session tokens of requests, which answers may echo.
 
 use aws_smithy_runtime_api::box_error::BoxError;
-use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextMut;
+use aws_smithy_runtime_api::client::interceptors::context::{
+    BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
+};
 use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
@@ -20,6 +22,19 @@ pub(super) struct BoundedAnswers;
 impl Intercept for BoundedAnswers {
     fn name(&self) -> &'static str {
         "BoundedAnswers"
+    }
+
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        _config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let headers = context.request().headers();
+        if let Some(token) = headers.get("x-amz-security-token") {
+            super::secrets::note(token);
+        }
+        Ok(())
     }
 
     fn modify_before_deserialization(

@@ -8,6 +8,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
+use super::secrets::{before_token, hides};
 use crate::{Effect, ErrorKind, Op};
 
 /// Words before a signature or token, in an answer that echoes its request; the rest is not shown.
@@ -289,22 +290,18 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
 
 /// Returns a store's message as one printable line: it may be hostile, and it goes into logs.
 fn one_line(text: &str) -> String {
-    let shown = text.chars().take(MESSAGE_CHARS).filter(|c| !hides(*c));
-    let shown: String = shown.collect();
+    // Before the text is cut, which could leave the beginning of a token.
+    let shown: String = text.chars().filter(|c| !hides(*c)).collect();
+    let (shown, has_token) = before_token(&shown);
+    let shown: String = shown.chars().take(MESSAGE_CHARS).collect();
     let lower = shown.to_ascii_lowercase();
     let secret = SECRETS.iter().filter_map(|name| lower.find(name)).min();
     let open = &shown[..secret.unwrap_or(shown.len())];
     let mut line = open.split_whitespace().collect::<Vec<_>>().join(" ");
-    if secret.is_some() || text.chars().nth(MESSAGE_CHARS).is_some() {
+    if has_token || secret.is_some() || text.chars().nth(MESSAGE_CHARS).is_some() {
         line.push_str(" ...");
     }
     line
-}
-
-/// Returns whether `c` is a control character, or reverses or hides the text around it.
-fn hides(c: char) -> bool {
-    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    turns || (c.is_control() && !c.is_whitespace())
 }
 
 #[cfg(test)]
@@ -338,6 +335,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_without_secrets() {
+        super::super::secrets::note("marked-token-31c5");
         for (said, shown) in [
             ("Reduce your\n rate", "Reduce your rate"),
             ("\u{1b}[31mred\u{202e} text\u{0}", "[31mred text"),
@@ -349,10 +347,13 @@ mod tests {
                 "GET /k?x=1&X-Amz-Algorithm=AWS4&X-Amz-Signature=b tok",
                 "GET /k?x=1& ...",
             ),
+            ("The token marked-token-31c5 is bad", "The token ..."),
             ("Host: a\nX-Amz-Security-Token: tok", "Host: a ..."),
         ] {
             assert_eq!(one_line(said), shown);
         }
+        let long = format!("{}marked-token-31c5", "x".repeat(MESSAGE_CHARS - 5));
+        assert!(!one_line(&long).contains("marked"));
         assert_eq!(one_line(&"ab ".repeat(9000)).len(), MESSAGE_CHARS + 4);
     }
 

@@ -20,6 +20,7 @@ mod presign;
 mod proxy;
 mod read;
 mod renewed;
+mod secrets;
 mod speed;
 mod upload;
 

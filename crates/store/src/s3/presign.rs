@@ -26,6 +26,8 @@ impl S3Store {
         let config = PresigningConfig::expires_in(valid).map_err(|why| invalid(why.to_string()))?;
         let get = self.0.data.get_object().bucket(&self.0.bucket);
         let signed = get.key(self.full(key)).presigned(config).await;
-        signed.map_err(|error| self.mapped(op, key, &error))
+        let signed = signed.map_err(|error| self.mapped(op, key, &error))?;
+        super::secrets::note_url(signed.uri());
+        Ok(signed)
     }
 }

@@ -23,6 +23,8 @@ class Phase(Enum):
     OPEN_LIST = "lists the files at the start"
     OPEN_READ = "reads the newest file at the start"
     READY = "waits for rows"
+    LATE_READ = "reads a file that may have been stored late"
+    LATE_DELETE = "deletes a file that was stored late"
     PUT = "puts a file"
     READ = "reads the file that may be its own"
     CHECK = "lists behind its put"
@@ -34,6 +36,13 @@ class Phase(Enum):
     NOT_EXCLUSIVE = "found a store that replaces existing objects"
 
 
+class Takeover(NamedTuple):
+    """An instance of the writer, and the number of the first file that it wrote."""
+
+    first: int
+    instance: str
+
+
 class File(NamedTuple):
     """The metadata of a stored file."""
 
@@ -43,6 +52,8 @@ class File(NamedTuple):
     instance: str
     state: str
     state_row: int
+    takeovers: tuple[Takeover, ...] = ()
+    """The newest instances that wrote files up to this one, in their order."""
 
 
 class Listing(NamedTuple):
@@ -67,6 +78,12 @@ class Read(NamedTuple):
     number: int
 
 
+class Delete(NamedTuple):
+    """Requests the deletion of a file that no reader takes; it may fail."""
+
+    number: int
+
+
 class Create(NamedTuple):
     """Requests a create-only PUT of a file."""
 
@@ -77,8 +94,10 @@ class CreateEnd(NamedTuple):
     """Requests a create-only PUT of the object `end`."""
 
 
-Request = List | Read | Create | CreateEnd
+Request = List | Read | Delete | Create | CreateEnd
 
+TAKEOVERS_MAX = 32
+"""Instances that a file names at most."""
 _GONE_MAX = 3
 """Contradictions of a store (a file that it lists and does not have) before it is an error."""
 
@@ -104,6 +123,11 @@ class Core:
     missing: int = -1
     gone: int = 0
     replaced: bool = False
+    takeovers: tuple[Takeover, ...] = ()
+    late: tuple[int, ...] = ()
+    """Files before a gap, which were stored late or whose successors are missing."""
+    late_by: str = ""
+    """The instance that stored the first of them."""
 
     @property
     def request(self) -> Request | None:
@@ -113,6 +137,10 @@ class Core:
                 return List(None)
             case Phase.OPEN_READ:
                 return Read(self.newest)
+            case Phase.LATE_READ:
+                return Read(self.late[0])
+            case Phase.LATE_DELETE:
+                return Delete(self.late[0])
             case Phase.PUT:
                 return Create(self._file())
             case Phase.READ:
@@ -130,8 +158,12 @@ class Core:
     def submit(self, rows: int, state: str, state_row: int) -> Core:
         """Begins to write the next file, with `rows` rows and the caller's state."""
         assert self.phase is Phase.READY, self.phase
-        file = File(self.newest + 1, self.rows, rows, self.instance, state, state_row)
-        return replace(self, phase=Phase.PUT, pending=file, gone=0)
+        number = self.newest + 1
+        takeovers = self.takeovers
+        if not takeovers or takeovers[-1].instance != self.instance:
+            takeovers = (*takeovers, Takeover(number, self.instance))[-TAKEOVERS_MAX:]
+        file = File(number, self.rows, rows, self.instance, state, state_row, takeovers)
+        return replace(self, phase=Phase.PUT, pending=file, gone=0, takeovers=takeovers)
 
     def finish(self) -> Core:
         """Begins to write `end`."""
@@ -157,13 +189,16 @@ class Core:
         if self.phase is Phase.OPEN_READ:
             if file is None:
                 return self._gone(self.newest, Phase.OPEN_LIST)
-            return replace(
+            read = replace(
                 self,
-                phase=Phase.ENDED if self.other == "end" else Phase.READY,
                 rows=file.first_row + file.rows,
                 state=file.state,
                 state_row=file.state_row,
+                takeovers=file.takeovers,
             )
+            return read._after_late()
+        if self.phase is Phase.LATE_READ:
+            return self._late(file)
         assert self.phase is Phase.READ, self.phase
         if file is None:
             # It has not happened yet, or a successor's file is read and deleted: the same PUT
@@ -172,6 +207,11 @@ class Core:
         if file.instance != self.instance:
             return self._fenced(file.instance)
         return replace(self, phase=Phase.CHECK)
+
+    def deleted(self) -> Core:
+        """Takes the answer to a deletion, whether it succeeded or not."""
+        assert self.phase is Phase.LATE_DELETE, self.phase
+        return replace(self, late=self.late[1:])._after_late()
 
     def created(self) -> Core:
         """Takes the answer that a PUT created its object."""
@@ -209,10 +249,34 @@ class Core:
         core = replace(self, other="end" if listing.ended else "")
         if not listing.numbers:
             return replace(core, phase=Phase.ENDED if listing.ended else Phase.READY)
-        for before, after in zip(listing.numbers, listing.numbers[1:], strict=False):
-            if after != before + 1 and not self.allow_gaps:
-                return replace(core, phase=Phase.MISSING, missing=before + 1)
-        return replace(core, phase=Phase.OPEN_READ, newest=listing.numbers[-1])
+        late = 0
+        if not self.allow_gaps:
+            pairs = zip(listing.numbers, listing.numbers[1:], strict=False)
+            gaps = [at for at, (before, after) in enumerate(pairs, 1) if after != before + 1]
+            late = gaps[-1] if gaps else 0
+        newest = listing.numbers[-1]
+        return replace(core, phase=Phase.OPEN_READ, newest=newest, late=listing.numbers[:late])
+
+    def _after_late(self) -> Core:
+        if self.late:
+            return replace(self, phase=Phase.LATE_READ)
+        return replace(self, phase=Phase.ENDED if self.other == "end" else Phase.READY)
+
+    def _late(self, file: File | None) -> Core:
+        """Takes a file before a gap. It was stored late if another instance wrote its number.
+
+        The newest file names the instances that wrote up to it, and each number was written by one
+        of them, before readers deleted it. A file of another instance is a PUT that was overtaken:
+        its rows were never acknowledged, and readers are past its number.
+        """
+        number = self.late[0]
+        if file is None:
+            return replace(self, late=self.late[1:])._after_late()
+        wrote = [each.instance for each in self.takeovers if each.first <= number]
+        if wrote and wrote[-1] != file.instance:
+            return replace(self, phase=Phase.LATE_DELETE, late_by=file.instance)
+        missing = next(n for n in range(number, self.newest) if n not in self.late)
+        return replace(self, phase=Phase.MISSING, missing=missing)
 
     def _checked(self, listing: Listing) -> Core:
         file = self._file()

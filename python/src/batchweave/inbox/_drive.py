@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from batchweave.inbox._core import Core, Create, CreateEnd, List, Phase, Read
+from batchweave.inbox._core import Core, Create, CreateEnd, Delete, List, Phase, Read
 from batchweave.inbox._files import read_footer
 from batchweave.inbox._store import END, ExistsError, Store, TransientError, file_name
 from batchweave.inbox.errors import (
@@ -98,12 +98,36 @@ class Driver:
                     self.schema, self.step_rows = footer.schema, footer.step_rows
                 self.core = self.core.found(None if footer is None else footer.file)
                 return footer is not None
+            case Delete(number):
+                self._delete_late(file_name(number))
             case Create(file):
                 self._put(file_name(file.number), data)
             case CreateEnd():
                 self._put(END, self._end())
                 return self.core.phase is Phase.ENDED
         return True
+
+    def _delete_late(self, name: str) -> None:
+        """Deletes a file that was stored late. If that fails, the next open finds it again."""
+        by, place = self.core.late_by, self._store.place
+        why = f"{name} in {place} was stored late, by a replaced process (instance {by})"
+        try:
+            self._store.delete(name)
+        except (TransientError, StoreRefusedError) as reason:
+            _log.warning(
+                "inbox writer %s: %s, and cannot be deleted (%s): delete it by hand, none of its "
+                "rows was reported as durable",
+                self._writer,
+                why,
+                reason,
+            )
+        else:
+            _log.warning(
+                "inbox writer %s: %s: deleted, none of its rows was reported as durable",
+                self._writer,
+                why,
+            )
+        self.core = self.core.deleted()
 
     def _put(self, name: str, data: bytes) -> None:
         before = self.core

@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from batchweave.inbox._core import File
+from batchweave.inbox._core import File, Takeover
 from batchweave.inbox._store import Store, file_name, package
 from batchweave.inbox.errors import InboxDamagedError
 
@@ -30,6 +30,7 @@ def encode(table: Any, writer: str, file: File, step_rows: int = 0) -> bytes:
         "instance": file.instance,
         "state": file.state,
         "state_row": str(file.state_row),
+        "takeovers": json.dumps(file.takeovers, separators=(",", ":")),
     }
     if step_rows:
         metadata["step_rows"] = str(step_rows)
@@ -94,7 +95,7 @@ def _checked(store: Store, writer: str, number: int, parsed: Any) -> Footer:
 
     file = File(
         number, whole("first_row"), whole("rows"), text("instance"), text("state"),
-        whole("state_row"),
+        whole("state_row"), _takeovers(found.get(PREFIX + "takeovers")),
     )  # fmt: skip
     if text("writer") != writer:
         raise _damaged(store, name, f"it belongs to the writer {text('writer')!r}")
@@ -110,6 +111,19 @@ def _checked(store: Store, writer: str, number: int, parsed: Any) -> Footer:
     except ValueError:
         raise _damaged(store, name, f"{PREFIX}state is not JSON") from None
     return Footer(file, parsed.schema.to_arrow_schema().remove_metadata(), step_rows)
+
+
+def _takeovers(value: bytes | None) -> tuple[Takeover, ...]:
+    """Returns the instances that a file names; none for a file of an earlier release, or of others.
+
+    They only tell late files from missing ones, so a list that is none makes no file bad.
+    """
+    try:
+        found = json.loads(value or b"[]")
+        takeovers = tuple(Takeover(int(first), str(instance)) for first, instance in found)
+    except (ValueError, TypeError):
+        return ()
+    return takeovers if list(takeovers) == sorted(takeovers) else ()
 
 
 def _damaged(store: Store, name: str, why: str) -> InboxDamagedError:

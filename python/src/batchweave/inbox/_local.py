@@ -36,17 +36,27 @@ _REMEDIES = {
 }
 
 
+_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
+
+
 class LocalFolder:
     """One writer's folder; made by the first file, so that a look changes nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.place = str(folder)
         self._folder = folder
+        self._synced: tuple[int, int] | None = None
+        """The folder, by device and inode, whose entry this process has made durable."""
+        self._unsynced: set[str] = set()
+        """Names of files that were linked, and whose folder could not be synced since."""
 
     def create(self, name: str, data: bytes) -> None:
         """Stores a file durably under a new name."""
         with self._explained(f"write {name}"):
             self._make_folder()
+            if name in self._unsynced:
+                # Our own, of a try whose sync failed: it counts when this one succeeds.
+                self._sync(name)
             new = self._folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
             opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
@@ -57,13 +67,19 @@ class LocalFolder:
                     rest = rest[os.write(opened, rest) :]
                 os.fsync(opened)
                 os.link(new, self._folder / name)
+                self._unsynced.add(name)
             except FileExistsError:
                 raise ExistsError(name) from None
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     new.unlink()
                 os.close(opened)
-            _sync(self._folder)
+            self._sync(name)
+
+    def delete(self, name: str) -> None:
+        """Deletes a file."""
+        with self._explained(f"delete {name}"):
+            (self._folder / name).unlink(missing_ok=True)
 
     def numbers(self, after: int | None) -> Listing:
         """Lists the folder; at the start also removes what killed processes left."""
@@ -76,6 +92,9 @@ class LocalFolder:
                 return Listing((), False)
             if after is None:
                 self._sweep(name for name in names if name.startswith(_TEMPORARY))
+                # Its rows count from now on, and a killed predecessor may not have synced them.
+                self._make_folder()
+                _sync(self._folder)
         numbers = (number_of(name) for name in names)
         above = sorted(n for n in numbers if n is not None and (after is None or n > after))
         return Listing(tuple(above), any(name in ENDS for name in names))
@@ -83,6 +102,8 @@ class LocalFolder:
     def tail(self, name: str, count: int) -> tuple[bytes, int] | None:
         """Reads the end of a file."""
         with self._explained(f"read {name}"):
+            if name in self._unsynced:
+                self._sync(name)
             try:
                 with (self._folder / name).open("rb") as file:
                     size = file.seek(0, os.SEEK_END)
@@ -92,10 +113,24 @@ class LocalFolder:
                 return None
 
     def _make_folder(self) -> None:
-        missing = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
+        """Makes the folder, and syncs all above it once: another process may have made them, and
+        may have been killed before it synced."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for path in missing:
-            _sync(path.parent)
+        found = self._folder.stat()
+        if self._synced == (found.st_dev, found.st_ino):
+            return
+        for path in reversed(self._folder.resolve().parents):
+            try:
+                _sync(path)
+            except OSError as reason:
+                # A folder that this user may not read was made by another one.
+                if reason.errno not in _NOT_OURS:
+                    raise
+        self._synced = (found.st_dev, found.st_ino)
+
+    def _sync(self, name: str) -> None:
+        _sync(self._folder)
+        self._unsynced.discard(name)
 
     def _sweep(self, names: Iterator[str]) -> None:
         for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ _BY_STATUS = {
 _METADATA = "//169.254."
 """Where cloud machines give the credentials of their role; asked where there are no keys."""
 _PUT, _LIST, _GET = "s3:PutObject", "s3:ListBucket", "s3:GetObject"
+_DELETE = "s3:DeleteObject"
 
 
 def s3_store(
@@ -126,6 +128,11 @@ class ObjectFolder:
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
                 # A 412, or a 409 while another PUT is under way: reading the object tells.
                 raise ExistsError(name) from None
+
+    def delete(self, name: str) -> None:
+        """Deletes an object."""
+        with self._explained(f"delete {name}", _DELETE), contextlib.suppress(FileNotFoundError):
+            self._obstore.delete(self._store, self._prefix + name)
 
     def numbers(self, after: int | None) -> Listing:
         """Lists keys from a number on: one request, where few are newer."""

@@ -38,6 +38,9 @@ class Store(Protocol):
     def numbers(self, after: int | None) -> Listing:
         """Lists numbers above `after`; None: the newest ones, without gaps in the newest 1,000."""
 
+    def delete(self, name: str) -> None:
+        """Deletes an object, which may be absent."""
+
     def tail(self, name: str, count: int) -> tuple[bytes, int] | None:
         """Returns the last `count` bytes of an object and its size; None where it is absent."""
 

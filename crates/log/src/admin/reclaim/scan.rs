@@ -140,7 +140,7 @@ impl Segments {
                 Arc::clone(segment)
             } else {
                 requests.gets += 1;
-                log.segment(number).await?
+                log.segment(number, None).await?
             };
             debug_assert_eq!(segment.steps.len() as u64, SEGMENT_STEPS);
             segment

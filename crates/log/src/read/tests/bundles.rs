@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::testing::prelude::*;
 
 /// A stream whose newest attempt has this many data coordinates.
-async fn followed(store: &Arc<dyn Store>, coordinates: u32) -> Committer {
+pub(super) async fn followed(store: &Arc<dyn Store>, coordinates: u32) -> Committer {
     let config = batchweave_core::stream::StreamConfig {
         slices: coordinates,
         ..config(&[])
@@ -56,7 +56,13 @@ async fn opened_by(store: &Arc<dyn Store>) -> Committer {
 }
 
 /// Commits a batch with a slice for each coordinate, half a second after the last one.
-async fn step(producer: &mut Committer) {
+pub(super) async fn step(producer: &mut Committer) {
+    let committed = try_step(producer).await.unwrap();
+    assert!(matches!(committed, Commit::Committed { .. }));
+    sleep(Duration::from_millis(500)).await;
+}
+
+pub(super) async fn try_step(producer: &mut Committer) -> Result<Commit, LogError> {
     let mut next = item(producer, producer.next_seq(), 1);
     let slices = producer.log().manifest().stream().slices;
     for tgb in &mut next.tgbs {
@@ -66,12 +72,10 @@ async fn step(producer: &mut Committer) {
             (part.frame_bytes, part.index) = (Some(256), None);
         }
     }
-    let committed = producer.try_commit(next.tgbs, next.cursor).await.unwrap();
-    assert!(matches!(committed, Commit::Committed { .. }));
-    sleep(Duration::from_millis(500)).await;
+    producer.try_commit(next.tgbs, next.cursor).await
 }
 
-async fn bundles(store: &Arc<dyn Store>) -> Vec<u64> {
+pub(super) async fn bundles(store: &Arc<dyn Store>) -> Vec<u64> {
     let mut found = Vec::new();
     batchweave_store::list_all(store.as_ref(), keys::BUNDLES, |object| {
         found.extend(keys::bundle_version(&object.key));
@@ -82,7 +86,7 @@ async fn bundles(store: &Arc<dyn Store>) -> Vec<u64> {
     found
 }
 
-async fn reader(store: &Arc<dyn Store>) -> Log {
+pub(super) async fn reader(store: &Arc<dyn Store>) -> Log {
     let options = LogOptions {
         write_snapshots: false,
         ..options(7)
@@ -149,7 +153,8 @@ async fn a_follower_reads_many_records_by_one_request() {
     let gets = *counted.gets.lock().unwrap() - before.0;
     let records = log.manifest().next_version() - before.1;
     assert!(records > 570, "{records} records");
-    assert!(gets * 8 < records, "{gets} reads of {records} records");
+    // A bundle costs two: the record that proves it is read, too.
+    assert!(gets * 4 < records, "{gets} reads of {records} records");
     log.catch_up().await.unwrap();
     assert!(log.manifest() == producer.log().manifest());
 }
@@ -219,7 +224,7 @@ async fn a_bundle_that_does_not_continue_the_log_is_ignored() {
             memory.overwrite(&key, bad.into());
         }
         let unusable = log.catch_up_by_bundle(at + 9).await.unwrap();
-        assert_eq!(unusable, crate::read::bundle::Bundled::Unusable, "{case}");
+        assert_eq!(unusable, crate::read::bundle::Bundled::Refused, "{case}");
         assert_eq!(log.manifest().next_version(), at, "{case}");
         let end = Instant::now() + Duration::from_mins(1);
         follow(&mut log, 8, end).await;

@@ -8,7 +8,7 @@ use crate::testing::prelude::*;
 use crate::testing::rounds::Rounds;
 
 /// A log of `versions` records, 10 steps each but for the first, and its state.
-async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Committer) {
+pub(super) async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Committer) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();
@@ -27,7 +27,7 @@ async fn grow(producer: &mut Committer, versions: u64) {
     producer.log_mut().settle_snapshots().await;
 }
 
-async fn snapshots(store: &Arc<dyn Store>) -> Vec<u64> {
+pub(super) async fn snapshots(store: &Arc<dyn Store>) -> Vec<u64> {
     let listed = store.list(keys::SNAPSHOTS, None).await.unwrap().objects;
     let mut versions: Vec<_> = listed
         .iter()

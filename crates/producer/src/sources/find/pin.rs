@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::stream::TryStreamExt;
 
 use super::super::list::FINGERPRINT_BYTES;
+use super::super::local_file;
 use super::super::whole::fill;
 use super::super::{InputFile, Location, PinnedFile, SourceError};
 use super::unreadable;
@@ -53,13 +54,20 @@ fn pin_file(path: &Path, name: &str) -> io::Result<PinnedFile> {
     Ok(PinnedFile::new(name.to_owned(), size, &head, &tail))
 }
 
+/// Pins an open file by the path at which it will be read.
+pub(in crate::sources) fn pin_opened(file: File, path: PathBuf) -> io::Result<InputFile> {
+    let (size, head, tail) = ends_of(file)?;
+    let pin = PinnedFile::new(path.display().to_string(), size, &head, &tail);
+    let location = Location::Local(path);
+    Ok(InputFile { pin, location })
+}
+
 /// Returns the size of a file, its first bytes, and its last ones behind these.
 pub(in crate::sources) fn ends(path: &Path) -> io::Result<(u64, Vec<u8>, Vec<u8>)> {
-    // Checked before the file is opened: opening a FIFO waits for a writer.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut file = File::open(path)?;
+    ends_of(local_file::open(path)?)
+}
+
+fn ends_of(mut file: File) -> io::Result<(u64, Vec<u8>, Vec<u8>)> {
     let size = file.metadata()?.len();
     let mut end = |from: u64| {
         let length = size.saturating_sub(from).min(FINGERPRINT_BYTES);

@@ -16,6 +16,7 @@ use batchweave_log::{Committer, Log, LogOptions};
 use batchweave_store::Store;
 use tokio_util::sync::CancellationToken;
 
+use super::local;
 use crate::config::{Delete, ProducerConfig};
 use crate::cursor::State;
 use crate::error::RunError;
@@ -177,13 +178,17 @@ async fn delete(file: &InputFile) -> Result<(), RunError> {
         Location::Remote { store, key } => store.delete(key).await.map_err(SourceError::Store)?,
         // An object that was gone when the list was read again has no store.
         Location::Local(_) if file.pin.name.contains("://") => {}
-        Location::Local(path) => match tokio::fs::remove_file(path).await {
-            Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
-                let file = file.pin.name.clone();
-                return Err(SourceError::Unreadable { file, why }.into());
+        Location::Local(path) => {
+            let path = path.clone();
+            let deleted = tokio::task::spawn_blocking(move || local::delete(&path)).await;
+            match deleted.map_err(std::io::Error::other).flatten() {
+                Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
+                    let file = file.pin.name.clone();
+                    return Err(SourceError::Unreadable { file, why }.into());
+                }
+                _ => {}
             }
-            _ => {}
-        },
+        }
     }
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use batchweave_core::inbox::{
-    COMMIT, END, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, file_name, is_past,
-};
+use batchweave_core::inbox::{COMMIT, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, file_name};
 use batchweave_log::inbox::{ETAG, etag_fingerprint, list_writer};
+use batchweave_store::file::inside;
 use batchweave_store::{ObjectMeta, Store};
 use futures::stream::{StreamExt, TryStreamExt};
 
-use crate::sources::find::{FINGERPRINTS_AT_ONCE, OpenStore, pin_local, pin_remote};
+use super::local;
+use crate::sources::find::{FINGERPRINTS_AT_ONCE, OpenStore, pin_opened, pin_remote};
 use crate::sources::{InputFile, SourceError};
 
 /// Where an inbox is.
@@ -19,6 +19,14 @@ use crate::sources::{InputFile, SourceError};
 pub(super) enum Folder {
     Local(PathBuf),
     Remote { root: String, store: Arc<dyn Store> },
+}
+
+/// The folders of an inbox.
+#[derive(Debug, Default)]
+pub(super) struct Folders {
+    pub(super) names: Vec<String>,
+    /// Links to folders under names of writers, which are not followed.
+    pub(super) links: Vec<String>,
 }
 
 impl Folder {
@@ -70,14 +78,18 @@ impl Folder {
         }
     }
 
-    /// Returns the names of the folders in the inbox.
-    pub(super) async fn writers(&self) -> Result<Vec<String>, SourceError> {
+    /// Returns the folders in the inbox.
+    pub(super) async fn writers(&self) -> Result<Folders, SourceError> {
         match self {
-            Self::Remote { store, .. } => store.folders("").await.map_err(SourceError::Store),
+            Self::Remote { store, .. } => {
+                let names = store.folders("").await.map_err(SourceError::Store)?;
+                let links = Vec::new();
+                Ok(Folders { names, links })
+            }
             Self::Local(path) => {
                 let path = path.clone();
                 let at = path.display().to_string();
-                blocking(at, move || folders(&path)).await
+                blocking(at, move || local::folders(&path)).await
             }
         }
     }
@@ -88,12 +100,17 @@ impl Folder {
         writer: &str,
         read: &Read,
     ) -> Result<Vec<Listed>, SourceError> {
-        let Self::Remote { store, .. } = self else {
-            let (path, read) = (PathBuf::from(self.name(writer, "")), read.clone());
-            return blocking(self.name(writer, ""), move || listed_local(&path, &read)).await;
-        };
-        let listed = list_writer(store.as_ref(), writer, read).await;
-        listed.map_err(SourceError::Store)
+        match self {
+            Self::Remote { store, .. } => {
+                let listed = list_writer(store.as_ref(), writer, read).await;
+                listed.map_err(SourceError::Store)
+            }
+            Self::Local(path) => {
+                let (path, name, read) = (path.clone(), writer.to_owned(), read.clone());
+                let listed = move || local::listed(&path, &name, &read);
+                blocking(self.name(writer, ""), listed).await
+            }
+        }
     }
 
     /// Pins `files` of `writer`, in their order.
@@ -111,9 +128,13 @@ impl Folder {
     async fn pin_one(&self, writer: &str, file: Listed) -> Result<InputFile, SourceError> {
         let name = self.name(writer, &file.name);
         match self {
-            Self::Local(_) => {
-                let path = PathBuf::from(&name);
-                blocking(name, move || Ok(pin_local(path))).await?
+            Self::Local(path) => {
+                let (path, writer, at) = (path.clone(), writer.to_owned(), name.clone());
+                let pin = move || {
+                    let opened = local::open(&path, &writer, &file.name)?;
+                    pin_opened(opened, PathBuf::from(at))
+                };
+                blocking(name, pin).await
             }
             Self::Remote { root, store } => {
                 let mut object = ObjectMeta::new(format!("{writer}/{}", file.name), file.size);
@@ -131,11 +152,10 @@ impl Folder {
     pub(super) async fn job(&self, writer: &str) -> Result<Vec<InputFile>, SourceError> {
         let name = self.name(writer, COMMIT);
         let bytes = match self {
-            Self::Local(_) => {
-                let path = PathBuf::from(&name);
-                blocking(name.clone(), move || std::fs::read(path))
-                    .await?
-                    .into()
+            Self::Local(path) => {
+                let (path, writer) = (path.clone(), writer.to_owned());
+                let read = move || local::commit(&path, &writer);
+                blocking(name.clone(), read).await?.into()
             }
             Self::Remote { store, .. } => {
                 let bytes = store
@@ -167,11 +187,11 @@ impl Folder {
 
     async fn head(&self, writer: &str, file: &str) -> Result<Listed, SourceError> {
         let size = match self {
-            Self::Local(_) => {
-                let name = self.name(writer, file);
-                let path = PathBuf::from(&name);
-                let meta = blocking(name, move || path.metadata()).await?;
-                return Ok(local(file, meta.len()));
+            Self::Local(path) => {
+                let (path, of, name) = (path.clone(), writer.to_owned(), file.to_owned());
+                let size = move || local::size(&path, &of, &name);
+                let size = blocking(self.name(writer, file), size).await?;
+                return Ok(local::of_size(file, size));
             }
             Self::Remote { store, .. } => store.head(&format!("{writer}/{file}")).await,
         };
@@ -184,70 +204,17 @@ impl Folder {
     }
 }
 
-fn local(name: &str, size: u64) -> Listed {
-    Listed {
-        name: name.to_owned(),
-        size,
-        fingerprint: None,
-    }
-}
-
 async fn blocking<T: Send + 'static>(
     file: String,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, SourceError> {
     let done = tokio::task::spawn_blocking(work).await;
     let done = done.map_err(io::Error::other).flatten();
-    done.map_err(|why| SourceError::Unreadable { file, why })
-}
-
-/// Returns the folders of an inbox, which may not exist yet.
-fn folders(path: &Path) -> io::Result<Vec<String>> {
-    let entries = match std::fs::read_dir(path) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type()?.is_dir()
-            && let Ok(name) = entry.file_name().into_string()
-        {
-            names.push(name);
+    done.map_err(|why| {
+        if inside::is_refusal(&why) {
+            let (folder, why) = (file, why.to_string());
+            return SourceError::Inbox { folder, why };
         }
-    }
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// Lists a writer's folder: whole for the first time, then by the names that come next, whatever else it holds.
-fn listed_local(folder: &Path, read: &Read) -> io::Result<Vec<Listed>> {
-    let size = |name: &str| match folder.join(name).metadata() {
-        Ok(meta) => Ok(Some(local(name, meta.len()))),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(why) => Err(why),
-    };
-    let mut listed = Vec::new();
-    let Read::UpTo { number, .. } = read else {
-        for entry in std::fs::read_dir(folder)? {
-            if let Ok(name) = entry?.file_name().into_string()
-                && !is_past(&name)
-            {
-                listed.extend(size(&name)?);
-            }
-        }
-        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        return Ok(listed);
-    };
-    // Before the files, since those before it are there when it is.
-    let end = size(END)?;
-    listed.extend(size(&file_name(*number))?);
-    for next in *number + 1.. {
-        match size(&file_name(next))? {
-            Some(file) => listed.push(file),
-            None => break,
-        }
-    }
-    listed.extend(end);
-    Ok(listed)
+        SourceError::Unreadable { file, why }
+    })
 }

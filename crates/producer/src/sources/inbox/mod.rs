@@ -2,15 +2,19 @@
 //! cost does not grow with the files of an inbox. `folder` lists and pins, `delete` deletes files that were committed; the
 //! rules are `batchweave_core::inbox`.
 
+mod bad_folders;
 mod delete;
 mod folder;
+mod local;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
-use batchweave_core::inbox::{Object, Read, is_writer, look};
-use futures::stream::{StreamExt, TryStreamExt};
+use batchweave_core::inbox::{Fault, Object, Read, is_writer, look};
+use futures::stream::StreamExt;
 
+use self::bad_folders::BadFolders;
+pub(crate) use self::bad_folders::SharedGauge;
 pub(crate) use self::delete::FileDeleter;
 use self::folder::Folder;
 use super::find::OpenStore;
@@ -34,6 +38,9 @@ struct Inbox {
     read: BTreeMap<String, Read>,
     /// Writers whose `end` was seen, and whether a later look found nothing new.
     ended: BTreeMap<String, bool>,
+    bad: BadFolders,
+    /// Folders that the last look could read.
+    good: usize,
 }
 
 impl Inboxes {
@@ -50,6 +57,8 @@ impl Inboxes {
                 folder: Folder::open(path, open).await?,
                 read: BTreeMap::new(),
                 ended: BTreeMap::new(),
+                bad: BadFolders::default(),
+                good: 0,
             });
         }
         let mut inboxes = Self { all, share };
@@ -57,13 +66,33 @@ impl Inboxes {
         Ok(inboxes)
     }
 
-    /// Returns the files that were not there at the last look, each writer's in order.
+    /// Returns the files that were not there at the last look, each writer's in order. A folder that cannot be read is
+    /// left out, so that it does not stop the other writers.
     pub(crate) async fn look(&mut self) -> Result<Vec<InputFile>, SourceError> {
         let mut files = Vec::new();
         for inbox in &mut self.all {
             files.extend(inbox.look(self.share).await?);
         }
         Ok(files)
+    }
+
+    /// Fails if the last look could read no folder, and some are bad.
+    pub(crate) fn check(&mut self) -> Result<(), SourceError> {
+        if self.all.iter().any(|inbox| inbox.good > 0) {
+            return Ok(());
+        }
+        let first = self.all.iter_mut().find_map(|inbox| inbox.bad.take_first());
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Says which folders are left out; returns their number.
+    pub(crate) fn report(&mut self) -> usize {
+        let bad = self.all.iter_mut().map(|inbox| &mut inbox.bad);
+        bad.map(|bad| {
+            bad.report();
+            bad.count()
+        })
+        .sum()
     }
 
     /// Notes that `files` are in the list now.
@@ -95,8 +124,8 @@ impl Inbox {
     }
 
     async fn look(&mut self, share: Share) -> Result<Vec<InputFile>, SourceError> {
-        let writers = self.folder.writers().await?;
-        let none = self.read.is_empty() && !writers.iter().any(|name| is_writer(name));
+        let folders = self.folder.writers().await?;
+        let none = self.read.is_empty() && !folders.names.iter().any(|name| is_writer(name));
         if none && self.folder.is_of_writer().await? {
             let folder = self.folder.root();
             let why = "it is the folder of a writer: set source.paths to the folder above it";
@@ -106,42 +135,74 @@ impl Inbox {
             });
         }
         let known = |writer: &&String| {
-            self.read.get(*writer) != Some(&Read::Job) && self.ended.get(*writer) != Some(&true)
+            self.read.get(*writer) != Some(&Read::Job)
+                && self.ended.get(*writer) != Some(&true)
+                && !self.bad.stays(writer)
         };
-        let own = writers.iter().filter(|name| is_writer(name));
+        let own = folders.names.iter().filter(|name| is_writer(name));
         let own = own.filter(|name| self.owned(share, name)).filter(known);
-        let looks: Vec<_> = own.map(|writer| self.look_at(writer)).collect();
+        let this = &*self;
+        let looks = own.map(|writer| async move { (writer.clone(), this.look_at(writer).await) });
+        let looks: Vec<_> = looks.collect();
         let looks = futures::stream::iter(looks).buffered(LOOKS_AT_ONCE);
-        let looks: Vec<Look> = looks.try_collect().await?;
-        self.check_gone(&writers)?;
+        let looks: Vec<_> = looks.collect().await;
+        let links: Vec<_> = (folders.links.iter())
+            .filter(|link| self.owned(share, link))
+            .map(|link| {
+                (
+                    link,
+                    self.fault(link, "it is a link, which is not followed: remove it"),
+                )
+            })
+            .collect();
+        self.good = 0;
+        self.bad.begin();
         let mut files = Vec::new();
-        for look in looks {
-            if look.ended {
-                let again = look.files.is_empty() && self.ended.contains_key(&look.writer);
-                self.ended.insert(look.writer, again);
+        for (writer, look) in looks {
+            match look {
+                Ok(look) => files.extend(self.looked(&writer, look)),
+                Err(LookFault { error, stays }) => self.bad.bad(&writer, error, stays),
             }
-            files.extend(look.files);
         }
+        for (link, error) in links {
+            self.bad.bad(link, error, false);
+        }
+        self.note_gone(&folders.names);
+        self.bad.end();
         Ok(files)
+    }
+
+    /// Notes that the folder of `writer` could be read; returns its new files.
+    fn looked(&mut self, writer: &str, look: Look) -> Vec<InputFile> {
+        self.good += 1;
+        if look.ended {
+            let again = look.files.is_empty() && self.ended.contains_key(writer);
+            self.ended.insert(writer.to_owned(), again);
+        }
+        look.files
     }
 
     /// Looks at the folder of `writer`. Another instance may delete committed files between their listing and the reading
     /// of their ends, so a file that is gone by then is looked for again.
-    async fn look_at(&self, writer: &str) -> Result<Look, SourceError> {
+    async fn look_at(&self, writer: &str) -> Result<Look, LookFault> {
+        let is_gone = |error: &SourceError| matches!(error, SourceError::Unreadable { why, .. } if why.kind() == ErrorKind::NotFound);
         for _ in 1..LOOKS {
             match self.look_once(writer).await {
-                Err(SourceError::Unreadable { why, .. }) if why.kind() == ErrorKind::NotFound => {}
+                Err(fault) if is_gone(&fault.error) => {}
                 look => return look,
             }
         }
         self.look_once(writer).await
     }
 
-    async fn look_once(&self, writer: &str) -> Result<Look, SourceError> {
+    async fn look_once(&self, writer: &str) -> Result<Look, LookFault> {
         let nothing = Read::Nothing;
         let read = self.read.get(writer).unwrap_or(&nothing);
         let listed = self.folder.listed(writer, read).await?;
-        let found = look(read, listed).map_err(|fault| self.fault(writer, fault.to_string()))?;
+        let found = look(read, listed).map_err(|fault| LookFault {
+            stays: matches!(fault, Fault::Rewound { .. } | Fault::Rewritten { .. }),
+            error: self.fault(writer, &fault.to_string()),
+        })?;
         if let Some(number) = found.begins_at {
             let folder = self.folder.name(writer, "");
             tracing::warn!(
@@ -156,34 +217,30 @@ impl Inbox {
             let files = found.files.into_iter().map(|(_, listed)| listed);
             self.folder.pin(writer, files.collect()).await?
         };
-        Ok(Look {
-            writer: writer.to_owned(),
-            ended: found.ended,
-            files,
-        })
+        let ended = found.ended;
+        Ok(Look { ended, files })
     }
 
-    /// Fails if the folder of a writer that was read is gone.
-    fn check_gone(&self, writers: &[String]) -> Result<(), SourceError> {
+    /// Notes writers that were read and whose folders are gone.
+    fn note_gone(&mut self, writers: &[String]) {
         let there: BTreeSet<&String> = writers.iter().collect();
-        let mut gone = self.read.iter().filter(|(writer, read)| {
+        let gone = self.read.iter().filter(|(writer, read)| {
             matches!(read, Read::UpTo { .. })
                 && !there.contains(writer)
                 && self.ended.get(*writer) != Some(&true)
         });
-        match gone.next() {
-            Some((writer, _)) => Err(self.fault(
-                writer,
-                "its files are gone, and the writer has not ended: restore them, or give the writer another name".to_owned(),
-            )),
-            None => Ok(()),
+        let gone: Vec<String> = gone.map(|(writer, _)| writer.clone()).collect();
+        for writer in gone {
+            let why = "its files are gone, and the writer has not ended: restore them, or give the writer another name";
+            let error = self.fault(&writer, why);
+            self.bad.bad(&writer, error, true);
         }
     }
 
-    fn fault(&self, writer: &str, why: String) -> SourceError {
+    fn fault(&self, writer: &str, why: &str) -> SourceError {
         SourceError::Inbox {
             folder: self.folder.name(writer, ""),
-            why,
+            why: why.to_owned(),
         }
     }
 
@@ -217,6 +274,10 @@ impl InputFinder {
     ) -> Result<InputList, SourceError> {
         let mut inboxes = self.inboxes(source, &InputList::default()).await?;
         let files = inboxes.look().await?;
+        if files.is_empty() {
+            inboxes.check()?;
+        }
+        inboxes.report();
         Ok(InputList::of(files))
     }
 
@@ -241,9 +302,24 @@ impl InputFinder {
 
 /// One look at a writer.
 struct Look {
-    writer: String,
     ended: bool,
     files: Vec<InputFile>,
+}
+
+/// The reason why a folder is left out.
+struct LookFault {
+    error: SourceError,
+    /// It is left out until a restart.
+    stays: bool,
+}
+
+impl From<SourceError> for LookFault {
+    fn from(error: SourceError) -> Self {
+        Self {
+            error,
+            stays: false,
+        }
+    }
 }
 
 /// Returns why a file is not the one that its name in an inbox says, from its metadata `batchweave.writer` and

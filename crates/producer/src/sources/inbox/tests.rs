@@ -1,6 +1,6 @@
 //! Looks at folders of this machine, and at a store that counts requests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +40,7 @@ fn number(writer: &str, number: u64) -> String {
 /// Looks once, and lets what is found join; returns the files below the inbox.
 async fn next(inboxes: &mut Inboxes, path: &Path) -> Vec<String> {
     let files = inboxes.look().await.unwrap();
+    inboxes.report();
     inboxes.joined(&files);
     let root = format!("{}/", path.display());
     let names = files.iter().map(|file| file.pin.name.strip_prefix(&root));
@@ -182,7 +183,7 @@ async fn a_job_counts_with_its_commit() {
     let commit = serde_json::json!({"format": 1, "files": [{"name": "gone.parquet", "rows": 1}]});
     put(path, "bad/x");
     std::fs::write(path.join("bad/commit.json"), commit.to_string()).unwrap();
-    let why = own.look().await.unwrap_err().to_string();
+    let why = refused(&mut own).await;
     assert!(why.contains("bad/gone.parquet, which is missing"), "{why}");
 }
 
@@ -195,7 +196,7 @@ async fn an_inbox_that_was_set_back_is_refused_with_its_folder() {
     put(path, &number("a", 1));
     next(&mut own, path).await;
     std::fs::remove_file(path.join(number("a", 1))).unwrap();
-    let why = own.look().await.unwrap_err().to_string();
+    let why = refused(&mut own).await;
     assert!(
         why.starts_with(&format!(
             "{}/a/: file 1, which was read, is gone",
@@ -204,8 +205,91 @@ async fn an_inbox_that_was_set_back_is_refused_with_its_folder() {
         "{why}"
     );
     std::fs::remove_dir_all(path.join("a")).unwrap();
-    let why = own.look().await.unwrap_err().to_string();
+    let why = refused(&mut own).await;
     assert!(why.contains("its files are gone"), "{why}");
+}
+
+/// Looks once, and returns why no folder can be read.
+async fn refused(inboxes: &mut Inboxes) -> String {
+    assert!(inboxes.look().await.unwrap().is_empty());
+    inboxes.check().unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_bad_folder_is_named_and_the_others_are_read() {
+    let outside = tempfile::tempdir().unwrap();
+    put(outside.path(), "secret");
+    put(outside.path(), &number("far", 0));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    put(path, &number("good", 0));
+    for writer in [
+        "c-pipe", "c-link", "c-huge", "c-folder", "f-pipe", "f-link", "gap",
+    ] {
+        std::fs::create_dir(path.join(writer)).unwrap();
+    }
+    let link = std::os::unix::fs::symlink::<PathBuf, PathBuf>;
+    let pipe = |name: String| {
+        rustix::fs::mkfifoat(rustix::fs::CWD, path.join(name), 0o600.into()).unwrap();
+    };
+    pipe("c-pipe/commit.json".to_owned());
+    link("/dev/zero".into(), path.join("c-link/commit.json")).unwrap();
+    let huge = std::fs::File::create(path.join("c-huge/commit.json")).unwrap();
+    huge.set_len(6 << 30).unwrap();
+    std::fs::create_dir(path.join("c-folder/commit.json")).unwrap();
+    pipe(number("f-pipe", 0));
+    link(
+        outside.path().join("secret"),
+        path.join(number("f-link", 0)),
+    )
+    .unwrap();
+    link(outside.path().join("far"), path.join("far")).unwrap();
+    put(path, &number("gap", 0));
+    put(path, &number("gap", 2));
+    let mut own = inboxes(path, Share::ALL).await;
+    assert_eq!(next(&mut own, path).await, [number("good", 0)]);
+    assert_eq!(own.report(), 8);
+    put(path, &number("good", 1));
+    put(path, &number("gap", 1));
+    std::fs::remove_file(path.join("far")).unwrap();
+    let mended = [
+        number("gap", 0),
+        number("gap", 1),
+        number("gap", 2),
+        number("good", 1),
+    ];
+    assert_eq!(next(&mut own, path).await, mended);
+    assert_eq!(own.report(), 6);
+    own.check().unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_that_was_set_back_stays_out_while_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut own = inboxes(path, Share::ALL).await;
+    for writer in ["a", "b"] {
+        put(path, &number(writer, 0));
+    }
+    next(&mut own, path).await;
+    std::fs::remove_file(path.join(number("a", 0))).unwrap();
+    assert!(next(&mut own, path).await.is_empty());
+    // The same size under the same number: its rows were never read, and it looks as if they were.
+    put(path, &number("a", 0));
+    put(path, &number("a", 1));
+    put(path, &number("b", 1));
+    assert_eq!(next(&mut own, path).await, [number("b", 1)]);
+    assert_eq!(own.report(), 1);
+}
+
+#[tokio::test]
+async fn the_last_number_that_there_is_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    put(path, &number("a", u64::MAX));
+    let mut own = inboxes(path, Share::ALL).await;
+    assert_eq!(next(&mut own, path).await, [number("a", u64::MAX)]);
+    assert!(next(&mut own, path).await.is_empty());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::BUNDLE_RECORDS;
 use batchweave_core::manifest::Bundle;
-use batchweave_log::get_intact;
+use batchweave_log::get_fitting;
 use batchweave_store::{Store, found};
 
 use crate::Problem;
@@ -32,11 +32,14 @@ pub(crate) async fn check(
     let (mut right, mut records) = (0, Records::new());
     for last in versions {
         let key = keys::bundle(last);
-        let Some(bytes) = found(get_intact(store.as_ref(), &key).await)? else {
+        let read = get_fitting(store.as_ref(), &key, |bytes| {
+            Bundle::from_json(bytes, stream, last)
+        });
+        let Some(bundle) = found(read.await)? else {
             // Deleted since the listing: there are newer ones.
             continue;
         };
-        let why = match Bundle::from_json(&bytes, stream, last) {
+        let why = match bundle {
             Ok(bundle) => differs(store, &bundle, &mut records).await?,
             Err(why) => Some(why.to_string()),
         };
@@ -52,6 +55,26 @@ pub(crate) async fn check(
     Ok(right)
 }
 
+/// Returns the hash of a record in the log, which is read again when it is not the one that the bundle has.
+async fn logged_hash(
+    store: &dyn Store,
+    version: Version,
+    expected: &str,
+) -> Result<Option<Hash>, CliError> {
+    let expected = Hash::sha256(expected.as_bytes());
+    let key = keys::log(version);
+    let read = get_fitting(store, &key, |bytes| {
+        let hash = Hash::sha256(bytes);
+        if hash == expected {
+            Ok(hash)
+        } else {
+            Err(hash)
+        }
+    });
+    let hash = found(read.await)?;
+    Ok(hash.map(|hash| hash.unwrap_or_else(|other| other)))
+}
+
 /// Returns how a bundle differs from the log.
 async fn differs(
     store: &Arc<dyn Store>,
@@ -62,8 +85,7 @@ async fn differs(
         let logged = if let Some(logged) = records.get(&version) {
             *logged
         } else {
-            let bytes = found(get_intact(store.as_ref(), &keys::log(version)).await)?;
-            let hash = bytes.map(|bytes| Hash::sha256(&bytes));
+            let hash = logged_hash(store.as_ref(), version, record).await?;
             records.insert(version, hash);
             hash
         };

@@ -181,12 +181,7 @@ fn changed_bytes_and_foreign_keys_are_refused() {
     let body = text.split(",\"digest\"").next().unwrap();
     let bare = format!("{body}}}\n");
     let error = read(bare.as_bytes(), KEY).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("damaged: it does not end in the digest"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("has no digest"), "{error}");
     let again = |body: &str| {
         let hash = crate::ids::Hash::sha256(body.as_bytes());
         read(format!("{body},\"digest\":\"{hash}\"}}\n").as_bytes(), KEY)

@@ -52,6 +52,7 @@ def test_rows_state_and_metadata_become_durable_together(tmp_path: Path) -> None
         "instance": instance,
         "state": '{"at":[1]}',
         "state_row": "1",
+        "takeovers": f'[[0,"{instance}"]]',
     }
     assert second.metadata["state"] == '{"at":[1]}', "a state stays until there is a newer one"
     assert (second.metadata["first_row"], second.metadata["instance"]) == ("2", instance)

@@ -94,7 +94,7 @@ class Syncs:
         real = os.fsync
 
         def fsync(opened: int) -> None:
-            path = Path(os.readlink(f"/proc/self/fd/{opened}"))
+            path = Path(f"/proc/self/fd/{opened}").readlink()
             if path in self.fail:
                 raise OSError(errno.EIO, "Input/output error")
             real(opened)

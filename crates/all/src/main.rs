@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use batchweave_console::programs::{self, Name};
-use batchweave_daemon::Exit;
+use batchweave_daemon::{Exit, run_to_exit};
 
 fn main() -> ExitCode {
     programs::contains_all();
@@ -47,11 +47,10 @@ fn become_program(name: Name, args: &[OsString]) -> Exit {
     Exit::Failure
 }
 
-#[tokio::main]
-async fn verbs(args: Vec<OsString>, lab: bool) -> Exit {
+fn verbs(args: Vec<OsString>, lab: bool) -> Exit {
     if lab {
-        batchweave_lab::run(args).await
+        run_to_exit("batchweave-lab", async { batchweave_lab::run(args).await })
     } else {
-        batchweave_cli::run(args).await
+        run_to_exit("batchweave", async { batchweave_cli::run(args).await })
     }
 }

@@ -1,11 +1,8 @@
 //! The `batchweave` binary.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
-
-#[tokio::main]
-async fn main() -> ExitCode {
-    batchweave_cli::run(std::env::args_os().collect())
-        .await
-        .into()
+fn main() -> batchweave_daemon::Exit {
+    batchweave_daemon::run_to_exit("batchweave", async {
+        batchweave_cli::run(std::env::args_os().collect()).await
+    })
 }

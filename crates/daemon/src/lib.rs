@@ -1,6 +1,6 @@
 //! Everything that both daemons share around their work. Nothing here knows streams or arenas.
 //!
-//! - `program`: the `main` of a daemon; [`check`]: its `--check`; [`config`], [`telemetry`] and `reload`: configuration and logs;
+//! - `program`: the `main` of a daemon; `runtime`: that of every program; [`check`]: its `--check`; [`config`], [`telemetry`] and `reload`: configuration and logs;
 //!   [`Exit`]: exit codes; [`panics`], [`shutdown`]: the ways to end.
 //! - [`admin`]: the HTTP endpoint with metrics, probes and the status page; [`web`]: its server and the parts of
 //!   pages; [`metrics`]: their making; [`connection_slots`]: a bound on its connections; `recent_messages`,
@@ -25,6 +25,7 @@ mod program;
 mod recent_messages;
 mod reload;
 mod repeats;
+mod runtime;
 pub mod screen;
 pub mod shutdown;
 pub mod telemetry;
@@ -32,3 +33,4 @@ pub mod timestamp;
 pub mod web;
 pub use exit::Exit;
 pub use program::{Failure, Program};
+pub use runtime::run_to_exit;

@@ -4,8 +4,6 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
 use rustix::process::{
@@ -16,11 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::check::Findings;
 use crate::config::{Config, Overrides};
 use crate::notify::Notifier;
+use crate::runtime::work;
 use crate::telemetry::LogConfig;
 use crate::{Exit, config, man_pages, notify, panics, reload, shutdown, telemetry};
-
-/// Time for the runtime's threads to end after the daemon; idle ones take microseconds.
-const THREADS_END: Duration = Duration::from_secs(1);
 
 /// The command line of every daemon.
 #[derive(Debug, clap::Args)]
@@ -95,6 +91,13 @@ impl Failure {
             exit,
         }
     }
+
+    /// Prints the message, tells the service manager, and returns the exit code.
+    pub(crate) fn report(&self, name: &str) -> Exit {
+        eprintln!("{name}: {}", self.text);
+        notify::ended(&self.text);
+        self.exit
+    }
 }
 
 impl Program {
@@ -135,11 +138,7 @@ impl Program {
         no_core_files();
         match run(&args, log, check, serve) {
             Ok(()) => Exit::Ok,
-            Err(failure) => {
-                eprintln!("{}: {}", self.name, failure.text);
-                notify::ended(&failure.text);
-                failure.exit
-            }
+            Err(failure) => failure.report(self.name),
         }
     }
 
@@ -209,20 +208,6 @@ fn run<
     }))?
 }
 
-/// Runs `work` on a runtime of its own; fails when it panics. Boxed, because the runtime has several ways to drive a
-/// future, and each would be compiled for the whole daemon.
-fn work<T>(work: Pin<Box<dyn Future<Output = T> + '_>>) -> Result<T, Failure> {
-    let runtime = runtime()?;
-    let ended = panics::guard(|| runtime.block_on(work)).map_err(|panic| {
-        let text = format!("bug in the daemon: {panic}; please report it");
-        Failure::new(text, Exit::Internal)
-    });
-    // Results of blocking work are no longer needed. Idle threads are joined, because glibc's
-    // pthread_detach reads memory that is gone when the thread ends just then (observed: SIGSEGV).
-    runtime.shutdown_timeout(THREADS_END);
-    ended
-}
-
 /// Prints what `--check` opened; fails with all faults.
 fn report(file: &Path, findings: Findings) -> Result<(), Failure> {
     if let Some(problems) = findings.problems(file) {
@@ -241,24 +226,6 @@ fn end_with(parent: i32) -> Result<(), Failure> {
     alive
         .then_some(())
         .ok_or_else(|| Failure::new(text(), Exit::Failure))
-}
-
-/// Starts the runtime, which panics when it cannot start its threads.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let build = || {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.enable_all().build()
-    };
-    let why = match panics::guard(build) {
-        Ok(Ok(runtime)) => return Ok(runtime),
-        Ok(Err(why)) => why.to_string(),
-        Err(panic) => panic.to_string(),
-    };
-    let text = format!(
-        "cannot start the threads of the runtime: {why}; raise the limit on processes and threads (ulimit -u, \
-         TasksMax=, pids.max), or free memory"
-    );
-    Err(Failure::new(text, Exit::Failure))
 }
 
 #[cfg(test)]

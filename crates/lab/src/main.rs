@@ -1,11 +1,8 @@
 //! The `batchweave-lab` binary.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
-
-#[tokio::main]
-async fn main() -> ExitCode {
-    batchweave_lab::run(std::env::args_os().collect())
-        .await
-        .into()
+fn main() -> batchweave_daemon::Exit {
+    batchweave_daemon::run_to_exit("batchweave-lab", async {
+        batchweave_lab::run(std::env::args_os().collect()).await
+    })
 }

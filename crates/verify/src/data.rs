@@ -1,4 +1,5 @@
-//! Reads all data and checks every checksum, in parallel, with a file that records the progress.
+//! Reads all data and checks every checksum, in parallel, with a file that records the progress. The index and trailer
+//! of each object are read, too: where all frames have one size, no reader of slices needs them.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +12,7 @@ use batchweave_console::output::{bytes, count, range};
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::tgb::{Digest, ObjectPart};
-use batchweave_log::{Located, Log};
+use batchweave_log::{Checksums, Located, Log, StepCrcs, slice_crcs};
 use batchweave_store::Store;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,7 @@ pub(crate) async fn check(
     problems: &mut Vec<Problem>,
 ) -> Result<DataReport, CliError> {
     let mut log = context::open_log(Arc::clone(store)).await?;
+    let mut indexes = Checksums::new(context::open_log(Arc::clone(store)).await?);
     let (watermark, head) = (log.manifest().watermark(), log.manifest().next_step());
     let mut state = match &args.resume {
         Some(file) => ResumeState::load(file, stream)?,
@@ -93,7 +95,13 @@ pub(crate) async fn check(
     while state.next_step < head {
         let steps = state.next_step..head.min(state.next_step + CHUNK);
         let entries = look_up(&mut log, steps).await?;
-        let checks = entries.into_iter().map(|entry| step(&log, entry));
+        let readable: Vec<Step> = entries.iter().flatten().map(|entry| entry.step).collect();
+        let slices = 0..log.manifest().stream().slices;
+        let indexed = indexes.for_steps(&readable, &[slices]).await?;
+        let checks = entries.into_iter().map(|entry| {
+            let indexed = entry.as_ref().and_then(|entry| indexed.get(&entry.step));
+            step(&log, entry, indexed)
+        });
         let mut checks = futures::stream::iter(checks).buffered(args.concurrency.max(1));
         while let Some(one) = checks.next().await {
             let one = one?;
@@ -131,7 +139,12 @@ async fn look_up(
     Ok(entries)
 }
 
-async fn step(log: &Log, entry: Option<Arc<StepEntry>>) -> Result<StepCheck, CliError> {
+/// Checks a step; `indexed` are the checksums by the indexes of its objects.
+async fn step(
+    log: &Log,
+    entry: Option<Arc<StepEntry>>,
+    indexed: Option<&StepCrcs>,
+) -> Result<StepCheck, CliError> {
     let mut found = StepCheck::default();
     let Some(entry) = entry else {
         return Ok(found);
@@ -161,10 +174,19 @@ async fn step(log: &Log, entry: Option<Arc<StepEntry>>) -> Result<StepCheck, Cli
             None => crcs.extend(frame.crc32c.map(|crc| crc.0)),
         }
     }
-    let whole = crcs.len() == frames.len();
-    if whole && Digest::from_crcs(crcs) != entry.tgb.digest {
-        let why = "its slices' checksums do not give the digest that the log names";
-        fault(first_key(), why.to_owned());
+    if crcs.len() == frames.len() {
+        match slice_crcs(0..slices, indexed) {
+            Err(why) => fault(first_key(), format!("its index is not usable: {why}")),
+            Ok(known) if known != crcs => {
+                let why = "its index has other checksums than its slices";
+                fault(first_key(), why.to_owned());
+            }
+            Ok(_) => {}
+        }
+        if Digest::from_crcs(crcs) != entry.tgb.digest {
+            let why = "its slices' checksums do not give the digest that the log names";
+            fault(first_key(), why.to_owned());
+        }
     }
     found.frames = frames.len() as u64;
     found.bytes = frames.iter().map(|f| f.bytes).sum();

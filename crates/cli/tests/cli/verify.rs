@@ -110,6 +110,22 @@ async fn a_flipped_bit_is_found_and_a_run_that_was_stopped_goes_on() {
 }
 
 #[tokio::test]
+async fn a_damaged_index_or_trailer_is_found_though_no_slice_needs_it() {
+    for (from_end, what) in [(64, "index"), (1, "trailer")] {
+        let world = filled().await;
+        let path = object(&world, "4");
+        let mut bytes = fs::read(&path).unwrap();
+        let at = bytes.len() - from_end - usize::from(from_end > 1) * 8;
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        world.run(&["verify"]).prints(&["sound"]);
+        let report = failed(&world, &["verify", "--data"], &["its index is not usable"]);
+        let step = &report["problems"][0]["step"];
+        assert!(step == 3 || step == 4, "{what}: {report}");
+    }
+}
+
+#[tokio::test]
 async fn copies_must_be_what_the_log_folds_to() {
     let world = filled().await;
     let log = world.log().await;

@@ -45,8 +45,11 @@ const MEMORY: f64 = 64.0;
 const TRUSTED: f64 = 16.0;
 /// Missing bundles in a row after which one record is read.
 const MISSING_MAX: u32 = 3;
-/// A follower that reads single records and has not seen a bundle or the head for this time reads all records at once.
-const BEHIND_AFTER: Duration = Duration::from_secs(30);
+/// A follower that reads single records and has not seen a bundle or the head for this time reads all records at once:
+/// the fewer followers, the sooner, since each then reads many.
+const BEHIND_AFTER: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(30));
+/// Followers per second of that time.
+const BEHIND_FOLLOWERS: u32 = 300;
 /// Expected records from which on an unchanged log is a pause of its writers, which does not count in the rate.
 const PAUSED: f64 = 4.0;
 
@@ -89,6 +92,8 @@ pub struct CrowdReads {
     /// Whether a single record was read since a bundle or the head was seen, and when that was.
     single: bool,
     fresh: Duration,
+    /// Whether that record was read because bundles were missing, so that others are behind it.
+    behind: bool,
     /// Records to read before the next bundle, and how many after the next refused one.
     records: u32,
     records_next: u32,
@@ -100,7 +105,9 @@ impl CrowdReads {
         if self.records > 0 {
             return NextRead::Record;
         }
-        if self.single && now.saturating_sub(self.fresh) > BEHIND_AFTER {
+        let behind = (Duration::from_secs(1) * followers / BEHIND_FOLLOWERS)
+            .clamp(BEHIND_AFTER.0, BEHIND_AFTER.1);
+        if self.single && now.saturating_sub(self.fresh) > behind {
             return NextRead::Head;
         }
         if self.missed >= MISSING_MAX || self.is_rare(followers) {
@@ -151,6 +158,7 @@ impl CrowdReads {
             // A record that is read because bundles do not help has others behind it.
             let one = read == NextRead::Record;
             let behind = one && (self.records > 0 || self.missed >= MISSING_MAX);
+            self.behind = behind;
             if self.records > 0 && one {
                 self.records -= 1;
             } else if one {
@@ -164,7 +172,7 @@ impl CrowdReads {
             self.missed = 0;
             return self.note_records((next, steps), !behind, now);
         }
-        self.gain = GAIN.0;
+        (self.gain, self.behind) = (GAIN.0, false);
         match read {
             NextRead::Record | NextRead::Head => {
                 // This is the head: bundles were expected too early.
@@ -239,7 +247,9 @@ impl CrowdReads {
         let [_, steps, seconds] = self.seen;
         let ahead = match lead {
             // The record may have others behind it.
-            _ if self.records > 0 || (self.single && self.is_rare(followers)) => Duration::ZERO,
+            _ if self.records > 0 || self.behind || (self.single && self.is_rare(followers)) => {
+                Duration::ZERO
+            }
             None => PAUSE_MAX,
             Some(lead) if steps > 0.0 && self.is_trusted() => {
                 let pause = lead as f64 * seconds / steps * PART_OF_LEAD;

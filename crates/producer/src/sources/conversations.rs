@@ -128,6 +128,7 @@ fn projection(
         wanted.push(column.clone());
     }
     let optional = columns.optional.iter();
+    let optional = optional.filter(|name| !columns.wanted.contains(name));
     wanted.extend(optional.filter_map(|name| find(name).cloned()));
     let group = Type::group_type_builder(root.name()).with_fields(wanted);
     let group = group.build().map_err(|why| Reason::BrokenParquet {

@@ -32,6 +32,7 @@ use crate::sources::{
     ConversationColumns, FileRoot, Format, InputFinder, Inputs, NamedPaths, ReadContent,
     ReadOptions, Share, SourcePlan, TextField,
 };
+use crate::transform::chat::fields_beside;
 use crate::transform::{Columns, DocumentTransform};
 
 /// Most batches in one object: its log entry must stay small.
@@ -264,14 +265,14 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
     match (config.packing.mode, end_token) {
         (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
             wanted: vec![config.chat.messages.clone()],
-            optional: vec![config.chat.tools.clone()],
+            optional: optional_columns(&[&config.chat.tools]),
             content_key: config.chat.content_key.clone(),
             verbatim: false,
             setting: "chat.messages",
         }),
         (PackingMode::Pairs, _) => ReadContent::Conversations(ConversationColumns {
             wanted: vec![config.chat.chosen.clone(), config.chat.rejected.clone()],
-            optional: vec![config.chat.prompt.clone(), config.chat.tools.clone()],
+            optional: optional_columns(&[&config.chat.prompt, &config.chat.tools]),
             content_key: config.chat.content_key.clone(),
             verbatim: false,
             setting: "chat.chosen and chat.rejected",
@@ -281,6 +282,15 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
         },
         _ => ReadContent::Documents,
     }
+}
+
+/// Returns the columns that are read if a file has them: these, and those that must not be there without a word.
+fn optional_columns(known: &[&String]) -> Vec<String> {
+    let mut columns: Vec<String> = known.iter().map(|name| (*name).clone()).collect();
+    columns.extend(fields_beside().map(str::to_owned));
+    columns.sort_unstable();
+    columns.dedup();
+    columns
 }
 
 /// Returns the names of the arrays of a sample; none if documents are not samples.

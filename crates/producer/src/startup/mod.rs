@@ -1,7 +1,7 @@
 //! From the configuration to an opened producer and its pipeline. Everything that can be refused is refused
 //! before the producer is opened, because opening it fences an older instance.
 //!
-//! - `stream` finds or creates the stream; `tokenizer_file` stores the tokenizer beside it; `inputs` makes the finder of the input files;
+//! - `first_answer` waits for the store; `stream` finds or creates the stream; `tokenizer_file` stores the tokenizer beside it; `inputs` makes the finder of the input files;
 //! - `forms` finds what names of files mean, now and for an older cursor;
 //! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
 //!   input;
@@ -10,6 +10,7 @@
 
 mod assemble;
 mod check;
+mod first_answer;
 mod forms;
 mod inputs;
 mod resume;
@@ -64,7 +65,8 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     health.not_ready("probing the store");
     // `pipeline::batch` fills an object beyond its size by less than one batch.
     let largest = 2 * config.packing.object_bytes.bytes();
-    batchweave_store::probe(store.as_ref(), rand::random(), largest).await?;
+    let patience = config.upload.give_up_after.0;
+    first_answer::probe(store.as_ref(), largest, patience, health).await?;
     health.not_ready("loading the tokenizer");
     let transform = site.transform(config).await?;
     health.not_ready("opening the stream");

@@ -208,6 +208,10 @@ async fn wrong_input_is_named_with_its_remedy() {
             ],
         ),
         (
+            plain("chat-weight.parquet"),
+            ["has \"weight\" beside its messages", "chat.ignore"],
+        ),
+        (
             unknown,
             [
                 "has the role \"gpt\" in message 3, and the known ones are human, system, user,",

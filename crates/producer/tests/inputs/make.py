@@ -100,6 +100,7 @@ for name, documents, keys in (
 as_json = [json.dumps(d["messages"]) for d in chats]
 tools = [json.dumps(d["tools"]) if "tools" in d else None for d in chats]
 parquet("chat-json.parquet", {"messages": pa.array(as_json), "tools": pa.array(tools, pa.string())})
+parquet("chat-weight.parquet", {"messages": pa.array(as_json), "weight": pa.array([1] * len(chats))})
 
 # Preference pairs: a text or messages, in every third document an assistant's turn in the prompt.
 pairs = []

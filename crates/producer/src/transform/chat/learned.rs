@@ -15,6 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::dialect::Dialect;
 use crate::sources::Reason;
 
+pub(crate) use beside::fields_beside;
+
 /// The keys of a message with 1 when it is learned and 0 when not: those of OpenAI and Mistral, ms-swift and xtuner, and
 /// axolotl.
 pub(crate) const KEYS: [&str; 5] = ["weight", "loss", "train", "training", "train_on_turn"];

@@ -36,7 +36,7 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 pub use dialect::Dialect;
 pub(crate) use dialect::KEY as DIALECT_KEY;
 pub(crate) use jinja::is_date;
-pub(crate) use learned::KEYS as LOSS_KEYS;
+pub(crate) use learned::{KEYS as LOSS_KEYS, fields_beside};
 pub use learned::{Learn, LossRules};
 pub use mapping::Mapping;
 pub use pairs::PairFields;

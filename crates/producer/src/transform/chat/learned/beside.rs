@@ -39,6 +39,11 @@ const PROMPT: [(&str, &str); 2] = [
     ),
 ];
 
+/// Returns the names of all these fields, which are columns in a Parquet file.
+pub(crate) fn fields_beside() -> impl Iterator<Item = &'static str> {
+    BESIDE.into_iter().chain(PROMPT.map(|(key, _)| key))
+}
+
 impl LossRules {
     /// Fails for a field beside the messages that some program reads as the loss of the conversation.
     pub(in crate::transform::chat) fn check_beside<'a>(

@@ -220,7 +220,7 @@ impl Bundles {
         }
         let record = process.folded.with(Self::writer(m, p));
         if process.lost {
-            // It goes on from a history that is no longer there: its record lies beyond the log's end.
+            // This writer did not notice that the log was set back, so its next record lies beyond the log's end.
             let beyond = m.ahead.is_none() && process.folded.len() >= m.log.len() && !unknown;
             m.ahead = beyond.then_some(record);
             m.processes[p].folded = m.ahead?;

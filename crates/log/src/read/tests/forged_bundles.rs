@@ -196,7 +196,7 @@ async fn a_fork_whose_last_record_is_planted_is_found_and_a_repair_ends_it() {
     assert_eq!(outcome, Bundled::Folded, "the log holds its last record");
     let why = follow(&mut log, 60).await.unwrap_err();
     assert!(matches!(why, LogError::NotInLog { .. }), "{why}");
-    // It stays an error, and is no other one, while nothing changes.
+    // The next poll fails with the same error.
     let why = follow(&mut log, 60).await.unwrap_err();
     assert!(matches!(why, LogError::NotInLog { .. }), "{why}");
     // The writers come to the planted record, at which all stop.

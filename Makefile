@@ -160,8 +160,7 @@ mutations:
 
 rust-docs:
 	$(call step,Rust documentation and its examples)
-	cargo test $(CARGO_FLAGS) --doc --quiet
-	RUSTDOCFLAGS='-D warnings' cargo doc $(CARGO_FLAGS) --no-deps --quiet
+	RUSTDOC=$(CURDIR)/tools/rustdoc-and-test BATCHWEAVE_RUSTDOC=$(CURDIR)/target/doc cargo test $(CARGO_FLAGS) --doc --quiet
 
 # The package is installed as a user installs it, and again when its files change.
 $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find python/src -name '*.py' 2>/dev/null)

@@ -3,7 +3,6 @@
 //! be the one that a single producer made that lived on.
 
 mod input;
-mod job;
 mod workers;
 
 use std::time::{Duration, Instant};
@@ -12,14 +11,16 @@ use batchweave_core::ids::Step;
 use batchweave_tests::{Process, seed};
 use rand::RngExt;
 
-use self::job::Job;
 use self::workers::Workers;
 use crate::alone;
+use crate::job::{Job, LLM};
 use crate::ordered::{Content, Daemons, FAULTS, Scene, WITHIN};
 
 /// Two lanes, each in its own daemon; and both in one.
 const WILD: Daemons = &[("d0", &["l0"]), ("d1", &["l1"])];
 const CALM: Daemons = &[("d0", &["l0", "l1"])];
+/// Programs of the job.
+const PROGRAMS: [&str; 3] = [LLM.daemon, LLM.ranks[0], LLM.ranks[1]];
 /// Requests of all programs between two kills: as many as two producers make to start and commit.
 const KILL_EVERY: u64 = 60;
 /// After this many kills the storm is over, since the programs' requests while they wait cause kills, too.
@@ -70,13 +71,13 @@ fn kill_one(
     workers: &mut Workers,
 ) -> bool {
     let of_function = wild.rng.random_bool(0.5);
-    let drawn = wild.rng.random_range(0..WILD.len() + job::PROGRAMS.len());
+    let drawn = wild.rng.random_range(0..WILD.len() + PROGRAMS.len());
     let (daemon, _) = WILD[drawn % WILD.len()];
     let daemon = running.iter_mut().find(|(name, _)| *name == daemon);
     match daemon {
         Some((_, process)) if of_function => workers.kill_one(process.0.id(), &mut wild.rng),
         Some((_, process)) if drawn < WILD.len() => process.0.kill().is_ok(),
-        _ => job.kill(job::PROGRAMS[drawn % job::PROGRAMS.len()]),
+        _ => job.kill(PROGRAMS[drawn % PROGRAMS.len()]),
     }
 }
 
@@ -88,7 +89,7 @@ fn storm(seed: u64) -> Summary {
     input::write_function(&code);
     std::fs::create_dir(&deaths).unwrap();
     wild.configure(&input::settings(&shards, &code), None);
-    let mut job = Job::new(&wild);
+    let mut job = Job::new(&wild, LLM);
     let (kills, workers) = rage(&mut wild, &mut job);
     let found = wild.content();
     job.verify(&wild, found.digests.len() as Step);

@@ -5,10 +5,13 @@
 // A test that cannot continue panics.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod adversary;
 mod agreement;
 mod corpus;
 mod damage;
+mod forger;
 mod images;
+mod job;
 mod kills;
 mod late;
 mod mixtures;

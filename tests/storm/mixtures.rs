@@ -6,12 +6,14 @@ use std::time::Instant;
 use batchweave_tests::seed;
 
 use crate::alone;
-use crate::ordered::{CHANGE_AT, Daemons, FAULTS, Scene, WITHIN, three_sources, write_sources};
+use crate::ordered::{
+    CHANGE_AT, Content, Daemons, FAULTS, Scene, WITHIN, three_sources, write_sources,
+};
 
 const PRODUCERS: Daemons = &[("p0", &[]), ("p1", &[])];
 /// Five lanes in two daemons; and each in one of its own.
-const TWO: Daemons = &[("d0", &["l0", "l3"]), ("d1", &["l1", "l2", "l4"])];
-const FIVE: Daemons = &[
+pub(super) const TWO: Daemons = &[("d0", &["l0", "l3"]), ("d1", &["l1", "l2", "l4"])];
+pub(super) const FIVE: Daemons = &[
     ("d0", &["l0"]),
     ("d1", &["l1"]),
     ("d2", &["l2"]),
@@ -25,14 +27,22 @@ fn storm(daemons: (Daemons, Daemons), seed: u64) -> (u64, u64, usize) {
     let sources = wild.path("sources");
     write_sources(&sources, daemons.0, seed);
     let input = three_sources(&sources);
-    let kills = wild.rage(&input);
+    let kills = wild.rage(&input, &mut ());
     let found = wild.content();
+    check(daemons.1, &wild, &input, &found, seed);
+    wild.runtime.block_on(wild.server.shutdown());
+    (kills, found.epochs, found.digests.len())
+}
+
+/// Checks that daemons without kills and faults, to which all changes are known, make the same stream.
+pub(super) fn check(daemons: Daemons, wild: &Scene, input: &str, found: &Content, seed: u64) {
     assert_eq!(found.mixtures.len(), CHANGE_AT.len());
-    let calm = Scene::new(daemons.1, seed, None);
+    let mut calm = Scene::new(daemons, seed, None);
+    calm.shape = wild.shape;
     // A change may begin with a batch that producers without a bound would have passed.
-    calm.configure(&input, Some(1));
+    calm.configure(input, Some(1));
     calm.repeat(&found.mixtures);
-    calm.configure(&input, None);
+    calm.configure(input, None);
     for (name, mut process) in calm.start_all() {
         assert_eq!(process.wait(WITHIN), Some(0), "{}", calm.log_text(name));
     }
@@ -45,8 +55,6 @@ fn storm(daemons: (Daemons, Daemons), seed: u64) -> (u64, u64, usize) {
     assert_eq!(differs, None, "seed {seed}, changes {:?}", found.mixtures);
     assert_eq!(found.digests.len(), expected.digests.len());
     calm.runtime.block_on(calm.server.shutdown());
-    wild.runtime.block_on(wild.server.shutdown());
-    (kills, found.epochs, found.digests.len())
 }
 
 fn storms(daemons: (Daemons, Daemons), count: u64) {

@@ -21,6 +21,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
 
+use crate::adversary::Beside;
 use crate::{URL, open_store, start_server};
 
 /// The daemons of a run, and the lanes of each; a daemon without lanes is one producer.
@@ -52,6 +53,8 @@ pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) runtime: Runtime,
     daemons: Daemons,
+    /// Slices, rows per slice, and tokens per row.
+    pub(super) shape: (u32, u32, u32),
     pub(super) rng: StdRng,
 }
 
@@ -107,6 +110,7 @@ impl Scene {
         Self {
             folder: tempfile::tempdir().unwrap(),
             daemons,
+            shape: (2, 2, 512),
             server,
             runtime,
             rng: StdRng::seed_from_u64(seed),
@@ -145,8 +149,10 @@ impl Scene {
             } else {
                 ""
             };
+            let (slices, rows, seq_len) = self.shape;
             let mut text = format!(
-                "[store]\nurl = {URL:?}\nendpoint = {:?}\n[stream]\nslices = 2\nrows_per_slice = 2\nseq_len = 512\n\
+                "[store]\nurl = {URL:?}\nendpoint = {:?}\n[stream]\n\
+                 slices = {slices}\nrows_per_slice = {rows}\nseq_len = {seq_len}\n\
                  order = {order:?}\nproducers = {producers:?}\n[producer]\n{identity}{limit}\
                  [tokenizer]\nkind = \"bytes\"\nthreads = 2\n[commit]\nlinger = \"1ms\"\nmax_batches = 4\n",
                 self.server.endpoint(),
@@ -214,11 +220,11 @@ impl Scene {
         )
     }
 
-    async fn store(&self) -> Arc<dyn Store> {
+    pub(super) async fn store(&self) -> Arc<dyn Store> {
         open_store(self.server.endpoint()).await
     }
 
-    async fn log(&self) -> Option<Log> {
+    pub(super) async fn log(&self) -> Option<Log> {
         let options = LogOptions {
             write_snapshots: false,
             ..LogOptions::new(rand::random())
@@ -247,14 +253,15 @@ impl Scene {
     }
 
     /// Runs all daemons to their end; kills one of them again and again, and changes the mixture.
-    pub(super) fn rage(&mut self, input: &str) -> u64 {
+    pub(super) fn rage(&mut self, input: &str, beside: &mut dyn Beside) -> u64 {
         self.configure(input, Some(HOLD_AT));
         let kill_every = KILL_EVERY * self.producers().len() as u64;
         let (began, mut kills, mut next_kill) = (Instant::now(), 0, kill_every);
         let mut changes = CHANGE_AT.iter().peekable();
         let mut looked = Instant::now();
         let mut running = self.start_all();
-        while !running.is_empty() {
+        while !running.is_empty() || !beside.has_ended() {
+            beside.act(self, &running, changes.peek().is_none());
             if let Some(at) = changes.peek()
                 && looked.elapsed() > LOOK_EVERY
             {
@@ -277,7 +284,8 @@ impl Scene {
                 }
             }
             running = self.supervise(running);
-            assert!(began.elapsed() < WITHIN, "{}", self.log_text(running[0].0));
+            let daemon = running.first().map_or(self.daemons[0].0, |(name, _)| name);
+            assert!(began.elapsed() < WITHIN, "{}", self.log_text(daemon));
             std::thread::sleep(Duration::from_millis(5));
         }
         kills

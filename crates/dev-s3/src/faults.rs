@@ -25,7 +25,7 @@ pub enum Fault {
     Reset,
     /// The request is carried out, then the connection is reset.
     Lost,
-    /// A read returns one wrong bit; other requests never draw this or the next five.
+    /// A read returns one wrong bit; other requests never draw this or the next six.
     Flip,
     /// A read lacks its last byte.
     Short,
@@ -37,11 +37,13 @@ pub enum Fault {
     Foreign,
     /// A read returns its bytes in another order: the end first.
     Rotate,
+    /// A read returns the older version of the key: 404. An object is created once, so it has no other.
+    Absent,
 }
 
 impl Fault {
     /// Every fault, in the order in which they are drawn.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Error,
         Self::Slow,
         Self::Conflict,
@@ -54,6 +56,7 @@ impl Fault {
         Self::Spoil,
         Self::Foreign,
         Self::Rotate,
+        Self::Absent,
     ];
 
     /// Returns the name in specifications and statistics.
@@ -71,6 +74,7 @@ impl Fault {
             Self::Spoil => "spoil",
             Self::Foreign => "foreign",
             Self::Rotate => "rotate",
+            Self::Absent => "absent",
         }
     }
 
@@ -78,7 +82,13 @@ impl Fault {
     pub fn is_wrong_read(self) -> bool {
         matches!(
             self,
-            Self::Flip | Self::Short | Self::Long | Self::Spoil | Self::Foreign | Self::Rotate
+            Self::Flip
+                | Self::Short
+                | Self::Long
+                | Self::Spoil
+                | Self::Foreign
+                | Self::Rotate
+                | Self::Absent
         )
     }
 

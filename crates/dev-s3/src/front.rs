@@ -32,7 +32,7 @@ use crate::{Fault, Faults, LatencyProfile, Op};
 pub(crate) struct Front {
     pub s3: S3Service,
     pub storage: Arc<Storage>,
-    pub faults: Faults,
+    pub faults: Arc<Faults>,
     pub counters: Counters,
     pub journal: Journal,
     pub latency: LatencyProfile,
@@ -106,6 +106,10 @@ impl Connection {
                 self.answer_wrongly(Fault::Flip, &key, request).await
             }
             None => front.serve(op, &key, request).await,
+            Some(Fault::Absent) => {
+                let message = "The specified key does not exist.";
+                refuse(request, S3ErrorCode::NoSuchKey, message).await
+            }
             Some(fault) if fault.is_wrong_read() => self.answer_wrongly(fault, &key, request).await,
             Some(Fault::Error) => {
                 refuse(request, S3ErrorCode::InternalError, "Failed on order.").await

@@ -152,7 +152,7 @@ impl Server {
     }
 
     /// Returns the faults, which can be changed while the server runs.
-    pub fn faults(&self) -> &Faults {
+    pub fn faults(&self) -> &Arc<Faults> {
         &self.front.faults
     }
 
@@ -201,10 +201,10 @@ fn build_front(options: &Options) -> Result<Front, Error> {
     Ok(Front {
         s3: service.build(),
         storage,
-        faults: Faults::new(
+        faults: Arc::new(Faults::new(
             options.faults.clone().unwrap_or_default(),
             StdRng::seed_from_u64(options.seed),
-        ),
+        )),
         counters: Counters::default(),
         journal: Journal::new(options.journal.clone()),
         latency: options.latency,

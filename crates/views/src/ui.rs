@@ -121,6 +121,8 @@ async fn serve(args: &UiArgs, context: &Context) -> Result<Infallible, CliError>
             "{number} daemons are too many for one page: name at most {DAEMONS_MAX} with --daemon"
         )));
     }
+    let mut stream = Watched::open(context.store(false).await?).await?;
+    let page = Arc::new(Page::new(stream.view().await?, every));
     let server = Server::bind(args.listen, PATHS).await.map_err(|why| {
         let address = args.listen;
         CliError::Failed(format!(
@@ -128,8 +130,6 @@ async fn serve(args: &UiArgs, context: &Context) -> Result<Infallible, CliError>
         ))
     })?;
     let address = server.address()?;
-    let mut stream = Watched::open(context.store(false).await?).await?;
-    let page = Arc::new(Page::new(stream.view().await?, every));
     let started = Started {
         url: format!("http://{address}/"),
         root: page.root(),

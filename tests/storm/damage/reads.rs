@@ -125,6 +125,7 @@ fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Wro
         Fault::Short,
         Fault::Long,
         Fault::Spoil,
+        Fault::Absent,
     ];
     let mut wrong_reads = Vec::new();
     for (&program, &reads) in reads {
@@ -134,7 +135,7 @@ fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Wro
             if read + 1 == reads {
                 wrong_reads.extend(others.map(wrong_read));
             } else {
-                wrong_reads.push(wrong_read(others[(read % 5) as usize]));
+                wrong_reads.push(wrong_read(others[(read % others.len() as u64) as usize]));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The consumer daemon and the ranks of a storm.
+//! A job of a storm: its consumer daemon and its ranks.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,44 +11,72 @@ use serde_json::Value;
 use crate::URL;
 use crate::ordered::Scene;
 
-/// The daemon, and a rank for each slice of the stream.
-pub(super) const PROGRAMS: [&str; 3] = ["consumer", "r0", "r1"];
+/// The programs of a job. A rank's data coordinate is its place in the list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Programs {
+    pub(super) job: &'static str,
+    pub(super) daemon: &'static str,
+    pub(super) ranks: &'static [&'static str],
+    /// Data coordinates of the attempt; with fewer ranks the rest never connects.
+    pub(super) world: u32,
+}
+
+/// A rank for each slice, or for half of them.
+pub(super) const LLM: Programs = Programs {
+    job: "llm",
+    daemon: "consumer",
+    ranks: &["r0", "r1"],
+    world: 2,
+};
+
+impl Programs {
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.daemon).chain(self.ranks.iter().copied())
+    }
+}
 
 pub(super) struct Job {
+    programs: Programs,
     running: BTreeMap<&'static str, Process>,
 }
 
 impl Job {
-    pub(super) fn new(scene: &Scene) -> Self {
+    pub(super) fn new(scene: &Scene, programs: Programs) -> Self {
         let text = format!(
-            "[store]\nurl = {URL:?}\nendpoint = {:?}\n[job]\nname = \"llm\"\nopen = true\nprogress_steps = 4\n\
+            "[store]\nurl = {URL:?}\nendpoint = {:?}\n[job]\nname = {:?}\nopen = true\nprogress_steps = 4\n\
              [socket]\npath = {:?}\n[arena]\nbytes = \"16MiB\"\nsegment_bytes = \"4MiB\"\n[prefetch]\n\
              bytes = \"8MiB\"\n[admin]\nlisten = \"off\"\n",
             scene.server.endpoint(),
-            scene.path("s").display().to_string(),
+            programs.job,
+            socket(scene, programs),
         );
-        std::fs::write(scene.path("consumer.toml"), text).unwrap();
+        std::fs::write(scene.path(&format!("{}.toml", programs.daemon)), text).unwrap();
         Self {
+            programs,
             running: BTreeMap::new(),
         }
     }
 
     pub(super) fn start_all(&mut self, scene: &Scene) {
-        for name in PROGRAMS {
+        for name in self.programs.names() {
             self.start(scene, name);
         }
     }
 
     fn start(&mut self, scene: &Scene, name: &'static str) {
         let file = |end: &str| scene.path(&format!("{name}.{end}")).display().to_string();
-        let socket = scene.path("s").display().to_string();
+        let socket = socket(scene, self.programs);
         let (attempt, config) = ("5e".repeat(16), file("toml"));
         let [state, out, waits] = ["state", "out", "waits"].map(file);
-        let (program, args) = match name.strip_prefix('r') {
-            None => ("batchweave-consumer", vec!["--config", &config]),
-            Some(rank) => {
-                let mut args = vec!["demo-rank", "--socket", &socket, "--job", "llm"];
-                args.extend(["--attempt", &attempt, "--rank", rank, "--world", "2"]);
+        let rank = self.programs.ranks.iter().position(|rank| *rank == name);
+        let [rank, world] =
+            [rank.unwrap_or_default() as u32, self.programs.world].map(|n| n.to_string());
+        let (program, args) = match name {
+            _ if name == self.programs.daemon => ("batchweave-consumer", vec!["--config", &config]),
+            _ => {
+                let job = self.programs.job;
+                let mut args = vec!["demo-rank", "--socket", &socket, "--job", job];
+                args.extend(["--attempt", &attempt, "--rank", &rank, "--world", &world]);
                 args.extend(["--state-file", &state, "--out", &out, "--waits", &waits]);
                 args.extend(["--mark-every", "8"]);
                 ("batchweave-lab", args)
@@ -61,7 +89,7 @@ impl Job {
 
     /// Starts what was killed or gave up again, except for ranks that have read to the end.
     pub(super) fn supervise(&mut self, scene: &Scene) {
-        for name in PROGRAMS {
+        for name in self.programs.names() {
             let Some(process) = self.running.get_mut(name) else {
                 continue;
             };
@@ -75,7 +103,13 @@ impl Job {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.running.keys().all(|name| *name == "consumer")
+        let daemon = self.programs.daemon;
+        self.running.keys().all(|name| *name == daemon)
+    }
+
+    /// Returns the ids of its processes.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        self.running.values().map(|process| process.0.id())
     }
 
     /// Returns false if the program does not run.
@@ -84,15 +118,20 @@ impl Job {
         process.is_some_and(|process| process.0.kill().is_ok())
     }
 
+    /// Ends the daemon.
+    pub(super) fn stop(&mut self) {
+        if let Some(mut daemon) = self.running.remove(self.programs.daemon) {
+            daemon.signal("TERM");
+            daemon.wait(Duration::from_mins(5));
+        }
+    }
+
     /// Ends the daemon, and checks that the ranks received each step of the stream, with its digest.
     pub(super) fn verify(&mut self, scene: &Scene, steps: Step) {
-        if let Some(mut consumer) = self.running.remove("consumer") {
-            consumer.signal("TERM");
-            consumer.wait(Duration::from_mins(5));
-        }
+        self.stop();
         let run = Command::new(program("batchweave"))
             .args(["--store", URL, "--endpoint", &scene.server.endpoint()])
-            .args(["--json", "verify", "--job", "llm"])
+            .args(["--json", "verify", "--job", self.programs.job])
             .envs(Scene::env())
             .output()
             .unwrap();
@@ -101,4 +140,9 @@ impl Job {
         assert_eq!(report["verdict"], "proved", "{report} {stderr}");
         assert_eq!(report["steps"], steps, "{report}");
     }
+}
+
+fn socket(scene: &Scene, programs: Programs) -> String {
+    let name = format!("{}.s", programs.daemon);
+    scene.path(&name).display().to_string()
 }

@@ -18,6 +18,7 @@ use crate::ordered::{FAULTS, Scene, three_sources, write_sources};
 
 /// One slice per data coordinate of the crowd, which is large enough that its followers read bundles.
 const SHAPE: (u32, u32, u32) = (512, 1, 4);
+const STEPS: u64 = 200;
 /// One rank of a crowd, in a daemon of its own.
 const CROWD: Programs = Programs {
     job: "crowd",
@@ -62,6 +63,8 @@ struct Adversary {
     asleep: Option<(u32, Instant)>,
     forger: Forger,
     jobs: [Job; 2],
+    /// The log has a snapshot.
+    long: bool,
     started: bool,
     summary: Summary,
 }
@@ -74,6 +77,7 @@ impl Adversary {
             asleep: None,
             forger: Forger::new(seed),
             jobs: [Job::new(scene, LLM), Job::new(scene, CROWD)],
+            long: false,
             started: false,
             summary: Summary::default(),
         }
@@ -125,6 +129,7 @@ impl Beside for Adversary {
             job.supervise(scene);
         }
         self.wake();
+        self.long = self.long || self.forger.lengthen(scene);
         if Instant::now() < self.next {
             return;
         }
@@ -153,7 +158,7 @@ fn signal(name: &str, id: u32) -> bool {
 
 fn storm(seed: u64) -> Summary {
     let mut wild = Scene::new(TWO, seed, Some(FAULTS));
-    wild.shape = SHAPE;
+    (wild.shape, wild.steps) = (SHAPE, STEPS);
     let sources = wild.path("sources");
     write_sources(&sources, TWO, seed);
     let input = three_sources(&sources);
@@ -192,7 +197,10 @@ fn storms(count: u64) {
     }
     println!("{count} storms in {:.0?}: {all:?}", began.elapsed());
     assert!(all.kills > 0, "no process was killed");
-    assert!(all.forged.bundles > 0, "no bundle was forged");
+    assert!(
+        all.forged.bundles > 0 && all.forged.snapshots > 0,
+        "{all:?}"
+    );
     assert!(all.sleeps > 0 && all.outages > 0, "{all:?}");
 }
 

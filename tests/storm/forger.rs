@@ -7,7 +7,7 @@ use std::sync::Arc;
 use batchweave_core::ids::Version;
 use batchweave_core::json::sign_again;
 use batchweave_core::keys;
-use batchweave_core::limits::BUNDLE_RECORDS;
+use batchweave_core::limits::{BUNDLE_RECORDS, SNAPSHOT_VERSIONS_MAX};
 use batchweave_core::manifest::entry::JobOpened;
 use batchweave_core::manifest::{Bundle, Entry};
 use batchweave_core::tgb::Digest;
@@ -119,21 +119,41 @@ impl Forger {
         let store: Arc<dyn Store> = Arc::clone(&fork) as _;
         let mut log = Log::open(store, &LogOptions::new(self.rng.random())).await?;
         while log.manifest().next_version() < from + FORK {
-            let request = log.new_request();
-            let job = format!("forged-{}", self.rng.next_u64()).parse().unwrap();
-            let opened = JobOpened {
-                request,
-                job,
-                start: 0,
-                keep: 1,
-                holds: false,
-                paces: false,
-                lease_seconds: None,
-            };
-            let entry = Entry::JobOpened(opened);
-            log.commit_entry("forger", |_| entry.clone()).await?;
+            self.add_record(&mut log).await?;
         }
         Ok(fork)
+    }
+
+    /// Adds a record with which nothing changes for producers and other jobs.
+    async fn add_record(&mut self, log: &mut Log) -> Result<(), LogError> {
+        let opened = JobOpened {
+            request: log.new_request(),
+            job: format!("other-{}", self.rng.next_u64()).parse().unwrap(),
+            start: 0,
+            keep: 1,
+            holds: false,
+            paces: false,
+            lease_seconds: None,
+        };
+        let entry = Entry::JobOpened(opened);
+        log.commit_entry("forger", |_| entry.clone()).await?;
+        Ok(())
+    }
+
+    /// Adds genuine records until the log has so many that it gets a snapshot. Returns false if faults of the store left
+    /// some out.
+    pub(super) fn lengthen(&mut self, scene: &Scene) -> bool {
+        scene.runtime.block_on(async {
+            let Some(mut log) = scene.log().await else {
+                return false;
+            };
+            while log.manifest().next_version() < SNAPSHOT_VERSIONS_MAX {
+                if self.add_record(&mut log).await.is_err() {
+                    return false;
+                }
+            }
+            true
+        })
     }
 
     /// Puts another TGB at a random step of each snapshot and segment that has it.

@@ -38,7 +38,7 @@ fn storm(daemons: (Daemons, Daemons), seed: u64) -> (u64, u64, usize) {
 pub(super) fn check(daemons: Daemons, wild: &Scene, input: &str, found: &Content, seed: u64) {
     assert_eq!(found.mixtures.len(), CHANGE_AT.len());
     let mut calm = Scene::new(daemons, seed, None);
-    calm.shape = wild.shape;
+    (calm.shape, calm.steps) = (wild.shape, wild.steps);
     // A change may begin with a batch that producers without a bound would have passed.
     calm.configure(input, Some(1));
     calm.repeat(&found.mixtures);

@@ -36,6 +36,8 @@ pub(super) const CHANGE_AT: [u64; 2] = [16, 60];
 /// The producers stop here until all changes are made, however slow the person is.
 pub(super) const HOLD_AT: u64 = 90;
 pub(super) const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
+/// The end of a process that began with a forged snapshot.
+const FORGED_START: &str = "another state than the records of the log give";
 /// Much longer than a healthy run takes on a busy machine.
 pub(super) const WITHIN: Duration = Duration::from_mins(15);
 
@@ -55,6 +57,8 @@ pub(super) struct Scene {
     daemons: Daemons,
     /// Slices, rows per slice, and tokens per row.
     pub(super) shape: (u32, u32, u32),
+    /// The number of steps of a stream with lanes.
+    pub(super) steps: u64,
     pub(super) rng: StdRng,
 }
 
@@ -111,6 +115,7 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             daemons,
             shape: (2, 2, 512),
+            steps: 120,
             server,
             runtime,
             rng: StdRng::seed_from_u64(seed),
@@ -144,11 +149,8 @@ impl Scene {
                     format!("lanes = {lanes:?}\ntakeover_after = \"1s\"\n"),
                 ),
             };
-            let limit = if self.has_lanes() {
-                "limit = \"120 batches\"\n"
-            } else {
-                ""
-            };
+            let limit = format!("limit = \"{} batches\"\n", self.steps);
+            let limit = if self.has_lanes() { &limit } else { "" };
             let (slices, rows, seq_len) = self.shape;
             let mut text = format!(
                 "[store]\nurl = {URL:?}\nendpoint = {:?}\n[stream]\n\
@@ -305,6 +307,7 @@ impl Scene {
                 Some(Some(0)) => {}
                 // Killed, or the store failed for too long.
                 Some(None | Some(69)) => dead.push(name),
+                Some(Some(76)) if self.log_text(name).contains(FORGED_START) => dead.push(name),
                 Some(Some(code)) => panic!("{name}: exit {code}\n{}", self.log_text(name)),
             }
         }

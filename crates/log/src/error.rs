@@ -87,6 +87,17 @@ pub enum LogError {
         /// The last version that was folded.
         version: Version,
     },
+    /// The snapshot with which this process began does not have the state of the log's records.
+    #[error(
+        "{key}, with which this process began, has another state than the records of the log give (damaged, or \
+         forged by a holder of the right to write it); {removed}; nothing was published or deleted by this \
+         process; start the program again"
+    )]
+    WrongSnapshot {
+        key: String,
+        /// What became of the snapshot.
+        removed: String,
+    },
     /// Items that this producer saw committed are not in the log.
     #[error(
         "producer {producer} took sequence numbers below {was} for committed, but the log has only those \

@@ -15,7 +15,6 @@ use crate::copies::put::put_copy;
 use crate::copies::state::Written;
 use crate::error::LogError;
 use crate::read::refold::Refold;
-use crate::read::refold::confirmed;
 use crate::read::root_check;
 use crate::read::snapshot_search::list_snapshots;
 
@@ -69,13 +68,17 @@ impl CopyWriter {
 
     /// Folds again, and writes the snapshot when both folds agree.
     async fn publish(&self, version: Version) -> Result<Written, LogError> {
-        let again = self.refold.run(version + 1).await?;
-        match confirmed(&self.manifest, again) {
+        match self.refold.confirm(&self.manifest).await {
             Ok(again) => Ok(self.write(version, &again.segments).await?),
-            Err(lost) => Ok(Written {
+            Err(
+                lost @ (LogError::Unconfirmed { .. }
+                | LogError::WrongSnapshot { .. }
+                | LogError::Fold(_)),
+            ) => Ok(Written {
                 lost: Some(lost),
                 ..Written::default()
             }),
+            Err(e) => Err(e),
         }
     }
 

@@ -12,7 +12,7 @@
 //! - `inputs`: reads the input list of a producer;
 //! - `retrying`: a store whose reads are retried; `fitting`: reads of bytes that must fit their key;
 //! - `self_check`: what the log does when its own fold may be wrong;
-//! - `refold`: folds the log a second time, from another start;
+//! - `refold`: folds the log a second time, from another start; `wrong_start`: finds the snapshot that made both differ;
 //! - `root_check`: names what happened to a root whose log does not continue;
 //! - `as_of`: a view of the store in which the log ends earlier;
 //! - `shared_fold`: a seam for simulations.
@@ -38,3 +38,4 @@ mod tail;
 #[cfg(test)]
 mod tests;
 pub(crate) mod window;
+mod wrong_start;

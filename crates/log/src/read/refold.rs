@@ -20,17 +20,18 @@ use crate::read::fitting::get_fitting;
 use crate::read::shared_fold::SharedFold;
 use crate::read::snapshot_search::{Found, Search, list_snapshots};
 use crate::read::window;
+use crate::read::wrong_start::WrongStart;
 
 /// A second fold, prepared from a first one.
 #[derive(Debug, Clone)]
 pub(crate) struct Refold {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     shared_fold: Option<Arc<dyn SharedFold>>,
     stream: Arc<StreamConfig>,
     genesis: Hash,
     /// The snapshot with which the first fold began.
-    base: Option<Version>,
+    pub(super) base: Option<Version>,
     /// Numbers of the segments to keep when they become full on the way.
     kept: BTreeSet<u64>,
 }
@@ -45,19 +46,6 @@ pub(crate) struct Refolded {
     pub(crate) segments: Vec<Segment>,
     /// Why it ended before the requested version.
     pub(crate) stopped: Option<LogError>,
-}
-
-/// Returns a second fold if it agrees with the first one, whose state is `manifest`.
-pub(crate) fn confirmed(manifest: &Manifest, again: Refolded) -> Result<Refolded, LogError> {
-    if let Some(stopped) = again.stopped {
-        return Err(stopped);
-    }
-    if again.manifest == *manifest {
-        return Ok(again);
-    }
-    Err(LogError::Unconfirmed {
-        version: manifest.next_version().saturating_sub(1),
-    })
 }
 
 impl Refold {
@@ -77,6 +65,23 @@ impl Refold {
     pub(crate) fn keeping(self, segments: impl Iterator<Item = u64>) -> Self {
         let kept = segments.collect();
         Self { kept, ..self }
+    }
+
+    /// Returns a second fold if it agrees with the first one, whose state is `manifest`.
+    pub(crate) async fn confirm(&self, manifest: &Manifest) -> Result<Refolded, LogError> {
+        let to = manifest.next_version();
+        let again = self.run(to).await?;
+        if let Some(stopped) = again.stopped {
+            return Err(stopped);
+        }
+        if again.manifest == *manifest {
+            return Ok(again);
+        }
+        let wrong = WrongStart {
+            folds: self,
+            manifest,
+        };
+        wrong.find(again.base).await
     }
 
     /// Folds all records below `to` from another start than the first fold. Tries starts further and further back
@@ -128,7 +133,11 @@ impl Refold {
     }
 
     /// Folds from one start; `None` when the snapshot cannot be used.
-    async fn from(&self, base: Option<Version>, to: Version) -> Result<Option<Refolded>, LogError> {
+    pub(super) async fn from(
+        &self,
+        base: Option<Version>,
+        to: Version,
+    ) -> Result<Option<Refolded>, LogError> {
         let manifest = match base {
             Some(version) => match self.snapshot(version).await? {
                 Some(manifest) => manifest,

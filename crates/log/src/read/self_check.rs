@@ -20,7 +20,7 @@ use tracing::warn;
 
 use crate::error::LogError;
 use crate::log::{Log, Stopped};
-use crate::read::refold::{Refold, Refolded, confirmed};
+use crate::read::refold::{Refold, Refolded};
 use crate::read::root_check;
 
 /// Mean time between two listings of repairs; each log draws its own times.
@@ -169,8 +169,7 @@ impl Log {
     pub fn confirm(&self) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             let again = Refold::for_log(self);
-            let to = self.manifest.next_version();
-            confirmed(&self.manifest, Box::pin(again.run(to)).await?).map(|_| ())
+            Box::pin(again.confirm(&self.manifest)).await.map(drop)
         })
     }
 }

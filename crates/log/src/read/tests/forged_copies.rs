@@ -66,3 +66,40 @@ async fn a_segment_with_steps_of_a_fork_is_rebuilt() {
     }
     assert_eq!(located(&mut log, 1500).await, entry);
 }
+
+/// A log whose only snapshot, which no record names yet, is forged.
+async fn forged_snapshot() -> (Arc<dyn Store>, Committer, String) {
+    let (memory, store, mut producer) = history(256).await;
+    let newest = *snapshots(&store).await.last().unwrap();
+    let step = producer.log().manifest().first_open_step();
+    let entry = located(producer.log_mut(), step).await;
+    let key = keys::snapshot(newest);
+    forge(&memory, &key, &entry).await;
+    (store, producer, key)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_began_with_a_forged_snapshot_deletes_it_and_ends() {
+    let (store, producer, key) = forged_snapshot().await;
+    let log = Log::open(Arc::clone(&store), &reading()).await.unwrap();
+    assert!(log.base.is_some());
+    let why = log.confirm().await.unwrap_err();
+    assert!(matches!(why, LogError::WrongSnapshot { .. }), "{why}");
+    let text = why.to_string();
+    assert!(
+        text.contains(&key) && text.contains("it was deleted"),
+        "{text}"
+    );
+    assert!(snapshots(&store).await.is_empty());
+    let log = Log::open(Arc::clone(&store), &reading()).await.unwrap();
+    log.confirm().await.unwrap();
+    assert!(log.manifest() == producer.log().manifest());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_snapshot_of_the_second_fold_is_deleted_and_ends_nothing() {
+    let (store, producer, _) = forged_snapshot().await;
+    assert_eq!(producer.log().base, None);
+    producer.log().confirm().await.unwrap();
+    assert!(snapshots(&store).await.is_empty());
+}

@@ -1,0 +1,62 @@
+//! Finds the snapshot because of which two folds of the same records differ. A snapshot names hashes that a forger knows
+//! too, so it may fit the log and still have another state.
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_core::manifest::Manifest;
+use tracing::warn;
+
+use crate::error::LogError;
+use crate::read::refold::{Refold, Refolded};
+
+/// Two folds that differ.
+pub(super) struct WrongStart<'f> {
+    pub(super) folds: &'f Refold,
+    /// The state of the first one.
+    pub(super) manifest: &'f Manifest,
+}
+
+impl WrongStart<'_> {
+    /// Returns the fold of the records alone, from version 0, if the first fold agrees with it: then the second one began
+    /// with a wrong snapshot, `other`. Fails if the first one is wrong, by its snapshot or by this process.
+    pub(super) async fn find(&self, other: Option<Version>) -> Result<Refolded, LogError> {
+        let to = self.manifest.next_version();
+        let unconfirmed = LogError::Unconfirmed {
+            version: to.saturating_sub(1),
+        };
+        let whole = self.folds.from(None, to).await?;
+        let Some(whole) = whole.filter(|whole| whole.stopped.is_none()) else {
+            return Err(unconfirmed);
+        };
+        if whole.manifest == *self.manifest {
+            if let Some(version) = other {
+                let key = keys::snapshot(version);
+                let removed = self.remove(&key).await;
+                warn!(
+                    key,
+                    removed, "a snapshot has another state than the records of the log give"
+                );
+            }
+            return Ok(whole);
+        }
+        let Some(base) = self.folds.base else {
+            return Err(unconfirmed);
+        };
+        // The same start, read again, leads to the same state: it is the snapshot, and not this process.
+        match self.folds.from(Some(base), to).await? {
+            Some(same) if same.manifest == *self.manifest => {
+                let key = keys::snapshot(base);
+                let removed = self.remove(&key).await;
+                Err(LogError::WrongSnapshot { key, removed })
+            }
+            _ => Err(unconfirmed),
+        }
+    }
+
+    async fn remove(&self, key: &str) -> String {
+        match self.folds.store.delete(key).await {
+            Ok(()) => "it was deleted".to_owned(),
+            Err(why) => format!("it could not be deleted ({why}): delete it"),
+        }
+    }
+}

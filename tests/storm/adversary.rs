@@ -18,7 +18,7 @@ use crate::ordered::{FAULTS, Scene, three_sources, write_sources};
 
 /// One slice per data coordinate of the crowd, which is large enough that its followers read bundles.
 const SHAPE: (u32, u32, u32) = (512, 1, 4);
-const STEPS: u64 = 200;
+const STEPS: u64 = 120;
 /// One rank of a crowd, in a daemon of its own.
 const CROWD: Programs = Programs {
     job: "crowd",

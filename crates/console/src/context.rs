@@ -13,6 +13,7 @@ use batchweave_store::{
 use futures::future::BoxFuture;
 use serde::Serialize;
 
+use crate::absent_twice::AbsentTwice;
 use crate::error::CliError;
 use crate::global::GlobalArgs;
 use crate::output::{Output, Style};
@@ -103,7 +104,8 @@ impl Context {
             if url.starts_with("s3://") {
                 check_answer(&url, &options).await?;
             }
-            Ok(batchweave_store::open(&url, &options).await?)
+            let store = batchweave_store::open(&url, &options).await?;
+            Ok(Arc::new(AbsentTwice(store)) as _)
         })
     }
 

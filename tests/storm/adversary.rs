@@ -31,7 +31,7 @@ const CROWD: Programs = Programs {
 const BETWEEN: std::ops::Range<f64> = 0.2..1.0;
 const LASTS: std::ops::Range<f64> = 0.1..3.0;
 
-/// What happens beside the kills and the changes of a storm.
+/// A part of a storm beside its kills and changes.
 pub(super) trait Beside {
     /// Is called again and again; `changed` says that all changes are made.
     fn act(&mut self, scene: &mut Scene, running: &[(&'static str, Process)], changed: bool);

@@ -140,8 +140,8 @@ impl Forger {
         Ok(())
     }
 
-    /// Adds genuine records until the log has so many that it gets a snapshot. Returns false if faults of the store left
-    /// some out.
+    /// Adds genuine records up to the version at which a snapshot is due. Returns false if faults of the store left some
+    /// out.
     pub(super) fn lengthen(&mut self, scene: &Scene) -> bool {
         scene.runtime.block_on(async {
             let Some(mut log) = scene.log().await else {

@@ -118,7 +118,7 @@ impl Job {
         process.is_some_and(|process| process.0.kill().is_ok())
     }
 
-    /// Ends the daemon.
+    /// Ends the daemon by SIGTERM, and waits until it has stored what it knows.
     pub(super) fn stop(&mut self) {
         if let Some(mut daemon) = self.running.remove(self.programs.daemon) {
             daemon.signal("TERM");

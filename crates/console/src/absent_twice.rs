@@ -15,6 +15,16 @@ fn is_absent<T>(read: &Result<T, StoreError>) -> bool {
     matches!(read, Err(why) if why.is_not_found())
 }
 
+/// Returns the second read; a store that gave two answers is named.
+fn second<T>(key: &str, read: Result<T, StoreError>) -> Result<T, StoreError> {
+    if read.is_ok() {
+        eprintln!(
+            "warning: a read found no {key}, and the next one did: the store returned an older version"
+        );
+    }
+    read
+}
+
 #[async_trait]
 impl layer::Intercept for AbsentTwice {
     fn inner(&self) -> &dyn Store {
@@ -24,7 +34,7 @@ impl layer::Intercept for AbsentTwice {
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let read = self.0.get(key, at_most).await;
         if is_absent(&read) {
-            return self.0.get_fresh(key, at_most).await;
+            return second(key, self.0.get_fresh(key, at_most).await);
         }
         read
     }
@@ -36,7 +46,7 @@ impl layer::Intercept for AbsentTwice {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
         let read = self.0.get_range(key, range.clone()).await;
         if is_absent(&read) {
-            return self.0.get_range(key, range).await;
+            return second(key, self.0.get_range(key, range).await);
         }
         read
     }
@@ -49,7 +59,7 @@ impl layer::Intercept for AbsentTwice {
     ) -> Result<Box<dyn Body>, StoreError> {
         let read = self.0.open_range(key, range.clone(), fresh).await;
         if is_absent(&read) {
-            return self.0.open_range(key, range, true).await;
+            return second(key, self.0.open_range(key, range, true).await);
         }
         read
     }

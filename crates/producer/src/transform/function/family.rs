@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -13,6 +15,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(super) const MARK: &str = "BATCHWEAVE_FUNCTION_PROCESS";
 /// Most searches for the processes that a worker left: each may start others before its end.
 const SEARCHES: usize = 5;
+/// Longest wait for processes that are between two programs, and the interval between two looks at them.
+const EXEC_WAIT: Duration = Duration::from_secs(5);
+const EXEC_LOOK: Duration = Duration::from_millis(1);
 
 /// A process of the system.
 #[derive(Debug, Clone, Copy)]
@@ -92,9 +97,23 @@ impl Process {
 /// Ends all processes that have this value of the variable in the environment they began with.
 pub(super) fn end_marked(value: &str) {
     let mark = format!("{MARK}={value}");
-    for _ in 0..SEARCHES {
-        let found = pids().filter(|&pid| has_mark(pid, &mark) && end(pid, &mark));
-        if found.count() == 0 {
+    let patience = Instant::now() + EXEC_WAIT;
+    let mut searches = SEARCHES;
+    while searches > 0 {
+        let mut found = 0;
+        let mut between = false;
+        for pid in pids() {
+            match Mark::of(pid, &mark) {
+                Mark::Same if end(pid, &mark) => found += 1,
+                Mark::NotYet => between = true,
+                Mark::Same | Mark::Other => {}
+            }
+        }
+        if found > 0 {
+            searches -= 1;
+        } else if between && Instant::now() < patience {
+            thread::sleep(EXEC_LOOK);
+        } else {
             return;
         }
     }
@@ -106,13 +125,47 @@ fn end(pid: i32, mark: &str) -> bool {
     else {
         return false;
     };
-    has_mark(pid, mark) && pidfd_send_signal(handle, Signal::KILL).is_ok()
+    Mark::of(pid, mark) == Mark::Same && pidfd_send_signal(handle, Signal::KILL).is_ok()
 }
 
-fn has_mark(pid: i32, mark: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let mut variables = environment.split(|&byte| byte == 0);
-    variables.any(|variable| variable == mark.as_bytes())
+/// What the environment of a process says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Same,
+    Other,
+    /// The process is in the middle of `execve`: it has left the old environment, and the new one can't be read yet.
+    NotYet,
+}
+
+impl Mark {
+    fn of(pid: i32, mark: &str) -> Self {
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+            return Self::Other;
+        };
+        let mut variables = environment.split(|&byte| byte == 0);
+        if variables.any(|variable| variable == mark.as_bytes()) {
+            return Self::Same;
+        }
+        let in_exec =
+            || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|line| in_exec(&line));
+        if environment.is_empty() && in_exec() {
+            Self::NotYet
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Whether a process has memory and no place of an environment yet, by its line of /proc/PID/stat. Threads of the kernel
+/// and processes that ended have no memory; an empty environment has a place.
+fn in_exec(line: &str) -> bool {
+    let Some((_, fields)) = line.rsplit_once(')') else {
+        return false;
+    };
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    // The 23rd and the 51st of the line, where the state is the third.
+    let field = |number: usize| fields.get(number - 3).copied();
+    field(23).is_some_and(|size| size != "0") && field(51) == Some("0")
 }
 
 fn pids() -> impl Iterator<Item = i32> {
@@ -143,12 +196,39 @@ mod tests {
     }
 
     #[test]
+    fn a_process_between_two_programs_is_told_from_one_without_variables() {
+        let line = |size: &str, env_end: &str| {
+            let zeros = ["0"; 18].join(" ");
+            let more = ["0"; 27].join(" ");
+            format!("42 (sh) R 1 {zeros} {size} {more} {env_end} 0")
+        };
+        assert_eq!(line("1", "2").split(' ').nth(22), Some("1"));
+        assert_eq!(line("1", "2").split(' ').nth(50), Some("2"));
+        assert!(in_exec(&line("4096", "0")));
+        assert!(!in_exec(&line("4096", "140732400496601")));
+        assert!(!in_exec(&line("0", "0")));
+        assert!(!in_exec("42 (sh) R 1"));
+        let mut bare = child().env_clear().spawn().unwrap();
+        end_marked("nobody's");
+        let pid = i32::try_from(bare.id()).unwrap();
+        assert_eq!(Mark::of(pid, "x=y"), Mark::Other);
+        bare.kill().unwrap();
+        bare.wait().unwrap();
+    }
+
+    /// A child that has just begun may be between two programs, where nearly every one was missed.
+    #[test]
+    fn a_child_is_ended_at_once() {
+        for _ in 0..100 {
+            let mut child = child().env(MARK, "one of many").spawn().unwrap();
+            end_marked("one of many");
+            assert!(!child.wait().unwrap().success());
+        }
+    }
+
+    #[test]
     fn this_process_and_its_child_are_found_with_their_memory() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .env(MARK, "a test's")
-            .spawn()
-            .unwrap();
+        let mut child = child().env(MARK, "a test's").spawn().unwrap();
         let own = Pid::from_raw(i32::try_from(std::process::id()).unwrap()).unwrap();
         let all = Processes::now();
         let pid = i32::try_from(child.id()).unwrap();
@@ -157,5 +237,11 @@ mod tests {
         assert!(all.memory(own, u64::MAX) > 0);
         end_marked("a test's");
         assert!(!child.wait().unwrap().success());
+    }
+
+    fn child() -> std::process::Command {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("600");
+        command
     }
 }

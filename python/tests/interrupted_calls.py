@@ -48,7 +48,7 @@ class Preempted:
 
 def run(path: str, mode: str, nth: int) -> tuple[str, int, str]:
     """Reads to the end, interrupted once; returns what is wrong, the lines left, and the place."""
-    reader = batchweave.connect(path, job="j", timeout=5, connect_timeout=20)
+    reader = batchweave.connect(path, job="j", timeout=30, connect_timeout=30)
     handler = Preempted(reader, mode)
     interrupt = Interrupt(nth, "line", handler)
     got, end = [], "end"

@@ -63,7 +63,7 @@ def read(path: str, interrupt: Interrupt) -> tuple[list[int], str]:
     message.
     """
     got: list[int] = []
-    reader = batchweave.connect(path, job="j", timeout=1, connect_timeout=20)
+    reader = batchweave.connect(path, job="j", timeout=30, connect_timeout=30)
     origin = State.from_dict(reader.state_dict())
     try:
         while not reader.ended:

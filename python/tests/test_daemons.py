@@ -113,7 +113,7 @@ def test_held_frames_and_the_demos_rank(daemons: Daemons, tmp_path: Path) -> Non
     assert daemons("producer").wait(60) == 0
     daemons("consumer")
     path = tmp_path / "s.sock"
-    with batchweave.connect(path, timeout=1, credits=2) as reader:
+    with batchweave.connect(path, timeout=10, credits=2) as reader:
         kept = [next(reader), next(reader)]
         with pytest.raises(errors.FramesHeldError, match=r"steps 0 to 1 .* taken at .*daemons\.py"):
             next(reader)

@@ -150,7 +150,7 @@ def test_arrays_freed_by_other_threads(path: Path) -> None:
 
 
 def test_all_credits_held_is_an_error_that_lists_them(daemon: FakeDaemon, path: Path) -> None:
-    with batchweave.connect(path, credits=2, timeout=0.4) as reader:
+    with batchweave.connect(path, credits=2, timeout=2) as reader:
         kept = [next(reader), next(reader)]
         with pytest.raises(FramesHeldError) as caught:
             next(reader)
@@ -170,7 +170,7 @@ def test_a_wait_is_told_while_it_lasts(path: Path) -> None:
 
     with FakeDaemon(path) as daemon:
         daemon.on_hello = silent
-        with batchweave.connect(path, timeout=2.5) as reader:
+        with batchweave.connect(path, timeout=6) as reader:
             with pytest.raises(StepTimeoutError):
                 next(reader)
             told = [waited for _, waited, waiting in daemon.peers[0].progress if waiting]

@@ -77,7 +77,7 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
 
     with FakeDaemon(path) as daemon:
         daemon.on_hello = silent
-        with batchweave.connect(path, timeout=0.3) as reader:
+        with batchweave.connect(path, timeout=2) as reader:
             with pytest.raises(errors.StepTimeoutError) as caught:
                 next(reader)
             text = str(caught.value)
@@ -125,7 +125,7 @@ def test_reading_goes_on_over_a_daemons_restart(path: Path) -> None:
 
 def test_a_daemon_that_stays_away_is_an_error(path: Path) -> None:
     daemon = FakeDaemon(path)
-    with batchweave.connect(path, timeout=0.3) as reader:
+    with batchweave.connect(path, timeout=2) as reader:
         daemon.stop()
         with pytest.raises(errors.DaemonGoneError, match=r"daemon_restarting.*before step \d"):
             drain(reader)

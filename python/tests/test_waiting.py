@@ -61,6 +61,11 @@ def seconds_apart(line: str) -> str:
     return re.sub(r"waiting \d+ s for", "waiting for", line)
 
 
+def those_of(beginning: str, warnings: list[str]) -> list[str]:
+    """Returns the warnings that begin so: a busy machine causes others, too."""
+    return [line for line in map(seconds_apart, warnings) if line.startswith(beginning)]
+
+
 def after(condition: Callable[[], bool], action: Callable[[], object]) -> threading.Thread:
     """Does something in another thread when a condition holds."""
 
@@ -94,6 +99,8 @@ def test_a_daemon_that_has_gone_is_named(path: Path, warnings: list[str]) -> Non
         for _ in range(2):
             next(reader)
         daemon.stop()
+        # On a busy machine the first steps were waited for, too.
+        warnings.clear()
         again: list[FakeDaemon] = []
         thread = after(lambda: bool(warnings), lambda: again.append(FakeDaemon(path)))
         # A step that was sent before the daemon's end needs no wait.
@@ -214,12 +221,12 @@ def test_held_frames_are_named_by_the_line_that_took_them(path: Path, warnings: 
             kept.append(batch)
             if len(kept) == 3:
                 break
-        after(lambda: bool(warnings), kept.clear)
+        held = "waiting for step 3: this rank holds step 0 (256 bytes) taken at "
+        after(lambda: bool(those_of(held, warnings)), kept.clear)
         del batch
         # Another thread runs, which may release frames: this waits, and does not fail.
         assert next(reader).step == 3
-    line = seconds_apart(warnings[0])
-    assert line.startswith("waiting for step 3: this rank holds step 0 (256 bytes) taken at ")
+    line = those_of(held, warnings)[0]
     assert f"{Path(__file__).name}:{first} `kept: list[Any] = [next(reader)" in line
     assert f"steps 1 to 2 (512 bytes) taken at {Path(__file__).name}:{second} `for batch" in (
         line.replace(f"{Path(__file__).parent}{os.sep}", "").replace("python/tests/", "")
@@ -292,7 +299,7 @@ def test_a_list_of_more_than_the_credits_fails_and_names_its_line(
 def test_a_list_of_no_more_than_the_credits_is_one(path: Path, warnings: list[str]) -> None:
     with FakeDaemon(path, end=3), batchweave.connect(path, credits=3) as reader:
         assert [batch.step for batch in list(reader)] == [0, 1, 2]
-    assert warnings == []
+    assert not [line for line in warnings if "this rank holds" in line]
 
 
 @pytest.mark.usefixtures("daemon", "warnings")
@@ -329,7 +336,7 @@ def test_where_no_other_thread_can_release_frames_the_wait_fails(path: Path) -> 
 
 @pytest.mark.usefixtures("daemon", "warnings")
 def test_generators_updates_and_peeks_name_the_line_of_their_loop(path: Path) -> None:
-    with batchweave.connect(path, credits=3, timeout=0.5) as reader:
+    with batchweave.connect(path, credits=3, timeout=3) as reader:
         kept: list[Any] = [reader.peek()["tokens"]]
         peeked = here() - 1
         next(reader)

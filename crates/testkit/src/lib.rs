@@ -1,4 +1,4 @@
-//! Streams, producers and jobs for tests that read and write a log.
+//! Streams, producers and jobs for tests that read and write a log, and ports for daemons.
 //!
 //! Only tests depend on this crate: `producer` commits TGBs one record at a time, without a commit task
 //! and its policy; `job` opens a job with its attempt and stores marks and progress. A failure is a bug
@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod job;
+mod ports;
 mod producer;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use batchweave_log::{Log, LogOptions};
 use batchweave_store::Store;
 
 pub use job::TestJob;
+pub use ports::free_port;
 pub use producer::TestProducer;
 
 /// Opens the log in `store` without writing snapshots; `seed` feeds its random numbers.

@@ -12,7 +12,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use batchweave_client::{Client, ConnectOptions};
-use batchweave_tests::{Process, checkout, eventually, free_port, program};
+use batchweave_testkit::free_port;
+use batchweave_tests::{Process, checkout, eventually, program};
 
 use super::rank::hash_of;
 use super::wires::{self, Traffic};

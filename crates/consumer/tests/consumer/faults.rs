@@ -219,7 +219,7 @@ async fn a_store_that_is_down_is_named_and_waited_for() {
     let options = options(&daemon.socket, 0, 1, 0);
     let read = tokio::task::spawn_blocking(move || {
         let mut reader = Client::connect(options).unwrap();
-        let waited = reader.next(Duration::from_secs(1)).map(drop);
+        let waited = reader.next(Duration::from_secs(3)).map(drop);
         let ClientError::Timeout { cause, detail, .. } = waited.expect_err("nothing can come")
         else {
             panic!("not the error of a wait")

@@ -23,7 +23,7 @@ fn patient(dir: &std::path::Path) -> ConsumerConfig {
 fn keep(reader: &mut Reader) -> (Vec<Batch>, Option<(WaitCause, String)>) {
     let mut kept = Vec::new();
     while kept.len() < MORE_THAN_A_SEGMENT {
-        match reader.next(Duration::from_secs(1)) {
+        match reader.next(Duration::from_secs(3)) {
             Ok(batch) => kept.push(batch.unwrap()),
             Err(ClientError::Timeout { .. }) => return (kept, reader.cause()),
             Err(why) => panic!("{why}"),

@@ -221,7 +221,7 @@ async fn a_stream_that_comes_later_is_waited_for() {
     let store = MemoryStore::new();
     let daemon = Daemon::start(store.clone(), consumer(dir.path()));
     let impatient = ConnectOptions {
-        timeout: Duration::from_secs(1),
+        timeout: Duration::from_secs(3),
         ..options(&daemon.socket, 0, 1, 0)
     };
     let error = refused(impatient).await;

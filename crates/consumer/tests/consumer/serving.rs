@@ -8,6 +8,7 @@ use crate::support::{Daemon, Stream, bytes, consumer};
 use batchweave_client::{Batch, Client, ConnectOptions, Reader, Start};
 use batchweave_core::ids::Step;
 use batchweave_daemon::config::Listen;
+use batchweave_testkit::free_port;
 use tokio::task::JoinHandle;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -251,13 +252,11 @@ async fn metrics_name_a_missing_daemon_and_forget_ranks_that_are_gone() {
     first.kill().await;
     let without = Duration::from_millis(400);
     tokio::time::sleep(without).await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = port.local_addr().unwrap();
-    drop(port);
+    let address = free_port();
     let mut config = consumer(dir.path());
     config.admin.listen = Listen(Some(address));
-    let second = Daemon::start(stream.store.clone(), config);
     stream.commit(4, 1).await;
+    let second = Daemon::start(stream.store.clone(), config);
     stream.finish().await;
     let reader = rank.await.unwrap();
     let metrics = scrape(address).await;

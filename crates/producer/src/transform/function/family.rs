@@ -128,7 +128,7 @@ fn end(pid: i32, mark: &str) -> bool {
     Mark::of(pid, mark) == Mark::Same && pidfd_send_signal(handle, Signal::KILL).is_ok()
 }
 
-/// What the environment of a process says.
+/// The answer of a process's environment to a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Same,

@@ -174,6 +174,7 @@ async fn a_greedy_rank_holds_nobody_up() {
     let greedy = blocking(move || {
         let mut greedy = Client::connect(greedy).unwrap();
         let (held, _) = keep_all(&mut greedy);
+        assert_eq!(greedy.cause().unwrap().0, WaitCause::ArenaFull);
         assert!((40..60).contains(&held.len()), "half: {}", held.len());
         (greedy, held)
     })

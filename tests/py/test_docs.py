@@ -353,9 +353,10 @@ def test_the_commands_of_the_reference_pages(terminal: Terminal) -> None:
             commit.max_batches = 20
             """
         )
-        # The second producer never finishes, so that `retire` can end it: it is killed after its first commit.
-        until = f"until batchweave log --store file://{folder}/stream | grep -q tokens-1; do sleep 0.1; done"
-        ends = "" if number == 0 else f" & {until}; kill -KILL $!; wait"
+        # The second producer never finishes, so that `retire` can end it: killed after a commit.
+        look = f"batchweave log --store file://{folder}/stream | grep -q tokens-1"
+        killed = f" & until {look}; do sleep 0.1; done; kill -KILL $!; wait"
+        ends = "" if number == 0 else killed
         code, output = terminal.run(f"batchweave-producer --config {config}{ends}")
         assert number == 1 or code == 0, output
     terminal.run(f"export BATCHWEAVE_STORE=file://{folder}/stream")

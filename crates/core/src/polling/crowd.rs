@@ -14,7 +14,7 @@ pub const CROWD: u32 = 256;
 
 /// Polls per second of all starved followers together. Each reads at most one bundle, and at most one record or the one
 /// that proves the bundle: they are under two prefixes, each of which allows 5,500 reads per second.
-const POLLS_PER_SECOND: u32 = 4800;
+const POLLS_PER_SECOND: u32 = 4700;
 /// Records per second that all followers together compare with the log after they took them from bundles.
 const COMPARED_PER_SECOND: u32 = 100;
 /// Most records that are read one by one after a refused bundle; the first time it is one.
@@ -48,6 +48,8 @@ const MISSING_MAX: u32 = 3;
 /// A follower that reads single records and has not seen a bundle or the head for this time reads all records at once:
 /// the fewer followers, the sooner, since each then reads many.
 const BEHIND_AFTER: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(30));
+/// The parts of that time between which followers that fell behind together are spread.
+const BEHIND_PARTS: (f64, f64) = (0.6, 1.6);
 /// Followers per second of that time.
 const BEHIND_FOLLOWERS: u32 = 300;
 /// Expected records from which on an unchanged log is a pause of its writers, which does not count in the rate.
@@ -107,6 +109,9 @@ impl CrowdReads {
         }
         let behind = (Duration::from_secs(1) * followers / BEHIND_FOLLOWERS)
             .clamp(BEHIND_AFTER.0, BEHIND_AFTER.1);
+        // Followers began to read single records together; the fraction of a second spreads them.
+        let spread = f64::from(self.fresh.subsec_nanos()) / 1e9;
+        let behind = behind.mul_f64(BEHIND_PARTS.0 + (BEHIND_PARTS.1 - BEHIND_PARTS.0) * spread);
         if self.single && now.saturating_sub(self.fresh) > behind {
             return NextRead::Head;
         }

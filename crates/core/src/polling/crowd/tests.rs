@@ -110,15 +110,15 @@ fn followers_with_steps_ahead_read_by_their_lead() {
     let (reads, p50, p99) = crowd(&appear(2.0, 600.0), 64);
     println!("{reads} reads/s, p50 {p50}, p99 {p99}");
     assert!(reads < 1_700.0, "{reads} reads per second");
-    // Half of the lead is left.
-    assert!(p99 < 16.0, "p99 {p99}");
+    // A third of the lead, which is 32 s, is left.
+    assert!(p99 < 21.0, "p99 {p99}");
 }
 
 #[test]
 fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
     let records = appear(2.0, 300.0);
     let run = follow(&records, (0, 10_000), (340.0, 0), |_| false);
-    assert!(run.delays.iter().all(|delay| *delay < 40.0), "it keeps up");
+    assert!(run.delays.iter().all(|delay| *delay < 51.0), "it keeps up");
     assert_eq!(
         run.delays.len(),
         records.iter().filter(|at| **at > SETTLED).count()
@@ -129,6 +129,34 @@ fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
         let read = crowd.next(5, 10_000, now);
         assert_eq!(read, NextRead::Record, "nothing is known");
         crowd.note(read, Gave::Nothing, (5, 5), now);
+    }
+}
+
+#[test]
+fn followers_that_fell_behind_together_read_all_records_at_different_times() {
+    // All read a first single record within the same two seconds, as they do after a pause of the writers.
+    let waits: Vec<f64> = (0..1000)
+        .map(|n| {
+            let mut crowd = CrowdReads::default();
+            let begins = 100.0 + 2.0 * draw(n);
+            crowd.note(NextRead::Head, Gave::Nothing, (5, 5), seconds(begins));
+            crowd.note(NextRead::Record, Gave::Records, (6, 6), seconds(begins));
+            let is_head = |wait: &u32| {
+                crowd.next(6, 10_000, seconds(begins + f64::from(*wait))) == NextRead::Head
+            };
+            begins + f64::from((0..100).find(is_head).unwrap())
+        })
+        .collect();
+    for second in 120..146 {
+        let at = f64::from(second);
+        let number = waits
+            .iter()
+            .filter(|wait| (at..at + 1.0).contains(*wait))
+            .count();
+        assert!(
+            (20..60).contains(&number),
+            "{number} of 1,000 in second {second}"
+        );
     }
 }
 

@@ -130,6 +130,8 @@ pub struct SourceConfig {
     pub decompress_memory: ByteSize,
     /// Most bytes of documents that wait to be shuffled, of all sources.
     pub memory: ByteSize,
+    /// Without it, documents come in the order of the files; with it, this is a source of the name `source`.
+    pub shuffle: Option<ShuffleConfig>,
 }
 
 impl SourceConfig {

@@ -12,10 +12,16 @@ use serde_json::{Map, Value};
 
 use crate::packing::{Placed, Point, Restart};
 
+mod adopt;
+
 const FORMAT: u32 = 1;
 /// The setting of a cursor before which a document was read as Python reads JSON. Without it, all pieces that the cursor
 /// counts are of standard JSON: other documents were bad.
 pub(crate) const AS_PYTHON: &str = "source.json";
+/// The settings of each source with a name.
+const SOURCES: &str = "sources";
+/// The setting of the first source by which it is read in the order of its files: its producer began with `[source]`.
+const FILE_ORDER: &str = "files";
 /// The setting of a cursor by which `source.format = "auto"` means what it means now. Without it, it means what it meant in
 /// earlier releases, for whose files both are the same.
 pub(crate) const NAMES: &str = "source.names";
@@ -30,7 +36,7 @@ pub struct State {
     /// The pieces from that point on that earlier batches hold.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
-    /// Of several sources: the state of the sampler before the document at that point.
+    /// Of sources with names: the state of the sampler before the document at that point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<SamplerState>,
     /// Name of the input list, which is stored beside the log under `keys::inputs`. Reclamation reads it too
@@ -48,16 +54,12 @@ pub enum CursorError {
         "the cursor of producer {producer} was not written by this kind of producer ({detail}); use another producer name"
     )]
     Foreign { producer: String, detail: String },
-    /// The cursor counts documents in another way.
+    /// The configuration has one source, and the cursor counts documents of several.
     #[error(
-        "producer {producer} was started with {was}, and this configuration has {is}: its place counts documents in \
-         another order; go back to {was}, or start a new producer name"
+        "producer {producer} was started with [[sources]], and this configuration has [source]: its place counts \
+         documents in another order; go back to [[sources]], or start a new producer name"
     )]
-    Sources {
-        producer: String,
-        was: &'static str,
-        is: &'static str,
-    },
+    Sources { producer: String },
     /// The configuration would end the run where the producer goes on so far.
     #[error(
         "producer {producer} repeats sources without end (epochs = 0) also after all others have given their passes; \
@@ -96,20 +98,6 @@ impl State {
         Self { order, ..self }
     }
 
-    /// Fails when the cursor is of one source and the configuration has several, or the other way round.
-    pub fn check_sources(&self, several: bool, producer: &str) -> Result<(), CursorError> {
-        let names = ["[source]", "[[sources]]"];
-        let (was, is) = (usize::from(self.order.is_some()), usize::from(several));
-        if was == is {
-            return Ok(());
-        }
-        Err(CursorError::Sources {
-            producer: producer.to_owned(),
-            was: names[was],
-            is: names[is],
-        })
-    }
-
     /// Returns the cursor as the log stores it.
     pub fn to_cursor(&self) -> Cursor {
         // Maps with string keys and plain numbers always have a JSON form.
@@ -139,6 +127,10 @@ impl State {
         now: &Map<String, Value>,
         producer: &str,
     ) -> Result<(), CursorError> {
+        if self.settings.contains_key(SOURCES) && !now.contains_key(SOURCES) {
+            let producer = producer.to_owned();
+            return Err(CursorError::Sources { producer });
+        }
         let keys = self.settings.keys().chain(now.keys());
         // Whether these two fit is known from the files.
         let keys: BTreeSet<&String> = keys

@@ -93,6 +93,7 @@ async fn run_until_stop(
     began: Box<dyn FnOnce() + Send>,
 ) -> Result<Outcome, RunError> {
     batchweave_arena::give_large_blocks_back();
+    let config = config.with_named_source();
     let registry = Registry::new();
     let counted = Counted::with_classes(store, &keys::CLASSES);
     let health = Health::default();

@@ -11,6 +11,8 @@ mod follow;
 mod formats;
 #[path = "daemon/inbox.rs"]
 mod inbox;
+#[path = "daemon/joined.rs"]
+mod joined;
 #[path = "daemon/lanes.rs"]
 mod lanes;
 #[path = "daemon/learned.rs"]

@@ -8,9 +8,10 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inbox::{Listed, Object};
 use batchweave_core::inputs::PinnedFile;
-use batchweave_core::order::SamplerState;
+use batchweave_core::order::{Position, SamplerState};
 use batchweave_log::Log;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::stored::StoredInbox;
 
@@ -45,8 +46,10 @@ struct At {
 /// The place of a producer.
 struct Place {
     at: At,
-    /// Of several sources: passes that are over, by name.
+    /// Of sources with names: passes that are over, by name.
     passes: Option<BTreeMap<String, u64>>,
+    /// The first source, if it is read in the order of its files, and its place.
+    first: Option<(String, Position)>,
 }
 
 impl Place {
@@ -60,18 +63,31 @@ impl Place {
         let order = cursor.0.get("order").cloned();
         let order = order.and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
         let named = cursor.0.pointer("/settings/sources");
-        let named = named.and_then(serde_json::Value::as_array);
+        let named = named.and_then(Value::as_array);
+        let name = |source: &Value| source["name"].as_str().unwrap_or_default().to_owned();
+        let first = named.and_then(|named| named.first());
+        let first = first.filter(|first| first["files"] == true).map(name);
+        let at_first = order.as_ref().and_then(|order| order.at.first());
+        let first = first.zip(at_first.map(|state| state.position));
         let passes = order.zip(named).map(|(order, named)| {
-            let name =
-                |source: &serde_json::Value| source["name"].as_str().unwrap_or_default().to_owned();
             let passes = order.at.iter().map(|source| source.position.pass);
             named.iter().map(name).zip(passes).collect()
         });
-        Some(Self { at, passes })
+        Some(Self { at, passes, first })
     }
 
     /// Returns the committed rows of file `index`; `None` for all.
     fn rows(&self, index: usize, pin: &PinnedFile) -> Option<u64> {
+        if let Some((name, at)) = &self.first
+            && pin.source.as_ref().is_none_or(|source| source == name)
+        {
+            return match (index as u64).cmp(&at.group) {
+                _ if at.pass > 0 => None,
+                std::cmp::Ordering::Less => None,
+                std::cmp::Ordering::Equal => Some(at.window),
+                std::cmp::Ordering::Greater => Some(0),
+            };
+        }
         if let Some(passes) = &self.passes {
             // Within a growth the order is shuffled, so nothing before its end counts.
             let pass = pin.source.as_ref().and_then(|source| passes.get(source));

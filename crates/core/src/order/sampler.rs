@@ -171,11 +171,11 @@ impl Sampler {
         pass >= if passes == 0 { PASS_OF_EMPTY } else { passes }
     }
 
-    /// Counts the document of `source` that lies at `at`. A unit without a document, as a bad one, has no tokens and
-    /// counts as no document.
-    pub fn give(&mut self, source: usize, at: Position, document: Option<u64>) {
+    /// Counts a document of `source` with this number of tokens, behind which the source is at `after`. A unit without a
+    /// document, as a bad one, has no tokens and counts as no document.
+    pub fn give(&mut self, source: usize, after: Position, document: Option<u64>) {
         let state = &mut self.state.at[source];
-        state.position = at.after();
+        state.position = after;
         let Some(tokens) = document else { return };
         state.given += match self.options.unit {
             ShareUnit::Tokens => tokens,

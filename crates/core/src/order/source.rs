@@ -4,6 +4,7 @@
 use super::blocks::{Block, Blocks};
 use super::keyed::{Key, Purpose};
 use super::permutation::Permutation;
+use crate::crc::crc32c;
 use crate::guards;
 use crate::limits::{OPEN_BLOCKS_MAX, OPEN_BLOCKS_MIN};
 
@@ -15,7 +16,9 @@ pub struct Shuffle {
     pub window: u64,
 }
 
-/// The share of one of several producers that read the same sources.
+/// The share of one of several producers that read the same sources, without communication. In the order of the files,
+/// unit `u` of file `f` belongs to producer `(f + u) mod of`, which spreads lines of one file and files of one document
+/// alike and depends on positions only; else whole blocks are shared, and of input that grows whole files, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Portion {
     /// Index of the producer, from 0.
@@ -27,6 +30,17 @@ pub struct Portion {
 impl Portion {
     /// The share of a producer that reads alone.
     pub const ALL: Self = Self { index: 0, of: 1 };
+
+    /// Returns whether the unit of a file belongs to this producer, in the order of the files.
+    pub fn owns(self, file: u32, unit: u64) -> bool {
+        (u64::from(file) + unit) % u64::from(self.of) == u64::from(self.index)
+    }
+
+    /// Returns whether the file belongs to this producer, of input that grows. The name decides, because producers may
+    /// see new files in different orders.
+    pub fn owns_file(self, name: &str) -> bool {
+        crc32c(name.as_bytes()) % self.of.max(1) == self.index
+    }
 }
 
 /// The documents of a block that a window takes.

@@ -277,12 +277,13 @@ fn check_key<T: Config>(
     found
 }
 
-/// Returns all keys with their defaults; a list of tables as one table.
+/// Returns all keys with their defaults; a list of tables, and a table without a default, as one table.
 fn schema<T: Config>() -> Value {
     let mut schema = serde_json::to_value(T::default()).unwrap_or(Value::Null);
     for (key, table) in T::tables_of() {
-        if let Some(list) = schema.get_mut(key) {
-            *list = table;
+        let place = format!("/{}", key.replace('.', "/"));
+        if let Some(known) = schema.pointer_mut(&place) {
+            *known = table;
         }
     }
     schema

@@ -271,7 +271,7 @@ fn draw(
             sampler.end(source);
             continue;
         };
-        sampler.give(source, at, Some(document.tokens()));
+        sampler.give(source, at.after(), Some(document.tokens()));
         each(sampler.state(), source, document.tokens());
         if let Some(change) = change.filter(|_| sampler.state().total[1] >= args.tokens) {
             sampler.change(change);

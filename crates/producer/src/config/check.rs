@@ -25,8 +25,15 @@ impl Config for ProducerConfig {
             shuffle: Some(ShuffleConfig::default()),
             ..NamedSource::default()
         };
-        let table = serde_json::to_value(source);
-        table.map(|table| ("sources", table)).into_iter().collect()
+        let shuffle = serde_json::to_value(ShuffleConfig::default());
+        let tables = [
+            ("sources", serde_json::to_value(source)),
+            ("source.shuffle", shuffle),
+        ];
+        let tables = tables.into_iter();
+        tables
+            .filter_map(|(key, table)| Some((key, table.ok()?)))
+            .collect()
     }
 
     fn stands_in(key: &str) -> &'static [&'static str] {

@@ -7,13 +7,19 @@ use batchweave_core::limits::SOURCES_MAX;
 use batchweave_core::order::{Weight, WeightError};
 use batchweave_daemon::config::{ByteSize, Problem};
 
-use super::{NamedSource, ProducerConfig};
+use super::{NamedSource, ProducerConfig, ShuffleConfig};
 
 /// Windows of a source in memory: one that is given, and one that is read or tokenized.
 const WINDOWS: u64 = 2;
 
 impl ProducerConfig {
     pub(super) fn check_sources(&self, problems: &mut Vec<Problem>) {
+        if let (true, Some(shuffle)) = (self.sources.is_empty(), self.source.shuffle) {
+            if let Some(why) = shuffle.fault() {
+                problems.push(Problem::new("source.shuffle.window", why));
+            }
+            return self.clone().with_named_source().check_memory(problems);
+        }
         if self.sources.is_empty() {
             return;
         }
@@ -26,6 +32,9 @@ impl ProducerConfig {
         }
         if !self.source.paths.is_empty() {
             wrong("can't be combined with source.paths: make these paths a source, or remove [[sources]]".to_owned());
+        }
+        if self.source.shuffle.is_some() {
+            wrong("can't be combined with source.shuffle: give a shuffle to each of the sources that shall have one".to_owned());
         }
         if self.source.grows() {
             wrong("can't be combined with source.follow or source.inbox: give follow or inbox = true to the sources whose files grow".to_owned());
@@ -82,6 +91,13 @@ impl ProducerConfig {
     }
 }
 
+impl ShuffleConfig {
+    /// Returns why the window is wrong.
+    fn fault(self) -> Option<String> {
+        (self.window.bytes() < 1 << 20).then(|| "must be at least 1MiB".to_owned())
+    }
+}
+
 impl NamedSource {
     /// Returns the keys that are wrong, with their causes.
     fn faults(&self) -> Vec<(&'static str, String)> {
@@ -94,7 +110,6 @@ impl NamedSource {
         };
         let weight = Weight::new(self.weight).err().map(|why| why.to_string());
         let text = |bad: bool, why: &str| bad.then(|| why.to_owned());
-        let window = self.shuffle.map(|shuffle| shuffle.window.bytes());
         let all = [
             ("name", name),
             ("weight", weight),
@@ -109,10 +124,7 @@ impl NamedSource {
             ("column", text(self.column.is_empty(), "must not be empty")),
             (
                 "shuffle.window",
-                text(
-                    window.is_some_and(|window| window < 1 << 20),
-                    "must be at least 1MiB",
-                ),
+                self.shuffle.and_then(ShuffleConfig::fault),
             ),
             (
                 "epochs",

@@ -61,6 +61,7 @@ impl Default for SourceConfig {
             max_document_bytes: ByteSize::mib(64),
             decompress_memory: ByteSize::mib(512),
             memory: ByteSize::mib(4096),
+            shuffle: None,
         }
     }
 }

@@ -126,7 +126,7 @@ impl ProducerConfig {
             self.producer.limit,
             RunLimit::Tokens(_) | RunLimit::Documents(_)
         );
-        if counted && self.sources.is_empty() {
+        if counted && self.sources.is_empty() && self.source.shuffle.is_none() {
             let message = "in tokens or documents needs [[sources]]: make source.paths one of them, or limit the batches";
             problems.push(Problem::new("producer.limit", message));
         }

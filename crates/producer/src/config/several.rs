@@ -1,4 +1,4 @@
-//! `[[sources]]` and `[mixture]`: several sources in shares, in place of the one of `[source]`.
+//! `[[sources]]` and `[mixture]`: sources in shares; `[source]` alone is one without a name, in the order of its files.
 
 use batchweave_core::order::{ShareUnit, Shuffle, WhenSourceEnds};
 use batchweave_daemon::config::ByteSize;
@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ProducerConfig, SourceConfig};
 use crate::sources::Format;
+
+/// The name of the source of `[source]` when it is shuffled.
+const SHUFFLED: &str = "source";
 
 /// One source of several, a table of `[[sources]]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,6 +101,11 @@ impl NamedSource {
     pub(crate) fn grows(&self) -> bool {
         self.follow || self.inbox
     }
+
+    /// Returns its name in the pins of its files; `None` for the source of `[source]`.
+    pub(crate) fn pin_name(&self) -> Option<&str> {
+        (!self.name.is_empty()).then_some(self.name.as_str())
+    }
 }
 
 impl ProducerConfig {
@@ -118,11 +126,49 @@ impl ProducerConfig {
         }
     }
 
-    /// Returns a configuration for each source, which is its only one: of `[[sources]]`, or of `[source]`.
-    pub(crate) fn by_source(&self) -> Vec<Self> {
-        if self.sources.is_empty() {
-            return vec![self.clone()];
+    /// Returns the configuration in which a shuffled `[source]` is one of `[[sources]]`.
+    #[must_use]
+    pub(crate) fn with_named_source(mut self) -> Self {
+        let Some(shuffle) = self.source.shuffle.take() else {
+            return self;
+        };
+        if let ([], [mut source]) = (&self.sources[..], self.one_source()) {
+            source.name = SHUFFLED.to_owned();
+            source.shuffle = Some(shuffle);
+            self.sources = vec![source];
+            let default = NamedSource::default();
+            self = self.with_source(&default);
         }
-        self.sources.iter().map(|s| self.with_source(s)).collect()
+        self
+    }
+
+    /// Returns the source of `[source]`, which has no name.
+    fn one_source(&self) -> [NamedSource; 1] {
+        let source = &self.source;
+        [NamedSource {
+            name: String::new(),
+            paths: source.paths.clone(),
+            format: source.format,
+            field: source.field.clone(),
+            column: source.column.clone(),
+            epochs: source.epochs,
+            follow: source.follow,
+            inbox: source.inbox,
+            ..NamedSource::default()
+        }]
+    }
+
+    /// Returns all sources: those of `[[sources]]`, or the one of `[source]`, which has no name.
+    pub(crate) fn all_sources(&self) -> Vec<NamedSource> {
+        if !self.sources.is_empty() {
+            return self.sources.clone();
+        }
+        self.one_source().into()
+    }
+
+    /// Returns a configuration for each source, which is its only one.
+    pub(crate) fn by_source(&self) -> Vec<Self> {
+        let all = self.all_sources();
+        all.iter().map(|source| self.with_source(source)).collect()
     }
 }

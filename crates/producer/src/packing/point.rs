@@ -98,6 +98,11 @@ impl Placed {
         n / 8 >= self.0.len() as u64
     }
 
+    /// Returns a number beyond which none is in the set.
+    pub(crate) fn bound(&self) -> u64 {
+        8 * self.0.len() as u64
+    }
+
     /// Returns whether `n` is in the set.
     pub fn holds(&self, n: u64) -> bool {
         usize::try_from(n / 8)

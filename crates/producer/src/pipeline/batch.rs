@@ -20,7 +20,6 @@ use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{BatchContent, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
-use crate::sources::SourceError;
 
 /// The content of one object: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub struct BatchGroup {
     pub cursor: Cursor,
     /// Name of the input list that the cursor counts in.
     pub inputs: LinkId,
-    /// Of several sources: the mixture by which the batches were made.
+    /// Of sources with names: the mixture by which the batches were made.
     pub mixture: Option<u64>,
     /// Size of all frames in bytes; an upper bound, where the size is known only after encoding.
     pub bytes: u64,
@@ -54,14 +53,12 @@ pub struct BatchBuilderOptions {
     pub next_seq: Seq,
     /// Number of batches of this producer at which it ends (`producer.limit`).
     pub batches: Option<u64>,
-    /// Of several sources: the changes of the mixture.
+    /// Of sources with names: the changes of the mixture.
     pub changes: Option<MixtureChanges>,
     /// Name of the input list, for cursors.
     pub inputs: LinkId,
     /// The settings that decide the bytes, for cursors.
     pub settings: Map<String, Value>,
-    /// The input is read for ever.
-    pub endless: bool,
     /// The last, partial batch is filled up with padding.
     pub fill_last: bool,
     pub on_bad_document: OnBadDocument,
@@ -82,14 +79,12 @@ pub struct BatchBuilder {
     /// Full groups that `next_group` has not returned yet.
     full: VecDeque<BatchGroup>,
     next_seq: Seq,
-    /// This pass has given a document.
-    gave_document: bool,
     noted: NotedDocuments,
     /// Tokens of the current batch that are in no other.
     own: u64,
-    /// Of several sources: where each document begins that no batch has moved past, and the sampler's state there.
+    /// Of sources with names: where each document begins that no batch has moved past, and the sampler's state there.
     places: VecDeque<(Point, SamplerState)>,
-    /// Of several sources: the sampler's state after the last document.
+    /// Of sources with names: the sampler's state after the last document.
     order: Option<SamplerState>,
     /// Mixtures that begin with the next document.
     begun: Vec<u64>,
@@ -104,7 +99,6 @@ impl BatchBuilder {
             group: None,
             full: VecDeque::new(),
             next_seq: options.next_seq,
-            gave_document: false,
             noted: NotedDocuments::default(),
             own: 0,
             places: VecDeque::new(),
@@ -112,20 +106,6 @@ impl BatchBuilder {
             begun: Vec::new(),
             options,
         }
-    }
-
-    /// Adds the next unit of several sources; `before` and `after` are the states of the sampler around it.
-    pub fn push_mixed(
-        &mut self,
-        item: Tokenized,
-        (before, after): (SamplerState, &SamplerState),
-        metrics: &Metrics,
-    ) -> Result<(), RunError> {
-        if let Tokenized::Document { document, .. } = &item {
-            self.places.push_back((document.point(), before));
-        }
-        self.order = Some(after.clone());
-        self.push(item, metrics)
     }
 
     /// Adds the changes of the mixture that the log has.
@@ -140,8 +120,20 @@ impl BatchBuilder {
         std::mem::take(&mut self.begun)
     }
 
-    /// Adds the next unit. Call `next_group` until it returns none before the next `push`, or memory is not bounded.
-    pub fn push(&mut self, item: Tokenized, metrics: &Metrics) -> Result<(), RunError> {
+    /// Adds the next unit, with the states of the sampler before and after it where cursors keep them. Call `next_group`
+    /// until it returns none before the next `push`, or memory is not bounded.
+    pub fn push(
+        &mut self,
+        item: Tokenized,
+        states: Option<(SamplerState, &SamplerState)>,
+        metrics: &Metrics,
+    ) -> Result<(), RunError> {
+        if let Some((before, after)) = states {
+            if let Tokenized::Document { document, .. } = &item {
+                self.places.push_back((document.point(), before));
+            }
+            self.order = Some(after.clone());
+        }
         match item {
             Tokenized::Bad { error, .. } if self.options.on_bad_document == OnBadDocument::Fail => {
                 Err(RunError::from_bad_document(error))
@@ -166,7 +158,6 @@ impl BatchBuilder {
                     (self.options.settings).insert(AS_PYTHON.to_owned(), true.into());
                 }
                 metrics.text_bytes.inc_by(bytes);
-                self.gave_document = true;
                 for document in std::iter::once(document).chain(more) {
                     metrics.documents.inc();
                     metrics.tokens.inc_by(document.content.items());
@@ -184,17 +175,6 @@ impl BatchBuilder {
             self.add(unit, metrics);
         }
         self.full.pop_front()
-    }
-
-    /// Declares the end of a pass. Fails when an endless input gave no document in a whole pass.
-    pub fn pass_end(&mut self, whole: bool) -> Result<(), RunError> {
-        let barren = whole && self.options.endless && !self.gave_document;
-        self.gave_document = false;
-        if barren {
-            Err(SourceError::Barren.into())
-        } else {
-            Ok(())
-        }
     }
 
     /// Sets the name of the input list, which has grown. Lists of one opening only grow, and sources may tell of theirs in

@@ -1,11 +1,11 @@
-//! Several sources: a thread reads each one (`read_source`), and the batch stage takes the next document from the source
-//! that the sampler names. Each source has a read-ahead of its own, since one that has to wait must not hold up others.
+//! The sources: a thread reads each one (`read_source`), and the batch stage takes the next document from the source that
+//! the sampler names. Each source has a read-ahead of its own, since one that has to wait must not hold up others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use batchweave_core::inputs::LinkId;
-use batchweave_core::order::{Sampler, SamplerState};
+use batchweave_core::order::{Position, Sampler, SamplerState};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -19,19 +19,23 @@ use super::tokenize::{Tokenized, TokenizerPool};
 use crate::config::Selection;
 use crate::error::RunError;
 use crate::metrics::SourceMetrics;
-use crate::progress::InputPosition;
+use crate::progress::{InputPosition, Reached};
 use crate::sources::{Inputs, SourceError, SourcePlan};
 use crate::worker::Worker;
 
 /// The sources and the state at which they begin.
 #[derive(Debug)]
-pub(crate) struct MixedReading {
+pub(crate) struct Reading {
     pub(crate) inputs: Arc<Inputs>,
     pub(crate) sources: MixedSources,
+    /// The log sets the weights of the sources, and cursors keep the state of the sampler: they have names.
+    pub(crate) named: bool,
     /// The pollers of sources that are followed.
     pub(crate) new_files: Vec<Option<NewFilePoller>>,
     pub(crate) sampler: Sampler,
     pub(crate) selection: Option<Selection>,
+    /// The size in bytes at which a chunk of a file in the order of the files is full.
+    pub(crate) chunk_bytes: usize,
 }
 
 /// The documents of one source that are tokenized.
@@ -41,45 +45,56 @@ struct Feed {
     ready: VecDeque<Tokenized>,
     /// The share of `ready` in the read-ahead.
     permit: Option<OwnedSemaphorePermit>,
-    /// The last pass that gave a document, or the first one; and the one that is read.
+    /// The first whole pass behind the last document, and the pass that is read.
     passes: (u64, u64),
     /// The list that has grown by files of this source.
     grown: Option<LinkId>,
+    /// The place behind the chunk that was given, in the order of the files.
+    reached: Option<Reached>,
+    /// The place behind the chunk that is given.
+    reaches: Option<Reached>,
 }
 
 /// The next unit of the mixture.
 pub(super) struct MixedItem {
     pub(super) item: Tokenized,
-    /// The state before it.
-    pub(super) before: SamplerState,
+    /// The state before it, where cursors keep it.
+    pub(super) before: Option<SamplerState>,
     pub(super) source: usize,
 }
 
 /// The documents of all sources in the order of the mixture.
 pub(super) struct MixedFeed {
+    inputs: Arc<Inputs>,
     plans: Vec<Arc<SourcePlan>>,
+    named: bool,
     feeds: Vec<Feed>,
     sampler: Sampler,
 }
 
 impl MixedFeed {
     /// Returns the feed of sources whose chunks come through `chunks`.
-    fn new(
-        plans: Vec<Arc<SourcePlan>>,
-        chunks: Vec<mpsc::Receiver<Ordered>>,
-        sampler: Sampler,
-    ) -> Self {
+    fn new(reading: Reading, chunks: Vec<mpsc::Receiver<Ordered>>) -> Self {
+        let sampler = reading.sampler;
         let feeds = chunks.into_iter().zip(&sampler.state().at);
         let feeds = feeds.map(|(chunks, state)| Feed {
             chunks,
             waiting: None,
             ready: VecDeque::new(),
             permit: None,
-            passes: (state.position.pass, state.position.pass),
+            passes: {
+                let at = state.position;
+                let begins = at == Position::pass(at.pass);
+                (at.pass + u64::from(!begins), at.pass)
+            },
             grown: None,
+            reached: None,
+            reaches: None,
         });
         let feed = Self {
-            plans,
+            inputs: reading.inputs,
+            plans: reading.sources.plans,
+            named: reading.named,
             feeds: feeds.collect(),
             sampler,
         };
@@ -109,9 +124,17 @@ impl MixedFeed {
         }
     }
 
-    /// Returns the state after the last item.
-    pub(super) fn state(&self) -> &SamplerState {
-        self.sampler.state()
+    /// Returns the state after the last item, where cursors keep it.
+    pub(super) fn state(&self) -> Option<&SamplerState> {
+        self.named.then(|| self.sampler.state())
+    }
+
+    /// Returns the place that a single source has reached since the last call, in the order of its files.
+    pub(super) fn reached(&mut self) -> Option<Reached> {
+        match &mut self.feeds[..] {
+            [feed] if !self.named => feed.reached.take(),
+            _ => None,
+        }
     }
 
     /// Returns the longest of the lists that have grown since the last call.
@@ -132,46 +155,59 @@ impl MixedFeed {
         self.sampler.change(mixture);
     }
 
+    /// Returns the next item, if its chunk is there.
+    pub(super) fn ready(&mut self) -> Option<MixedItem> {
+        let source = self.sampler.next()?;
+        let item = self.feeds[source].ready.front()?;
+        if self.sampler.holds(source, item.pass()) {
+            return None;
+        }
+        let item = self.feeds[source].ready.pop_front()?;
+        Some(self.give(source, item))
+    }
+
     /// Returns the next item, or the way in which reading ended. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<MixedItem, Result<ReadEnd, RunError>> {
         loop {
+            if let Some(item) = self.ready() {
+                return Ok(item);
+            }
             let Some(source) = self.sampler.next() else {
                 return Err(Ok(ReadEnd::Complete));
             };
-            if let Some(item) = self.feeds[source].ready.pop_front() {
-                if !self.sampler.holds(source, item.pass()) {
-                    return Ok(self.give(source, item));
-                }
-                self.feeds[source].ready.push_front(item);
+            if !self.feeds[source].ready.is_empty() {
+                // Its documents are of a pass that does not begin yet.
                 self.sampler.end(source);
                 continue;
             }
-            match self.feeds[source].fill().await {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.sampler.end(source);
-                    self.report_endless();
-                }
-                Err(end) => return Err(end),
+            if !self.feeds[source].fill().await? {
+                self.sampler.end(source);
+                self.report_endless();
             }
-            let (gave, reads) = self.feeds[source].passes;
-            if self.plans[source].passes == 0 && reads > gave + 1 {
+            let (behind, reads) = self.feeds[source].passes;
+            if self.plans[source].passes == 0 && reads > behind {
                 return Err(Err(SourceError::Barren.into()));
             }
         }
     }
 
     fn give(&mut self, source: usize, item: Tokenized) -> MixedItem {
-        let before = self.sampler.state().clone();
-        let (at, tokens) = match &item {
-            Tokenized::Document { document, at, .. } => {
-                self.feeds[source].passes.0 = document.pass;
+        let before = self.state().cloned();
+        let feed = &mut self.feeds[source];
+        let (after, tokens) = match &item {
+            Tokenized::Document {
+                document, after, ..
+            } => {
+                feed.passes.0 = document.pass + 1;
                 let tokens = item.documents().map(|one| one.content.items());
-                (*at, Some(tokens.sum()))
+                (*after, Some(tokens.sum()))
             }
-            Tokenized::Bad { at, .. } => (*at, None),
+            Tokenized::Bad { after, .. } => (*after, None),
         };
-        self.sampler.give(source, at, tokens);
+        if feed.ready.is_empty() {
+            feed.reached = feed.reaches;
+        }
+        self.sampler.give(source, after, tokens);
         MixedItem {
             item,
             before,
@@ -182,6 +218,9 @@ impl MixedFeed {
     /// Counts `item`, which is of `source`.
     pub(super) fn count(&self, item: &Tokenized, source: usize, metrics: &SourceMetrics) {
         let name = self.plans[source].name();
+        if !self.named {
+            return;
+        }
         let state = self.sampler.state();
         for document in item.documents() {
             metrics.count(name, document.content.items());
@@ -198,8 +237,9 @@ impl MixedFeed {
     pub(super) fn progress(&self, source: usize) -> InputPosition {
         let (mut bytes, mut total) = (0_u64, Some(0_u64));
         let mut sources = Vec::new();
+        let list = self.inputs.now();
         for (plan, state) in self.plans.iter().zip(&self.sampler.state().at) {
-            let position = plan.progress(state.position);
+            let position = plan.progress(state.position, &list);
             bytes = bytes.saturating_add(position.bytes);
             total = total
                 .zip(position.total)
@@ -232,7 +272,13 @@ impl Feed {
                     self.grown = Some(list);
                     return Ok(true);
                 }
-                Some(Ordered::PassEnd { .. }) => return Ok(true),
+                Some(Ordered::PassEnd { pass }) => {
+                    self.passes.1 = pass + 1;
+                    if self.reached.is_some() || self.reaches.is_some() {
+                        self.reached = Some(Reached::pass(pass + 1));
+                    }
+                    return Ok(true);
+                }
                 None => return Err(Err(RunError::lost("read", "it sent no end"))),
             }
         }
@@ -243,26 +289,30 @@ impl Feed {
         if let Some(chunk) = self.waiting.take() {
             self.passes.1 = chunk.reached.pass;
             self.permit = Some(chunk.permit);
+            self.reaches = Some(chunk.reached);
         }
         let results = results.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
         self.ready.extend(results.map_err(Err)?);
+        if self.ready.is_empty() {
+            self.reached = self.reaches;
+        }
         Ok(true)
     }
 }
 
 /// Starts a thread for each source, and returns their feed.
 pub(super) fn start_sources(
-    reading: MixedReading,
+    mut reading: Reading,
     pool: &Arc<TokenizerPool>,
     (threads, ahead): (usize, u64),
     files: Option<Arc<NamedFiles>>,
     stop: &CancellationToken,
 ) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
     let (mut feeds, mut workers) = (Vec::new(), Vec::new());
-    let plans = reading.sources.plans;
+    let plans = &reading.sources.plans;
     let each = ahead / (plans.len() as u64).max(1);
-    let sources = plans.iter().zip(reading.new_files).enumerate();
-    for (source, (plan, new_files)) in sources {
+    let new_files = std::mem::take(&mut reading.new_files);
+    for (source, (plan, new_files)) in plans.iter().zip(new_files).enumerate() {
         // While a window is given, the next one is read.
         let ahead = each.max(plan.window());
         let (reader, chunks, feed) =
@@ -275,6 +325,7 @@ pub(super) fn start_sources(
             from: reading.sampler.state().at[source].position,
             selection: reading.selection.clone(),
             new_files,
+            chunk_bytes: reading.chunk_bytes,
         };
         workers.push(feed);
         let stop = stop.clone();
@@ -282,6 +333,5 @@ pub(super) fn start_sources(
             reader.read(|sink| source.run(&stop, sink));
         })?);
     }
-    let feed = MixedFeed::new(plans, feeds, reading.sampler);
-    Ok((feed, workers))
+    Ok((MixedFeed::new(reading, feeds), workers))
 }

@@ -2,8 +2,8 @@
 //! one before it ends or the one after it is gone, so that a failure anywhere, or a stop, ends all of them; what is
 //! durable by then is committed.
 //!
-//! - `mix` reads several sources (`read_source`), and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
-//! - `read` reads units of the input files, `named_files` the files that these name; `new_files` polls for more;
+//! - `mix` reads the sources (`read_source`), and mixes them in the order of the sampler; `mixtures` follows the mixtures of the log;
+//! - `read` are chunks of units, `named_files` reads the files that these name; `new_files` polls for more;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects; `split` divides one larger than an object;
@@ -17,7 +17,7 @@ pub(crate) mod named_files;
 pub mod new_files;
 mod noted;
 pub mod read;
-mod read_source;
+pub mod read_source;
 mod read_stage;
 mod split;
 pub mod tokenize;
@@ -26,7 +26,6 @@ pub(crate) mod upload;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::inputs::LinkId;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
@@ -36,19 +35,18 @@ use tokio_util::sync::CancellationToken;
 
 use self::batch::{BatchBuilder, BatchBuilderOptions, BatchGroup};
 use self::budget::Budget;
-pub(crate) use self::mix::MixedReading;
+pub(crate) use self::mix::Reading;
 use self::mix::{MixedFeed, MixedItem, start_sources};
 pub(crate) use self::mixtures::MixedSources;
 use self::mixtures::MixtureWatch;
 use self::named_files::NamedFiles;
-use self::read::{InputReader, ReadEnd, read_ahead};
-use self::read_stage::{Ordered, PendingChunk, ReadStage};
-use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
+use self::read::{ReadEnd, read_ahead};
+use self::tokenize::{ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
-use crate::progress::{InputProgress, Reached};
+use crate::progress::InputProgress;
 use crate::worker::Worker;
 
 /// Objects that wait for a held commit, beyond which nothing more is uploaded: a few, so that they are there at the
@@ -60,6 +58,8 @@ const PROGRESS_DOCUMENTS: u64 = 256;
 /// The stages before they run.
 pub(crate) struct Pipeline {
     pub(crate) reading: Reading,
+    /// The point behind all documents.
+    pub(crate) end: Point,
     pub(crate) tokenizing: ChunkTokenizer,
     /// The files that documents name.
     pub(crate) files: Option<Arc<NamedFiles>>,
@@ -76,14 +76,6 @@ pub(crate) struct Pipeline {
     pub(crate) stop_waiting: CancellationToken,
 }
 
-/// The way in which the input is read.
-pub(crate) enum Reading {
-    /// One source, in the order of its files.
-    Ordered(InputReader),
-    /// Several sources, each in its own order.
-    Mixed(MixedReading),
-}
-
 impl Pipeline {
     /// Runs until the input is over, `stop` is cancelled, or a stage fails. Closes the commit queue in every case.
     pub(crate) async fn run(
@@ -97,27 +89,14 @@ impl Pipeline {
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
         let bounds = (self.threads, read_ahead(self.memory));
-        let (input, last, _reading) = match self.reading {
-            Reading::Ordered(reading) => {
-                let last = reading.end();
-                let (reader, chunks, feed) = ReadStage::start(pool, bounds, self.files)?;
-                let stop = end.clone();
-                let worker = Worker::start("read", move || {
-                    reader.read(|sink| reading.run(&stop, sink));
-                })?;
-                let input = BatchInput::Ordered(chunks, None);
-                (input, last, vec![worker, feed])
-            }
-            Reading::Mixed(reading) => {
-                let watch = MixtureWatch::new(reading.sources.clone(), queue.mixtures());
-                let (feed, workers) = start_sources(reading, &pool, bounds, self.files, &end)?;
-                let input = Box::new(MixedInput { feed, watch });
-                (BatchInput::Mixed(input), Point::end(), workers)
-            }
-        };
+        let log = (self.reading.named).then(|| queue.mixtures());
+        let watch = log.map(|log| MixtureWatch::new(self.reading.sources.clone(), log));
+        let (feed, _reading) = start_sources(self.reading, &pool, bounds, self.files, &end)?;
+        let last = self.end;
         let stage = BatchStage {
             batching: BatchBuilder::new(self.batching),
-            input,
+            feed,
+            watch,
             to_upload,
             linger: self.linger,
             metrics: self.metrics,
@@ -150,35 +129,22 @@ impl Pipeline {
     }
 }
 
-/// The input of the batch stage.
-enum BatchInput {
-    /// Chunks, and one whose results were not ready when the linger time was over.
-    Ordered(mpsc::Receiver<Ordered>, Option<PendingChunk>),
-    Mixed(Box<MixedInput>),
-}
-
-struct MixedInput {
-    feed: MixedFeed,
-    watch: MixtureWatch,
-}
-
 struct BatchStage {
     batching: BatchBuilder,
-    input: BatchInput,
+    feed: MixedFeed,
+    /// The changes of the mixture in the log, where sources have names.
+    watch: Option<MixtureWatch>,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
     metrics: Arc<Metrics>,
     progress: Arc<InputProgress>,
-    /// Number of documents of several sources that were taken.
+    /// Number of documents that were taken.
     given: u64,
     runtime: Handle,
 }
 
 enum Input {
-    Results(ChunkResults, Reached),
-    Mixed(Box<MixedItem>),
-    Grown(LinkId),
-    PassEnd { whole: bool },
+    Item(MixedItem),
     End(Result<ReadEnd, RunError>),
     LingerOver,
 }
@@ -191,25 +157,16 @@ impl BatchStage {
             if self.batching.is_over() {
                 return Ok(self.finish(last));
             }
-            let input = self.runtime.clone().block_on(self.next(deadline));
+            let input = match self.feed.ready() {
+                Some(item) => Input::Item(item),
+                None => self.runtime.clone().block_on(self.next(deadline)),
+            };
             let step = match input {
                 Input::LingerOver => Ok(None),
-                Input::Results(results, reached) => {
-                    let taken = self.take(results, &mut deadline);
-                    self.progress.reached(reached);
-                    taken
-                }
-                Input::Mixed(item) => self.take_mixed(*item, &mut deadline),
-                Input::Grown(inputs) => {
-                    self.batching.grown(inputs);
-                    Ok(None)
-                }
-                Input::PassEnd { whole } => {
-                    self.progress.pass_ended();
-                    self.batching.pass_end(whole).map(|()| None)
-                }
+                Input::Item(item) => self.take(item, &mut deadline),
                 Input::End(end) => end.map(Some),
             };
+            self.note_growth();
             let is_last = !matches!(step, Ok(None));
             if is_last && !matches!(step, Ok(Some(ReadEnd::Complete)))
                 || deadline.is_some_and(|at| at <= Instant::now())
@@ -223,10 +180,20 @@ impl BatchStage {
                 Some(ReadEnd::Complete) => return Ok(self.finish(last)),
                 Some(ReadEnd::Stopped) => return Ok(ReadEnd::Stopped),
                 None if self.batching.has_group() => {
-                    deadline = deadline.or(Some(Instant::now() + self.linger));
+                    deadline = deadline.or_else(|| Some(Instant::now() + self.linger));
                 }
                 None => deadline = None,
             }
+        }
+    }
+
+    /// Notes the input list that has grown, and the place that was reached.
+    fn note_growth(&mut self) {
+        if let Some(inputs) = self.feed.grown() {
+            self.batching.grown(inputs);
+        }
+        if let Some(reached) = self.feed.reached() {
+            self.progress.reached(reached);
         }
     }
 
@@ -235,52 +202,34 @@ impl BatchStage {
         self.to_upload.blocking_send(group).is_ok()
     }
 
-    /// Adds results and sends the groups that they fill.
+    /// Adds a document and sends the groups that it fills.
     fn take(
-        &mut self,
-        results: ChunkResults,
-        deadline: &mut Option<Instant>,
-    ) -> Result<Option<ReadEnd>, RunError> {
-        for item in results? {
-            self.batching.push(item, &self.metrics)?;
-            if !self.send_full(deadline) {
-                return Ok(Some(ReadEnd::Stopped));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Adds a document of several sources and sends the groups that it fills.
-    fn take_mixed(
         &mut self,
         mixed: MixedItem,
         deadline: &mut Option<Instant>,
     ) -> Result<Option<ReadEnd>, RunError> {
-        let BatchInput::Mixed(input) = &mut self.input else {
-            return Ok(None);
-        };
-        let MixedInput { feed, watch } = input.as_mut();
-        if let Some(inputs) = feed.grown() {
+        if let Some(inputs) = self.feed.grown() {
             self.batching.grown(inputs);
         }
-        if let Some(new) = watch.changed()? {
-            feed.learn(new.weights);
+        if let Some(watch) = &mut self.watch
+            && let Some(new) = watch.changed()?
+        {
+            self.feed.learn(new.weights);
             self.batching.learn(&new.from);
         }
-        feed.count(&mixed.item, mixed.source, &self.metrics.sources);
-        let states = (mixed.before, feed.state());
-        self.batching
-            .push_mixed(mixed.item, states, &self.metrics)?;
+        let (source, before) = (mixed.source, mixed.before);
+        self.feed.count(&mixed.item, source, &self.metrics.sources);
+        let states = before.zip(self.feed.state());
+        self.batching.push(mixed.item, states, &self.metrics)?;
         self.given += 1;
-        if self.given % PROGRESS_DOCUMENTS == 1 {
-            self.progress.reported(feed.progress(mixed.source));
+        if self.watch.is_some() && self.given % PROGRESS_DOCUMENTS == 1 {
+            self.progress.reported(self.feed.progress(source));
         }
         if !self.send_full(deadline) {
             return Ok(Some(ReadEnd::Stopped));
         }
-        if let BatchInput::Mixed(input) = &mut self.input {
-            let begun = self.batching.begun().into_iter();
-            begun.for_each(|mixture| input.feed.change(mixture));
+        for mixture in self.batching.begun() {
+            self.feed.change(mixture);
         }
         Ok(None)
     }
@@ -320,35 +269,9 @@ impl BatchStage {
             .unwrap_or(Input::LingerOver)
     }
 
-    /// Cancel-safe: a result that is waited for stays in `waiting`, or in the feed.
+    /// Cancel-safe: a result that is waited for stays in the feed.
     async fn receive(&mut self) -> Input {
-        let (chunks, waiting) = match &mut self.input {
-            BatchInput::Ordered(chunks, waiting) => (chunks, waiting),
-            BatchInput::Mixed(input) => {
-                return match input.feed.next().await {
-                    Ok(item) => Input::Mixed(Box::new(item)),
-                    Err(end) => Input::End(end),
-                };
-            }
-        };
-        if waiting.is_none() {
-            match chunks.recv().await {
-                Some(Ordered::Chunk(chunk)) => *waiting = Some(chunk),
-                Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
-                Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
-                Some(Ordered::End(end)) => return Input::End(end),
-                None => return Input::End(Err(RunError::lost("read", "it sent no end"))),
-            }
-        }
-        let Some(chunk) = waiting else {
-            return Input::End(Ok(ReadEnd::Stopped));
-        };
-        let result = (&mut chunk.results).await;
-        let reached = chunk.reached;
-        *waiting = None;
-        // A dropped channel means that the tokenizing thread is gone.
-        let results = result.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
-        Input::Results(results, reached)
+        self.feed.next().await.map_or_else(Input::End, Input::Item)
     }
 }
 

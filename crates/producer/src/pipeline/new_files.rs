@@ -47,11 +47,11 @@ impl StoredInputs {
     }
 }
 
-/// Polls for input files that are not in the list yet: all of `[source]`, or those of one source.
+/// Polls for input files of a source that are not in the list yet.
 pub struct NewFilePoller {
     finder: InputFinder,
-    /// The source of several.
-    source: Option<(NamedPaths, Arc<SourcePlan>)>,
+    paths: NamedPaths,
+    plan: Arc<SourcePlan>,
     interval: Duration,
     list: Arc<StoredInputs>,
     /// Its inboxes with the files that were read, once they are open.
@@ -76,7 +76,7 @@ pub enum Waited {
 
 impl std::fmt::Debug for NewFilePoller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NewFilePoller({:?})", self.finder.paths)
+        write!(f, "NewFilePoller({:?})", self.paths.paths)
     }
 }
 
@@ -84,14 +84,15 @@ impl NewFilePoller {
     /// Returns a poller that extends `list` at this interval. Must be called inside a runtime.
     pub(crate) fn new(
         finder: InputFinder,
-        source: Option<(NamedPaths, Arc<SourcePlan>)>,
+        (paths, plan): (NamedPaths, Arc<SourcePlan>),
         (interval, writers): (Duration, &[String]),
         list: Arc<StoredInputs>,
         bad_folders: &IntGauge,
     ) -> Self {
         Self {
             finder,
-            source,
+            paths,
+            plan,
             interval,
             list,
             inboxes: Mutex::new(None),
@@ -124,10 +125,9 @@ impl NewFilePoller {
 
     async fn poll(&self) -> Result<Option<Waited>, RunError> {
         let mut inboxes = self.inboxes.lock().await;
-        if self.reads_inboxes() && inboxes.is_none() {
-            let source = self.source.as_ref().map(|(paths, _)| paths);
+        if self.paths.inbox && inboxes.is_none() {
             let list = self.list.inputs.now();
-            *inboxes = Some(self.finder.inboxes(source, &list).await?);
+            *inboxes = Some(self.finder.inboxes(&self.paths, &list).await?);
         }
         let mut new = match inboxes.as_mut() {
             Some(inboxes) => self.look(inboxes).await?,
@@ -159,21 +159,11 @@ impl NewFilePoller {
         Ok(InputList::of(files))
     }
 
-    fn reads_inboxes(&self) -> bool {
-        match &self.source {
-            Some((paths, _)) => paths.inbox,
-            None => self.finder.inbox,
-        }
-    }
-
     /// Finds the files that are not in the list.
     async fn find(&self) -> Result<InputList, SourceError> {
         let all = self.list.inputs.now();
         let known: BTreeSet<String> = all.files.iter().map(|f| f.pin.name.clone()).collect();
-        match &self.source {
-            Some((paths, _)) => self.finder.find_source(paths, known).await,
-            None => self.finder.find(known).await,
-        }
+        self.finder.find_source(&self.paths, known).await
     }
 
     /// Stores the list with the files of `new` at its end.
@@ -181,20 +171,14 @@ impl NewFilePoller {
         // Held to the end: another source may grow, too.
         let mut chain = self.list.chain.lock().await;
         let mut all = InputList::clone(&self.list.inputs.now());
-        let source = self.source.as_ref().map(|(paths, _)| paths.name.as_str());
+        let source = self.paths.pin_name();
         tracing::info!(files = new.files.len(), source, "new input files");
         let before = all.files.len();
-        let mut order = None;
-        if let Some((_, plan)) = &self.source {
-            for file in &mut new.files {
-                file.pin.source = source.map(str::to_owned);
-                file.pin.growth = plan.growths();
-            }
-            all.files.append(&mut new.files);
-            order = Some((plan, plan.plan_growth(&mut all, before).await?));
-        } else {
-            all.files.append(&mut new.files);
+        for file in &mut new.files {
+            file.pin.source.clone_from(&source);
         }
+        all.files.append(&mut new.files);
+        let order = self.plan.plan_growth(&mut all, before).await?;
         // When storing fails, the next poll repeats it with the files found then.
         let StoredInputs {
             store,
@@ -205,8 +189,8 @@ impl NewFilePoller {
         } = self.list.as_ref();
         let head = store_list(store, producer, *opening, &mut chain, &all).await?;
         inputs.replace(all);
-        if let Some((plan, order)) = order {
-            plan.grow(order);
+        if let Some(order) = order {
+            self.plan.grow(order);
         }
         Ok(head)
     }

@@ -26,7 +26,7 @@ use crate::worker::Worker;
 pub(super) enum Ordered {
     Chunk(PendingChunk),
     Grown(LinkId),
-    PassEnd { whole: bool },
+    PassEnd { pass: u64 },
     End(Result<ReadEnd, RunError>),
 }
 
@@ -111,7 +111,7 @@ impl ReadStage {
                         });
                     }
                     ReadItem::Grown(inputs) => Ordered::Grown(inputs),
-                    ReadItem::PassEnd { whole } => Ordered::PassEnd { whole },
+                    ReadItem::PassEnd { pass } => Ordered::PassEnd { pass },
                 };
                 self.queue.send(Queued::Other(next)).is_ok()
             })
@@ -129,7 +129,7 @@ impl ReadStage {
         let Some(files) = &self.files else {
             return Ok(self.within_bound(chunk));
         };
-        let mut positions = chunk.positions.into_iter();
+        let mut after = chunk.after.into_iter();
         let empty = || Chunk {
             pass: chunk.pass,
             read: chunk.read,
@@ -145,7 +145,7 @@ impl ReadStage {
             let unit = unit?;
             bytes += unit.bytes();
             next.units.push(unit);
-            next.positions.extend(positions.next());
+            next.after.extend(after.next());
             if bytes >= CHUNK_BYTES {
                 bytes = 0;
                 if !self.within_bound(std::mem::replace(&mut next, empty())) {
@@ -206,6 +206,7 @@ mod tests {
             raw: Ok(vec![b'x'; 1 << 10].into()),
             cells: Vec::new(),
         });
+        chunk.after.push(Place::default().position(0));
         ReadItem::Chunk(chunk)
     }
 

@@ -28,8 +28,8 @@ pub enum Tokenized {
         more: Vec<Document>,
         /// Size of their text or arrays in bytes.
         bytes: u64,
-        /// Its place in the order of its source; the start for `[source]`.
-        at: Position,
+        /// The position behind it in the order of its source.
+        after: Position,
         /// The parts of its JSON beyond the standard, with its place for people.
         beyond: Option<Box<(Beyond, String)>>,
     },
@@ -37,7 +37,7 @@ pub enum Tokenized {
     Bad {
         pass: u64,
         error: DocumentError,
-        at: Position,
+        after: Position,
     },
 }
 
@@ -51,10 +51,11 @@ impl Tokenized {
         first.into_iter().chain(more)
     }
 
-    /// Returns the pass of its source, of several sources.
+    /// Returns the pass of its source.
     pub(super) fn pass(&self) -> u64 {
         match self {
-            Self::Document { at, .. } | Self::Bad { at, .. } => at.pass,
+            Self::Document { document, .. } => document.pass,
+            Self::Bad { pass, .. } => *pass,
         }
     }
 }
@@ -77,11 +78,11 @@ pub struct ChunkTokenizer {
     pub metrics: Option<FunctionMetrics>,
 }
 
-/// The unit's surroundings: its pass and place in the order, and how its source is read.
+/// The unit's surroundings: its pass, the position behind it, and how its source is read.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
     pass: u64,
-    at: Position,
+    after: Position,
     file: Option<&'a PinnedFile>,
     /// The format of the file, and that of the unit, which a function may have changed.
     formats: (Format, Format),
@@ -155,15 +156,13 @@ impl ChunkTokenizer {
             metrics.dropped.inc_by(made.dropped);
             metrics.deaths.inc_by(made.deaths);
         }
-        let positions = chunk.positions.into_iter().map(Some);
-        let positions = positions.chain(std::iter::repeat(None));
-        let units = made.units.into_iter().zip(formats).zip(positions);
+        let units = made.units.into_iter().zip(formats).zip(chunk.after);
         units
-            .filter_map(|((unit, written_as), at)| {
+            .filter_map(|((unit, written_as), after)| {
                 let unit = unit?;
                 let around = Surroundings {
                     pass: chunk.pass,
-                    at: at.unwrap_or_default(),
+                    after,
                     file: inputs
                         .files
                         .get(unit.unit.place.file as usize)
@@ -178,7 +177,7 @@ impl ChunkTokenizer {
 
     /// Returns the result of a unit. When one of several documents of it is bad, the unit is.
     fn unit(&self, unit: Prepared, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
-        let (pass, at, place) = (around.pass, around.at, unit.unit.place);
+        let (pass, after, place) = (around.pass, around.after, unit.unit.place);
         let (of, mut within) = (1 + unit.more.len(), Within::default());
         let (mut first, mut more, mut bytes) = (None, Vec::new(), 0);
         let mut beyond = Beyond::default();
@@ -188,7 +187,7 @@ impl ChunkTokenizer {
                 Ok(Some(made)) => made,
                 Err(reason) => {
                     let error = around.bad(place, reason.of_several(number, of));
-                    return Ok(Some(Tokenized::Bad { pass, error, at }));
+                    return Ok(Some(Tokenized::Bad { pass, error, after }));
                 }
             };
             bytes += made.bytes;
@@ -213,7 +212,7 @@ impl ChunkTokenizer {
             document,
             more,
             bytes,
-            at,
+            after,
             beyond: (!beyond.is_none()).then(|| Box::new((beyond, around.place(place)))),
         }))
     }

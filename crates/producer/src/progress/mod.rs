@@ -24,6 +24,16 @@ pub(crate) struct Reached {
     pub(crate) bytes: u64,
 }
 
+impl Reached {
+    /// Returns the beginning of `pass`.
+    pub(crate) fn pass(pass: u64) -> Self {
+        Self {
+            pass,
+            ..Self::default()
+        }
+    }
+}
+
 /// How far the input is packed, as the batch stage reports it.
 #[derive(Debug)]
 pub(crate) struct InputProgress {
@@ -89,17 +99,6 @@ impl InputProgress {
     /// Reports the position in several sources.
     pub(crate) fn reported(&self, position: InputPosition) {
         *self.mixed.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
-    }
-
-    /// Reports the end of a pass.
-    pub(crate) fn pass_ended(&self) {
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = *at {
-            *at = Some(Reached {
-                pass: before.pass + 1,
-                ..Reached::default()
-            });
-        }
     }
 
     /// Returns the position; `None` before the first chunk.

@@ -22,15 +22,13 @@ fn at(pass: u64, file: u32, bytes: u64) -> Reached {
 fn bytes_count_files_and_passes() {
     let progress = InputProgress::new(inputs(&[100, 50]), 3, false);
     assert_eq!(progress.now(), None, "nothing is packed yet");
-    progress.pass_ended();
-    assert_eq!(progress.now(), None);
     progress.reached(at(1, 1, 20));
     let now = progress.now().unwrap();
     assert_eq!((now.bytes, now.total), (150 + 100 + 20, Some(450)));
     assert_eq!((now.pass, now.file), ((1, Some(3)), (2, 2)));
     assert_eq!(now.name, "1.txt");
     progress.reached(at(2, 1, 50));
-    progress.pass_ended();
+    progress.reached(Reached::pass(3));
     let now = progress.now().unwrap();
     assert_eq!((now.bytes, now.total), (450, Some(450)), "the end");
 }

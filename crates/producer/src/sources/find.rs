@@ -8,7 +8,7 @@ use batchweave_store::{Store, StoreError};
 use futures::future::BoxFuture;
 
 use super::growing::FileFilter;
-use super::{InputList, Settled, Share, SourceError};
+use super::{InputList, Portion, Settled, SourceError};
 
 mod local;
 mod pin;
@@ -27,64 +27,44 @@ pub(super) const FINGERPRINTS_AT_ONCE: usize = 32;
 pub type OpenStore =
     dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync;
 
-/// The paths of one of several sources.
-#[derive(Debug, Clone)]
+/// The paths of a source.
+#[derive(Debug, Clone, Default)]
 pub struct NamedPaths {
+    /// Empty for the one of `[source]`.
     pub name: String,
     pub paths: Vec<String>,
     /// For one that is followed: accept only files that have settled, and that this share owns.
-    pub grows: Option<(Settled, Share)>,
+    pub grows: Option<(Settled, Portion)>,
     /// The paths are inboxes.
     pub inbox: bool,
+}
+
+impl NamedPaths {
+    /// Returns the name of the source in the pins of its files; `None` for the one of `[source]`.
+    pub(crate) fn pin_name(&self) -> Option<String> {
+        (!self.name.is_empty()).then(|| self.name.clone())
+    }
 }
 
 /// Finds the input files that the configuration names.
 #[derive(Clone)]
 pub struct InputFinder {
-    /// Files, folders, patterns and `s3://` prefixes, as configured.
-    pub paths: Vec<String>,
-    /// Several sources, in place of `paths`.
     pub sources: Vec<NamedPaths>,
     /// Opens the stores of `s3://` paths.
     pub open: Arc<OpenStore>,
     /// The same for inboxes, whose keys are as ours are.
     pub open_inbox: Arc<OpenStore>,
-    /// For input that grows: accept only files that have settled; a path may match nothing yet.
-    pub settled: Option<Settled>,
-    /// For input that grows: accept only the files that this share owns.
-    pub share: Option<Share>,
-    /// The paths are inboxes.
-    pub inbox: bool,
 }
 
 impl InputFinder {
-    /// Finds the input files except those whose names are `known`: the paths in their order, the matches of each
-    /// sorted by name, a file that several paths match only once. Names beside data are
+    /// Finds the input files except those whose names are `known`, one source after the other: the paths of each in their
+    /// order, the matches of each sorted by name, a file that several paths match only once. Names beside data are
     /// left out, and listed with the files.
     pub async fn find(&self, known: BTreeSet<String>) -> Result<InputList, SourceError> {
-        let settled = self.settled.clone();
-        let filter = FileFilter { known, settled };
-        if !self.sources.is_empty() {
-            return self.find_sources(&filter).await;
-        }
-        if self.inbox {
-            return self.in_inboxes(None).await;
-        }
-        let mut list = find_filtered(&self.paths, self.open.as_ref(), &filter).await?;
-        if let Some(share) = self.share {
-            list.files.retain(|file| share.owns_file(&file.pin.name));
-        }
-        Ok(list)
-    }
-}
-
-impl InputFinder {
-    /// Finds the files of all sources, one source after the other.
-    async fn find_sources(&self, filter: &FileFilter) -> Result<InputList, SourceError> {
         let mut all = InputList::default();
         let mut owners: BTreeMap<String, &String> = BTreeMap::new();
         for source in &self.sources {
-            let list = self.find_source(source, filter.known.clone()).await?;
+            let list = self.find_source(source, known.clone()).await?;
             all.left_out.append(list.left_out);
             for file in list.files {
                 if let Some(other) = owners.insert(file.pin.name.clone(), &source.name) {
@@ -108,7 +88,7 @@ impl InputFinder {
         let settled = source.grows.as_ref().map(|(settled, _)| settled.clone());
         let filter = FileFilter { known, settled };
         let mut list = if source.inbox {
-            self.in_inboxes(Some(source)).await?
+            self.in_inboxes(source).await?
         } else {
             find_filtered(&source.paths, self.open.as_ref(), &filter).await?
         };
@@ -116,7 +96,7 @@ impl InputFinder {
             list.files.retain(|file| share.owns_file(&file.pin.name));
         }
         for file in &mut list.files {
-            file.pin.source = Some(source.name.clone());
+            file.pin.source = source.pin_name();
         }
         Ok(list)
     }

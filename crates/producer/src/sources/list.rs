@@ -87,22 +87,20 @@ impl InputList {
         Ok(Self { files, left_out })
     }
 
-    /// The same for several sources: those that are `followed` grow, each by the next number; the others must be as they
-    /// were, except for `added` ones.
+    /// The same for the sources: those that are `followed` grow, each by the next number; the others must be as they
+    /// were, except for `added` ones. More `differences` are errors, too.
     pub fn resumed_sources(
         self,
         pins: Vec<PinnedFile>,
         (followed, added): (&BTreeSet<String>, &BTreeSet<String>),
-        over: impl Fn(&PinnedFile) -> bool,
+        over: impl Fn(usize, &PinnedFile) -> bool,
+        more: Vec<String>,
     ) -> Result<Self, SourceError> {
-        let grows = |pin: &PinnedFile| {
-            pin.source
-                .as_ref()
-                .is_some_and(|own| followed.contains(own))
-        };
+        let grows = |pin: &PinnedFile| followed.contains(pin.source.as_deref().unwrap_or_default());
         let fixed: Vec<PinnedFile> = pins.iter().filter(|pin| !grows(pin)).cloned().collect();
         let others = &(followed | added);
-        let differences = self.without(others).differences(&fixed);
+        let mut differences = self.without(others).differences(&fixed);
+        differences.extend(more);
         if !differences.is_empty() {
             return Err(SourceError::Changed { differences });
         }
@@ -114,9 +112,10 @@ impl InputList {
             *next = (*next).max(pin.growth + 1);
         }
         let known = pins.len();
-        let mut list = self.resumed(pins, |_, pin| !grows(pin) || over(pin))?;
+        let mut list = self.resumed(pins, |n, pin| !grows(pin) || over(n, pin))?;
         for file in list.files.iter_mut().skip(known) {
-            let next = file.pin.source.as_ref().and_then(|own| next.get(own));
+            let own = file.pin.source.as_deref().unwrap_or_default();
+            let next = next.get(own);
             file.pin.growth = next.copied().unwrap_or(0);
         }
         Ok(list)
@@ -125,10 +124,8 @@ impl InputList {
     /// Returns the list without the files of these sources.
     fn without(&self, sources: &BTreeSet<String>) -> Self {
         let of = |file: &InputFile| {
-            file.pin
-                .source
-                .as_ref()
-                .is_some_and(|own| sources.contains(own))
+            let own = file.pin.source.as_deref().unwrap_or_default();
+            sources.contains(own)
         };
         let files = self.files.iter().filter(|file| !of(file));
         Self {

@@ -10,7 +10,7 @@
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd, `parquet_bytes` those of Parquet
 //!   files, whose `row_groups` are read one after another, and whose `footers` are kept;
 //! - `named_files` reads the files that fields and columns name;
-//! - `plan` is a source of several as it is read;
+//! - `plan` is a source as it is read, in `file_order` or by blocks;
 //! - `error` holds the reasons why a document or the input is refused, `document_error` the place of a bad document.
 //!
 //! A *unit* can hold one document: a line, a row, a sample of a tar, or a whole text file. Units are numbered from 0 in each
@@ -23,6 +23,7 @@ mod conversations;
 mod decompress;
 mod document_error;
 mod error;
+mod file_order;
 mod find;
 mod footers;
 mod format;
@@ -51,8 +52,9 @@ mod sniff;
 mod stored_list;
 mod whole;
 
-use batchweave_core::crc::crc32c;
 pub use batchweave_core::inputs::PinnedFile;
+pub use batchweave_core::order::Portion;
+use batchweave_core::order::Position;
 pub use blocks::{BlockReader, SourceFiles};
 use bytes::Bytes;
 pub use cells::Cell;
@@ -67,7 +69,8 @@ pub(crate) use input_error::shown;
 pub use left_out::LeftOut;
 pub use list::{InputFile, InputList, Location};
 pub use named_files::{FileRoot, NamedFile};
-pub(crate) use plan::{SourcePlan, plan_blocks};
+pub use plan::SourcePlan;
+pub(crate) use plan::{BlockOrders, ReadOrder, plan_blocks};
 pub use read::{FileReader, ReadContent, ReadOptions};
 pub(crate) use shapes::{ShapeError, shapes};
 pub(crate) use shards::{MemberKind, TextField, alternatives};
@@ -92,6 +95,25 @@ impl Place {
             ..Self::default()
         }
     }
+
+    /// Returns the position of the unit here, of a source in the order of its files.
+    pub(crate) fn position(self, pass: u64) -> Position {
+        Position {
+            pass,
+            group: self.file.into(),
+            window: self.unit,
+            number: self.offset,
+        }
+    }
+
+    /// Returns the place at a position of a source in the order of its files; `None` behind all files.
+    pub(crate) fn at(position: Position) -> Option<Self> {
+        Some(Self {
+            file: u32::try_from(position.group).ok()?,
+            unit: position.window,
+            offset: position.number,
+        })
+    }
 }
 
 /// One unit as read: bytes that are still to be decoded, or the reason why it is bad.
@@ -113,33 +135,6 @@ impl Unit {
             .iter()
             .map(|cell| cell.size() as usize)
             .sum::<usize>()
-    }
-}
-
-/// This producer's share of the input. Producers share the input without communication: unit `u` of file `f`
-/// belongs to producer `(f + u) mod of`, which spreads lines of one file and files of one document alike and
-/// depends on positions only. Of input that grows, whole files are shared by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// This producer's index, from 0.
-    pub index: u32,
-    /// Number of producers that share the input.
-    pub of: u32,
-}
-
-impl Share {
-    /// The share of a producer that reads the whole input alone.
-    pub const ALL: Self = Self { index: 0, of: 1 };
-
-    /// Returns whether the unit belongs to this producer.
-    pub fn owns(self, file: u32, unit: u64) -> bool {
-        (u64::from(file) + unit) % u64::from(self.of) == u64::from(self.index)
-    }
-
-    /// Returns whether the file belongs to this producer, of input that grows. The name decides, because
-    /// producers may see new files in different orders.
-    pub(super) fn owns_file(self, name: &str) -> bool {
-        crc32c(name.as_bytes()) % self.of.max(1) == self.index
     }
 }
 

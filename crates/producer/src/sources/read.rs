@@ -11,7 +11,7 @@ use super::lines::{Line, Lines};
 use super::rows::Rows;
 use super::shards::ShardSamples;
 use super::whole::whole;
-use super::{Format, InputFile, InputList, Place, Reason, Share, SourceError, Unit, remote};
+use super::{Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, remote};
 
 /// The buffer of a range of lines, of which many are open at a time.
 const LINES_BUFFER_BYTES: usize = 64 << 10;
@@ -51,7 +51,7 @@ pub struct ReadOptions {
     /// Most memory of the window of a decoder in bytes.
     pub decompress_memory: u64,
     /// This producer's share of the units.
-    pub share: Share,
+    pub share: Portion,
     /// Most of these units are left out, so that those that are kept must not hold the memory of others.
     pub sparse: bool,
     /// Files must be those that their names in an inbox say.
@@ -61,7 +61,7 @@ pub struct ReadOptions {
 impl ReadOptions {
     /// Returns whether lines share the memory of what was read with them.
     fn shares_memory(&self) -> bool {
-        self.share == Share::ALL && !self.sparse
+        self.share == Portion::ALL && !self.sparse
     }
 }
 

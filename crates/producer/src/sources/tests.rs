@@ -20,7 +20,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
         members: Vec::new(),
         max_document_bytes: 100,
         decompress_memory: 512 << 20,
-        share: Share::ALL,
+        share: Portion::ALL,
         inbox: false,
         sparse: false,
     }
@@ -113,7 +113,7 @@ async fn shares_are_disjoint_and_complete() {
     let mut seen = Vec::new();
     for index in 0..3 {
         let options = ReadOptions {
-            share: Share { index, of: 3 },
+            share: Portion { index, of: 3 },
             ..options(Format::Auto)
         };
         for file in 0..3 {

@@ -11,26 +11,25 @@ use prometheus::IntGauge;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::inputs::share;
 use super::sources::sampler_options;
 use crate::buffers::Buffers;
 use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::Metrics;
-use crate::packing::Restart;
+use crate::packing::{Point, Restart};
 use crate::pipeline::batch::BatchBuilderOptions;
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
-use crate::pipeline::read::{CHUNK_BYTES, InputReader, chunk_bytes};
+use crate::pipeline::read::{CHUNK_BYTES, chunk_bytes};
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
-use crate::pipeline::{MixedReading, MixedSources, Pipeline, Reading};
+use crate::pipeline::{MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
-    ConversationColumns, FileRoot, Format, InputFinder, Inputs, NamedPaths, ReadContent,
-    ReadOptions, Share, SourcePlan, TextField,
+    ConversationColumns, FileRoot, Format, InputFinder, Inputs, NamedPaths, Portion, ReadContent,
+    ReadOptions, SourcePlan, TextField,
 };
 use crate::transform::chat::fields_beside;
 use crate::transform::{Columns, DocumentTransform};
@@ -50,20 +49,15 @@ pub(crate) struct Parts {
     /// The stored input list and the name of its head.
     pub(crate) list: (Chain, LinkId),
     pub(crate) from: Restart,
-    /// The plans of several sources; empty for the one of `[source]`.
+    /// The plans of the sources.
     pub(crate) plans: Vec<Arc<SourcePlan>>,
-    /// The state of their sampler; `None` at the start.
+    /// The state of the sampler of sources with names; `None` at the start.
     pub(crate) order: Option<SamplerState>,
     /// The pieces that the cursor counts are of standard JSON alone.
     pub(crate) strict_replay: bool,
 }
 
 impl Parts {
-    fn stored_inputs(&self, producer: &Committer) -> StoredInputs {
-        let list = (self.inputs.clone(), self.list.0.clone());
-        StoredInputs::new(self.store.clone(), producer, list)
-    }
-
     /// Returns the pollers of the sources that are followed.
     fn pollers(
         &self,
@@ -71,10 +65,11 @@ impl Parts {
         every: (Duration, &[String]),
         bad_folders: &IntGauge,
     ) -> Vec<Option<NewFilePoller>> {
-        let list = Arc::new(self.stored_inputs(producer));
+        let list = (self.inputs.clone(), self.list.0.clone());
+        let list = Arc::new(StoredInputs::new(self.store.clone(), producer, list));
         let sources = self.finder.sources.iter().zip(&self.plans);
         let poller = |(paths, plan): (&NamedPaths, &Arc<SourcePlan>)| {
-            let source = Some((paths.clone(), plan.clone()));
+            let source = (paths.clone(), plan.clone());
             let list = list.clone();
             plan.follows
                 .then(|| NewFilePoller::new(self.finder.clone(), source, every, list, bad_folders))
@@ -94,18 +89,7 @@ pub(crate) fn assemble(
 ) -> Result<Pipeline, RunError> {
     let encoder = parts.transform.encoder.clone();
     let object_bytes = config.packing.object_bytes.bytes();
-    let (mixed, changes) = mixed(config, producer, &parts, &metrics)?.unzip();
-    let follow_every = config.source.follow_every.0;
-    let new_files = config.source.grows().then(|| {
-        let list = Arc::new(parts.stored_inputs(producer));
-        Arc::new(NewFilePoller::new(
-            parts.finder.clone(),
-            None,
-            (follow_every, &config.inbox.writers),
-            list,
-            &metrics.bad_folders,
-        ))
-    });
+    let (reading, changes) = reading(config, producer, &parts, &metrics)?;
     let batching = BatchBuilderOptions {
         packer: parts.transform.packer(parts.from.clone()),
         slices: (encoder.slices(), parts.transform.unit_slices()),
@@ -115,8 +99,6 @@ pub(crate) fn assemble(
         batches: (config.producer.limit).batches((config.producer.index, config.producer.of)),
         inputs: parts.list.1,
         settings: parts.settings,
-        // Of several sources each is watched by itself.
-        endless: config.source.epochs == 0 && parts.plans.is_empty(),
         fill_last: config.packing.last_batch == LastBatch::Pad,
         on_bad_document: config.source.on_bad_document,
         strict_replay: parts.strict_replay,
@@ -136,22 +118,11 @@ pub(crate) fn assemble(
         metrics: metrics.clone(),
         sampler,
     };
-    let reading = match mixed {
-        Some(mixed) => Reading::Mixed(mixed),
-        None => Reading::Ordered(InputReader {
-            inputs: parts.inputs.clone(),
-            options: read_options(config, parts.transform.end_token()),
-            from: parts.from.at,
-            passes: config.source.epochs,
-            new_files,
-            selection: config.split.selection(),
-            chunk_bytes: full_chunk(config),
-        }),
-    };
     let function = !config.transform.function.is_empty();
     let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
     Ok(Pipeline {
         files: NamedFiles::from_config(config, parts.inputs.clone(), parts.root),
+        end: end(config, parts.from.at.pass),
         reading,
         batching,
         tokenizing: ChunkTokenizer {
@@ -171,9 +142,18 @@ pub(crate) fn assemble(
     })
 }
 
-/// Returns the size in bytes at which a chunk of `[source]` is full.
+/// Returns the point behind all documents of a producer that continues in this pass.
+fn end(config: &ProducerConfig, pass: u64) -> Point {
+    if config.sources.is_empty() {
+        Point::pass(config.source.epochs.max(pass))
+    } else {
+        Point::end()
+    }
+}
+
+/// Returns the size in bytes at which a chunk in the order of the files is full.
 fn full_chunk(config: &ProducerConfig) -> usize {
-    if config.transform.function.is_empty() {
+    if config.transform.function.is_empty() && config.sources.is_empty() {
         chunk_bytes(config.document_threads(), config.upload.memory.bytes())
     } else {
         // All documents of a chunk go to one process at once, and the other processes shall have work meanwhile.
@@ -181,45 +161,48 @@ fn full_chunk(config: &ProducerConfig) -> usize {
     }
 }
 
-/// Returns the reading of several sources, and the changes of the mixture that the log has for them; `None` for the one
-/// of `[source]`.
-fn mixed(
+/// Returns the reading of the sources, and the changes of the mixture that the log has for sources with names.
+fn reading(
     config: &ProducerConfig,
     producer: &Committer,
     parts: &Parts,
     metrics: &Metrics,
-) -> Result<Option<(MixedReading, MixtureChanges)>, RunError> {
-    if parts.plans.is_empty() {
-        return Ok(None);
-    }
+) -> Result<(Reading, Option<MixtureChanges>), RunError> {
+    let named = !config.sources.is_empty();
     let stored = parts.order.clone();
-    let state = stored.unwrap_or_else(|| SamplerState::start(parts.plans.len()));
-    let log = producer.mixtures();
+    let mut state = stored.unwrap_or_else(|| SamplerState::start(parts.plans.len()));
     let mut options = sampler_options(config)?;
-    let passes = options.passes.clone();
-    let (changes, state) =
-        MixtureChanges::resume(log.from.clone(), producer.next_seq(), state, passes);
     let sources = MixedSources {
         producer: producer.name().clone(),
         plans: parts.plans.clone(),
         weights: options.weights.clone(),
     };
-    options.mixtures = sources.needed(&log, &state)?;
-    let reading = MixedReading {
+    let mut changes = None;
+    if named {
+        let log = producer.mixtures();
+        let passes = options.passes.clone();
+        let (resumed, at) =
+            MixtureChanges::resume(log.from.clone(), producer.next_seq(), state, passes);
+        (changes, state) = (Some(resumed), at);
+        options.mixtures = sources.needed(&log, &state)?;
+    } else {
+        let from = parts.from.at;
+        state.at[0].position = from.place().position(from.pass);
+    }
+    let every = (config.source.follow_every.0, &config.inbox.writers[..]);
+    let reading = Reading {
         inputs: parts.inputs.clone(),
-        new_files: parts.pollers(
-            producer,
-            (config.source.follow_every.0, &config.inbox.writers),
-            &metrics.bad_folders,
-        ),
+        new_files: parts.pollers(producer, every, &metrics.bad_folders),
         sources,
+        named,
         sampler: Sampler::new(options, state),
         selection: config.split.selection(),
+        chunk_bytes: full_chunk(config),
     };
-    Ok(Some((reading, changes)))
+    Ok((reading, changes))
 }
 
-/// Returns the settings by which this producer reads its share of the input; lists of ids are divided at `end_token`.
+/// Returns the settings by which all units of the input are read; lists of ids are divided at `end_token`.
 pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
     let function = !config.transform.function.is_empty();
     ReadOptions {
@@ -242,12 +225,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
         decompress_memory: config.source.decompress_memory.bytes(),
         inbox: config.source.inbox,
         sparse: config.split.every > 1,
-        share: if config.source.grows() {
-            // Of input that grows, whole files are shared, and the finder has selected them.
-            Share::ALL
-        } else {
-            share(config)
-        },
+        share: Portion::ALL,
     }
 }
 

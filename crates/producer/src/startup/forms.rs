@@ -11,9 +11,7 @@ use crate::sources::{Format, InputList, PinnedFile, SourceError, shown};
 /// The configured format of each file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forms<'a> {
-    /// The format of `[source]`.
-    pub(super) format: Format,
-    /// The sources of the configuration; empty for the one of `[source]`.
+    /// The sources; without a name for the one of `[source]`.
     pub(super) sources: &'a [NamedSource],
 }
 
@@ -44,9 +42,9 @@ impl Names {
 
 impl Forms<'_> {
     fn of(&self, file: &PinnedFile) -> Format {
-        let own = file.source.as_ref();
-        let source = own.and_then(|own| self.sources.iter().find(|source| source.name == *own));
-        source.map_or(self.format, |source| source.format)
+        let own = file.source.as_deref();
+        let source = self.sources.iter().find(|source| source.pin_name() == own);
+        source.map_or(Format::default(), |source| source.format)
     }
 
     /// Returns the settings of now, with the mark of names where these decide otherwise than they did.
@@ -55,13 +53,9 @@ impl Forms<'_> {
         settings: &Map<String, Value>,
         list: &InputList,
     ) -> Map<String, Value> {
-        let grows = settings.contains_key("source.follow")
-            || settings.contains_key("source.inbox")
-            || self.sources.iter().any(NamedSource::grows);
-        let is_auto = match self.sources {
-            [] => self.format == Format::Auto,
-            sources => sources.iter().any(|source| source.format == Format::Auto),
-        };
+        let grows = self.sources.iter().any(NamedSource::grows);
+        let mut formats = self.sources.iter().map(|source| source.format);
+        let is_auto = formats.any(|format| format == Format::Auto);
         let differs = |file: &PinnedFile| {
             self.of(file) == Format::Auto
                 && Names::Earlier.read(Format::Auto, &file.name)
@@ -92,7 +86,7 @@ impl Forms<'_> {
             let mut own = own.map(|pin| (names.read(was, &pin.name), is.for_file(&pin.name)));
             own.all(|(was, is)| was == is)
         };
-        if self.sources.is_empty() {
+        if self.sources.iter().all(|source| source.name.is_empty()) {
             let key = "source.format";
             let (was, is) = (format(was.get(key)), format(now.get(key)));
             if same(None, was, is) {
@@ -156,14 +150,13 @@ impl Forms<'_> {
 /// Fails when `source.format = "auto"` has no reader for a file, or takes one for text that the configuration says is none.
 pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), SourceError> {
     let (all, default) = (config.by_source(), SourceConfig::default());
-    for (n, config) in all.iter().enumerate() {
-        let name = config.sources.get(n).map(|source| source.name.as_str());
+    for (config, named) in all.iter().zip(config.all_sources()) {
         let source = &config.source;
         if source.format != Format::Auto {
             continue;
         }
         let own = list.files.iter().map(|file| &file.pin);
-        let own = own.filter(|pin| config.sources.is_empty() || pin.source.as_deref() == name);
+        let own = own.filter(|pin| pin.source.as_deref() == named.pin_name());
         let text = own.filter(|pin| source.format.for_file(&pin.name) == Format::Text);
         let text: Vec<&PinnedFile> = text.collect();
         refuse(&text)?;

@@ -6,7 +6,7 @@ use batchweave_store::{OpenOptions, PathStyle};
 use futures::FutureExt;
 
 use crate::config::{ProducerConfig, non_empty};
-use crate::sources::{FileRoot, InputFinder, NamedPaths, Settled, Share, SourceError};
+use crate::sources::{FileRoot, InputFinder, NamedPaths, Portion, Settled, SourceError};
 
 /// Returns the finder for the input. Of input that is followed it accepts only files that have settled, and of those
 /// this producer's share.
@@ -39,20 +39,16 @@ pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
         marker: source.settled_marker.clone(),
         age: source.settled_age.0,
     };
-    let sources = config.sources.iter().map(|named| NamedPaths {
-        name: named.name.clone(),
-        paths: named.paths.clone(),
+    let sources = config.all_sources().into_iter().map(|named| NamedPaths {
         grows: named.grows().then(|| (settled.clone(), share(config))),
         inbox: named.inbox,
+        name: named.name,
+        paths: named.paths,
     });
     InputFinder {
-        paths: source.paths.clone(),
         sources: sources.collect(),
         open: opener(true),
         open_inbox: opener(false),
-        settled: source.grows().then(|| settled.clone()),
-        share: source.grows().then(|| share(config)),
-        inbox: source.inbox,
     }
 }
 
@@ -68,8 +64,8 @@ pub(super) async fn file_root(
 }
 
 /// Returns the configured share of the input.
-pub(super) fn share(config: &ProducerConfig) -> Share {
-    Share {
+pub(super) fn share(config: &ProducerConfig) -> Portion {
+    Portion {
         index: config.producer.index,
         of: config.producer.of,
     }

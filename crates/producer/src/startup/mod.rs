@@ -91,9 +91,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         store: &store,
         producer: &name,
         settings: &settings,
-        follow: config.source.grows(),
-        sources: &config.sources,
-        format: config.source.format,
+        sources: &config.all_sources(),
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
     forms::check(config, &resumed.inputs)?;
@@ -125,6 +123,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         mut chain,
         from,
         order,
+        file_order,
         dialect,
         settings,
         strict_replay,
@@ -138,7 +137,8 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         transform.continue_in(dialect);
     }
     health.not_ready("planning the input");
-    let plans = plan(config, transform.end_token(), &mut inputs, order.as_ref()).await?;
+    let end_token = transform.end_token();
+    let plans = plan(config, end_token, &mut inputs, order.as_ref(), file_order).await?;
     health.not_ready("storing the input list");
     let opening = (producer.epoch(), producer.nonce());
     let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;

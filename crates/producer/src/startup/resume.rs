@@ -1,6 +1,6 @@
 //! From a stored cursor back to the place in the input, or to the reason why there is none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
@@ -17,7 +17,7 @@ use crate::config::NamedSource;
 use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::packing::Restart;
-use crate::sources::{Format, InputList, PinnedFile, SourceError};
+use crate::sources::{InputList, PinnedFile, SourceError};
 use crate::transform::chat::{DIALECT_KEY, Dialect};
 
 /// The producer, settings and input that a stored cursor must agree with.
@@ -25,12 +25,8 @@ pub(super) struct Resume<'a> {
     pub(super) store: &'a Arc<dyn Store>,
     pub(super) producer: &'a ProducerName,
     pub(super) settings: &'a Map<String, Value>,
-    /// Whether the input may have grown (`source.follow`).
-    pub(super) follow: bool,
-    /// The sources of the configuration; empty for the one of `[source]`.
+    /// The sources; without names for the one of `[source]`.
     pub(super) sources: &'a [NamedSource],
-    /// The format of `[source]`.
-    pub(super) format: Format,
 }
 
 /// The place where a producer continues.
@@ -40,8 +36,10 @@ pub(super) struct Resumed {
     /// The stored list that the cursor counts in: `inputs`, or its beginning when it has grown.
     pub(super) chain: Chain,
     pub(super) from: Restart,
-    /// Of several sources: the sampler's state, if it is not at its start.
+    /// Of sources with names: the sampler's state, if it is not at its start.
     pub(super) order: Option<SamplerState>,
+    /// The first source is read in the order of its files.
+    pub(super) file_order: bool,
     /// The rules by which the producer's conversations became tokens so far.
     pub(super) dialect: Dialect,
     /// The settings of now, which later cursors keep.
@@ -58,7 +56,6 @@ impl Resume<'_> {
         listed: InputList,
     ) -> Result<Resumed, RunError> {
         let forms = Forms {
-            format: self.format,
             sources: self.sources,
         };
         let Some(mut state) = State::from_cursor(cursor, self.producer.as_str())? else {
@@ -69,53 +66,34 @@ impl Resume<'_> {
                 chain: Chain::default(),
                 from: Restart::default(),
                 order: None,
+                file_order: self.sources[0].name.is_empty(),
                 dialect: Dialect::default(),
             });
         };
-        state.check_sources(!self.sources.is_empty(), self.producer.as_str())?;
-        let (dialect, current) = self.in_dialect_of(&state);
-        let mut settings = forms.marked(&current, &listed);
+        let (dialect, mut current) = self.in_dialect_of(&state);
+        let file_order = state.is_in_file_order(0);
         let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;
-        let (chain, pins) = stored.map_err(|why| match why {
+        let (chain, mut pins) = stored.map_err(|why| match why {
             LogError::Store(why) if !why.is_not_found() => RunError::Store(why),
             why => SourceError::List(why.to_string()).into(),
         })?;
         let names = Names::of_settings(&state.settings);
+        let added = state.new_sources(&current);
+        state.adopt(&mut current);
+        for pin in pins.iter_mut().filter(|pin| pin.source.is_none()) {
+            pin.source = self.sources[0].pin_name().map(str::to_owned);
+        }
         state.settings = forms.adopted(&state.settings, &current, &pins);
         state.check_settings(&current, self.producer.as_str())?;
-        let inputs = match &state.order {
-            None if self.follow => {
-                let read = state.at.file as usize;
-                changed(forms.differences(names, pins.iter().skip(read)))?;
-                listed.resumed(pins, |n, _| n < read)?
-            }
-            None => {
-                let mut differences = listed.differences(&pins);
-                differences.extend(forms.differences(names, pins.iter()));
-                changed(differences)?;
-                listed
-            }
-            Some(order) => {
-                let added = state.new_sources(self.settings);
-                let passes: BTreeMap<&str, u64> = (self.sources.iter().zip(&order.at))
-                    .map(|(source, state)| (source.name.as_str(), state.position.pass))
-                    .collect();
-                let over = |pin: &PinnedFile| {
-                    let pass = pin.source.as_deref().and_then(|own| passes.get(own));
-                    pass.is_some_and(|pass| pin.growth < *pass)
-                };
-                let followed = self.sources.iter().filter(|source| source.grows());
-                let followed: BTreeSet<String> =
-                    followed.map(|source| source.name.clone()).collect();
-                let grows = |pin: &PinnedFile| {
-                    let own = pin.source.as_ref();
-                    own.is_some_and(|own| followed.contains(own))
-                };
-                let read = pins.iter().filter(|pin| !(grows(pin) && over(pin)));
-                changed(forms.differences(names, read))?;
-                listed.resumed_sources(pins, (&followed, &added), over)?
-            }
-        };
+        let mut settings = forms.marked(&current, &listed);
+        let followed = self.sources.iter().filter(|source| source.grows());
+        let followed: BTreeSet<String> = followed.map(|source| source.name.clone()).collect();
+        let over = |n: usize, pin: &PinnedFile| self.is_over(&state, n, pin);
+        let grows = |pin: &PinnedFile| followed.contains(pin.source.as_deref().unwrap_or_default());
+        let read = pins.iter().enumerate();
+        let read = read.filter(|(n, pin)| !(grows(pin) && over(*n, pin)));
+        let differences = forms.differences(names, read.map(|(_, pin)| pin));
+        let inputs = listed.resumed_sources(pins, (&followed, &added), over, differences)?;
         let as_python = state.settings.get(AS_PYTHON);
         settings.extend(as_python.map(|value| (AS_PYTHON.to_owned(), value.clone())));
         let strict_replay = as_python.is_none() && !state.placed.is_empty();
@@ -128,10 +106,25 @@ impl Resume<'_> {
             chain,
             from,
             order: state.order,
+            file_order,
             dialect,
             settings,
             strict_replay,
         })
+    }
+
+    /// Returns whether all of file `n` of a source that grows is in batches before `state`.
+    fn is_over(&self, state: &State, n: usize, pin: &PinnedFile) -> bool {
+        let own = pin.source.as_deref().unwrap_or_default();
+        let source = self.sources.iter().position(|source| source.name == own);
+        match (source, state.file_position(), &state.order) {
+            (Some(0), Some(at), _) => (n as u64) < at.group,
+            (Some(source), _, Some(order)) => {
+                let at = order.at.get(source);
+                at.is_some_and(|at| pin.growth < at.position.pass)
+            }
+            _ => false,
+        }
     }
 
     /// Returns the dialect of a cursor's conversations, and the settings of now as they are named in it.
@@ -146,11 +139,4 @@ impl Resume<'_> {
         settings.remove(IGNORED_KEY);
         (dialect, settings)
     }
-}
-
-fn changed(differences: Vec<String>) -> Result<(), SourceError> {
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(SourceError::Changed { differences })
 }

@@ -1,4 +1,4 @@
-//! The plan of `[[sources]]`: the blocks and the order of each source.
+//! The plan of the sources: the order of each one, and its blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,67 +8,79 @@ use batchweave_core::order::{
 };
 
 use super::assemble::read_options;
+use super::inputs::share;
 use crate::config::{NamedSource, ProducerConfig, ShuffleConfig};
 use crate::error::RunError;
-use crate::sources::{InputFile, InputList, ReadOptions, Share, SourcePlan, plan_blocks};
+use crate::sources::{
+    BlockOrders, InputFile, InputList, ReadOptions, ReadOrder, SourcePlan, plan_blocks,
+};
 
 /// Plans the sources of `inputs`, and notes in its pins how documents are numbered. `state` is the place of the sampler:
-/// growths before it are not read again. Empty without `[[sources]]`.
+/// growths before it are not read again. The first source is read in the order of its files if `file_order` says so.
 pub(super) async fn plan(
     config: &ProducerConfig,
     end_token: Option<u32>,
     inputs: &mut InputList,
     state: Option<&SamplerState>,
+    file_order: bool,
 ) -> Result<Vec<Arc<SourcePlan>>, RunError> {
     let mut plans = Vec::new();
-    for (n, source) in config.sources.iter().enumerate() {
-        let options = Arc::new(ReadOptions {
-            share: Share::ALL,
-            ..read_options(&config.with_source(source), end_token)
-        });
-        let own: Vec<(usize, InputFile)> = (inputs.files.iter().enumerate())
-            .filter(|(_, file)| file.pin.source.as_ref() == Some(&source.name))
-            .map(|(n, file)| (n, file.clone()))
-            .collect();
-        let pass = state
-            .and_then(|state| state.at.get(n))
-            .map_or(0, |at| at.position.pass);
-        let growths = own
-            .iter()
-            .map(|(_, file)| file.pin.growth + 1)
-            .max()
-            .unwrap_or(1);
-        let shuffle = source.shuffle.map(ShuffleConfig::shuffle);
-        let mut orders = Vec::new();
-        for growth in 0..growths {
-            let files = own.iter().filter(|(_, file)| file.pin.growth == growth);
-            let read = !source.grows() || growth >= pass;
-            let files: Vec<_> = files.filter(|_| read).cloned().collect();
-            let blocks = plan_blocks(&files, &options, inputs).await?;
+    for (n, source) in config.all_sources().iter().enumerate() {
+        let mut options = read_options(&config.with_source(source), end_token);
+        let order = if file_order && n == 0 {
             if !source.grows() {
-                warn_of_few(config, source, blocks.len());
+                // Of input that grows, whole files are shared, and the finder has selected them.
+                options.share = share(config);
             }
-            let portion = portion(config, source);
-            orders.push(SourceOrder::new(&source.name, blocks, shuffle, portion));
-        }
-        plans.push(Arc::new(SourcePlan::new(
-            &source.name,
-            orders,
-            (options, shuffle),
-            (source.epochs, source.grows()),
-        )));
+            ReadOrder::Files
+        } else {
+            let pass = state.and_then(|state| state.at.get(n));
+            let pass = pass.map_or(0, |at| at.position.pass);
+            ReadOrder::Blocks(blocks(config, source, &options, inputs, pass).await?)
+        };
+        let ends = (source.epochs, source.grows());
+        let plan = SourcePlan::new(&source.name, order, Arc::new(options), ends);
+        plans.push(Arc::new(plan));
     }
     Ok(plans)
+}
+
+/// Plans the blocks of a source that has complete passes before `pass`.
+async fn blocks(
+    config: &ProducerConfig,
+    source: &NamedSource,
+    options: &ReadOptions,
+    inputs: &mut InputList,
+    pass: u64,
+) -> Result<BlockOrders, RunError> {
+    let options = Arc::new(options.clone());
+    let own: Vec<(usize, InputFile)> = (inputs.files.iter().enumerate())
+        .filter(|(_, file)| file.pin.source.as_deref() == source.pin_name())
+        .map(|(n, file)| (n, file.clone()))
+        .collect();
+    let growths = own.iter().map(|(_, file)| file.pin.growth + 1).max();
+    let shuffle = source.shuffle.map(ShuffleConfig::shuffle);
+    let mut orders = Vec::new();
+    for growth in 0..growths.unwrap_or(1) {
+        let files = own.iter().filter(|(_, file)| file.pin.growth == growth);
+        let read = !source.grows() || growth >= pass;
+        let files: Vec<_> = files.filter(|_| read).cloned().collect();
+        let blocks = plan_blocks(&files, &options, inputs).await?;
+        if !source.grows() {
+            warn_of_few(config, source, blocks.len());
+        }
+        let portion = portion(config, source);
+        orders.push(SourceOrder::new(&source.name, blocks, shuffle, portion));
+    }
+    Ok(BlockOrders::new(orders, shuffle))
 }
 
 /// Returns the part of a source's blocks that this producer reads. Of a source that is followed it has files of its own.
 fn portion(config: &ProducerConfig, source: &NamedSource) -> Portion {
     if source.grows() {
-        return Portion::ALL;
-    }
-    Portion {
-        index: config.producer.index,
-        of: config.producer.of,
+        Portion::ALL
+    } else {
+        share(config)
     }
 }
 
@@ -88,11 +100,12 @@ fn warn_of_few(config: &ProducerConfig, source: &NamedSource, blocks: u64) {
 
 /// Returns the rules by which the sources take turns.
 pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions, WeightError> {
-    let numbers: Vec<f64> = config.sources.iter().map(|source| source.weight).collect();
+    let sources = config.all_sources();
+    let numbers: Vec<f64> = sources.iter().map(|source| source.weight).collect();
     Ok(SamplerOptions {
         weights: weights(&numbers)?,
         mixtures: BTreeMap::new(),
-        passes: config.sources.iter().map(passes).collect(),
+        passes: sources.iter().map(passes).collect(),
         unit: config.mixture.unit,
         when_source_ends: config.when_source_ends(),
         limit: config

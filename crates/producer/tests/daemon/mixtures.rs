@@ -21,7 +21,7 @@ const FIRST: Weights = &[("web", 0.2), ("code", 0.7), ("math", 0.1)];
 const SECOND: Weights = &[("web", 1.0), ("code", 1.0), ("math", 2.0)];
 
 /// Sets a mixture for producer `a` from its batch `from` on, or from a number of batches after its last one.
-async fn set(world: &World, weights: &[(&str, f64)], from: Result<Seq, Seq>) -> Seq {
+pub(crate) async fn set(world: &World, weights: &[(&str, f64)], from: Result<Seq, Seq>) -> Seq {
     let mut log = world.open_log().await;
     let request = log.new_request();
     let name = "a".parse().unwrap();

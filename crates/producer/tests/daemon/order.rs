@@ -19,7 +19,7 @@ use crate::modes::the_same_however_cut;
 use crate::support::{Random, World};
 
 /// Lines of JSON, each with a text of up to a few hundred bytes.
-fn lines(seed: u64, count: usize) -> String {
+pub(crate) fn lines(seed: u64, count: usize) -> String {
     let mut random = Random(seed);
     let mut text = String::new();
     for n in 0..count {
@@ -33,19 +33,24 @@ fn lines(seed: u64, count: usize) -> String {
     text
 }
 
-fn write(world: &World, name: &str, bytes: &[u8]) -> String {
+pub(crate) fn write(world: &World, name: &str, bytes: &[u8]) -> String {
     let path = world.folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     path.display().to_string()
 }
 
-fn packed(text: &str) -> Vec<u8> {
+pub(crate) fn packed(text: &str) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(text.as_bytes()).unwrap();
     packed.finish().unwrap()
 }
 
-fn source(name: &str, paths: Vec<String>, weight: f64, window: Option<u64>) -> NamedSource {
+pub(crate) fn source(
+    name: &str,
+    paths: Vec<String>,
+    weight: f64,
+    window: Option<u64>,
+) -> NamedSource {
     NamedSource {
         name: name.to_owned(),
         paths,
@@ -238,40 +243,12 @@ async fn another_order_under_the_same_name_is_refused() {
     world.run(config.clone()).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cursor_of_one_source_is_refused_by_several() {
-    let world = World::new();
-    let several = three(&world);
-    let mut one = several.with_one_source();
-    one.source.field = "body".to_owned();
-    begin(&world, one).await;
-    let why = world.run(several).await.unwrap_err();
-    let why = why.to_string();
-    let part = "was started with [source], and this configuration has [[sources]]";
-    assert!(why.contains(part), "{why}");
-}
-
 /// Runs until some batches are committed.
 async fn begin(world: &World, mut config: ProducerConfig) {
     config.shutdown.deadline.0 = Duration::from_millis(50);
     let outcome = world.run_until_silent(config, 80).await.unwrap();
     assert!(matches!(outcome, Outcome::Stopped { .. }), "{outcome:?}");
     assert!(!world.payloads().await.is_empty());
-}
-
-/// A configuration with the first source's paths in `[source]`.
-trait WithOneSource {
-    fn with_one_source(&self) -> Self;
-}
-
-impl WithOneSource for ProducerConfig {
-    fn with_one_source(&self) -> Self {
-        let mut one = self.clone();
-        let mut sources = one.sources.drain(..);
-        one.source.paths = sources.next().unwrap().paths;
-        drop(sources);
-        one
-    }
 }
 
 /// The run ends with `web` and `code`; a restart anywhere, also where they have ended, changes nothing.
@@ -299,6 +276,34 @@ async fn a_file_in_two_sources_is_refused() {
         why.contains("web.jsonl is in the sources web and code"),
         "{why}"
     );
+}
+
+/// A source without a table of its own, in shuffled order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shuffled_source_is_one_of_that_name() {
+    let run = async |make: fn(ProducerConfig) -> ProducerConfig| {
+        let world = World::new();
+        let mut config = three(&world);
+        config.sources.truncate(1);
+        world.run(make(config)).await.unwrap();
+        world.payloads().await
+    };
+    let plain = run(|mut config| {
+        let source = config.sources.remove(0);
+        config.source.paths = source.paths;
+        config.source.format = source.format;
+        config.source.field = source.field;
+        config.source.shuffle = source.shuffle;
+        config
+    })
+    .await;
+    let named = run(|mut config| {
+        config.sources[0].name = "source".to_owned();
+        config
+    })
+    .await;
+    assert!(plain.len() > 10);
+    assert!(plain == named);
 }
 
 /// Without an end to its passes, a source of blank lines would be read for ever.

@@ -179,7 +179,7 @@ impl Instance {
             };
             let before = self.sampler.state().clone();
             let tokens = document.tokens();
-            self.sampler.give(source, at, Some(tokens));
+            self.sampler.give(source, at.after(), Some(tokens));
             let piece = (source, at.pass, document, std::mem::take(skip), tokens);
             self.waiting.push_back((piece, before));
             return true;

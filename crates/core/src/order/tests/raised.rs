@@ -42,7 +42,7 @@ fn take(opened: &Opened, state: SamplerState, until: u64) -> Taken {
             }
             Some((at, document)) => {
                 let before = sampler.state().clone();
-                sampler.give(source, at, Some(document.tokens()));
+                sampler.give(source, at.after(), Some(document.tokens()));
                 taken.push(((source, at.pass, document), before));
             }
             None => sampler.end(source),

@@ -121,7 +121,7 @@ impl World {
                 .unwrap_or_else(|never| match never {})
             {
                 Some((at, document)) => {
-                    sampler.give(source, at, Some(document.tokens()));
+                    sampler.give(source, at.after(), Some(document.tokens()));
                     all.push((source, at.pass, document));
                 }
                 None => sampler.end(source),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use batchweave_console::CliError;
 use batchweave_core::order::{Blocks, FileShape, Portion, Position, Shuffle, SourceOrder, Walk};
 use batchweave_producer::sources::{
-    FileReader, Format, InputList, Place, ReadContent, ReadOptions, Share, SourceFiles, find_all,
+    FileReader, Format, InputList, Place, ReadContent, ReadOptions, SourceFiles, find_all,
 };
 use batchweave_store::OpenOptions;
 use futures::FutureExt;
@@ -136,7 +136,7 @@ fn form(args: &OrderArgs, case: &Case, list: &InputList) -> Result<FormReport, C
         decompress_memory: 512 << 20,
         inbox: false,
         sparse: false,
-        share: Share::ALL,
+        share: Portion::ALL,
     };
     let file_bytes = case.path.metadata()?.len();
     let blocks = Blocks::plan([(0, file_bytes, case.shape.clone())]);

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
-use batchweave_producer::packing::Point;
-use batchweave_producer::pipeline::read::{InputReader, ReadItem, chunk_bytes};
+use batchweave_core::order::Position;
+use batchweave_producer::pipeline::read::{ReadItem, chunk_bytes};
+use batchweave_producer::pipeline::read_source::SourceReader;
 use batchweave_producer::pipeline::tokenize::{
     ChunkResults, ChunkTokenizer, Tokenized, TokenizerPool,
 };
-use batchweave_producer::sources::{Format, Inputs, ReadContent, ReadOptions, Share, find_all};
+use batchweave_producer::sources::{
+    Format, Inputs, Portion, ReadContent, ReadOptions, SourcePlan, find_all,
+};
 use futures::FutureExt;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -91,25 +94,26 @@ fn remote() -> batchweave_store::StoreError {
 
 fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliError> {
     let threads = cores();
-    let reading = InputReader {
+    let options = ReadOptions {
+        format: Format::Auto,
+        content: ReadContent::Documents,
+        column: "text".to_owned(),
+        arrays: Vec::new(),
+        beside: Vec::new(),
+        members: Vec::new(),
+        max_document_bytes: 64 << 20,
+        decompress_memory: 512 << 20,
+        inbox: false,
+        sparse: false,
+        share: Portion::ALL,
+    };
+    let reading = SourceReader {
         inputs,
-        options: ReadOptions {
-            format: Format::Auto,
-            content: ReadContent::Documents,
-            column: "text".to_owned(),
-            arrays: Vec::new(),
-            beside: Vec::new(),
-            members: Vec::new(),
-            max_document_bytes: 64 << 20,
-            decompress_memory: 512 << 20,
-            inbox: false,
-            sparse: false,
-            share: Share::ALL,
-        },
-        from: Point::default(),
-        passes: 1,
-        new_files: None,
+        plan: Arc::new(SourcePlan::of_files(options, 1)),
+        source: 0,
+        from: Position::default(),
         selection: None,
+        new_files: None,
         chunk_bytes: chunk_bytes(threads, u64::MAX),
     };
     let watch = Watch::start()?;

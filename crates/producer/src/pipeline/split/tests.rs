@@ -90,7 +90,7 @@ impl Mode {
             document,
             more: Vec::new(),
             bytes,
-            at: batchweave_core::order::Position::default(),
+            after: batchweave_core::order::Position::default(),
         }
     }
 }
@@ -131,7 +131,6 @@ fn make(
             hash: Hash::sha256(b""),
         },
         settings: serde_json::Map::new(),
-        endless: false,
         fill_last: true,
         on_bad_document: OnBadDocument::Fail,
         strict_replay: false,
@@ -141,7 +140,7 @@ fn make(
     let mut groups = Vec::new();
     for (unit, items) in (0..).zip(lengths) {
         batching
-            .push(mode.document(unit, *items), &metrics)
+            .push(mode.document(unit, *items), None, &metrics)
             .unwrap();
         groups.extend(std::iter::from_fn(|| batching.next_group(&metrics)));
     }

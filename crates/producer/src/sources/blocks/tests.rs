@@ -4,7 +4,7 @@ use std::path::Path;
 
 use batchweave_core::order::{Block, Quota};
 
-use super::super::{Format, InputFile, Location, PinnedFile, ReadContent, Share};
+use super::super::{Format, InputFile, Location, PinnedFile, Portion, ReadContent};
 use super::*;
 
 fn input(path: &Path, content: &[u8], by_byte: bool) -> InputFile {
@@ -26,7 +26,7 @@ fn options() -> ReadOptions {
         members: Vec::new(),
         max_document_bytes: 1 << 20,
         decompress_memory: 512 << 20,
-        share: Share::ALL,
+        share: Portion::ALL,
         inbox: false,
         sparse: false,
     }

@@ -47,14 +47,11 @@ impl FileDeleter {
         producer: &Committer,
         (store, inputs): (Arc<dyn Store>, Arc<Inputs>),
     ) -> Option<Self> {
-        let named = config.sources.iter().enumerate();
-        let named = named.filter(|(_, source)| source.inbox);
-        let mut sources: BTreeMap<_, _> = named
-            .map(|(n, source)| (Some(source.name.clone()), n))
+        let all = config.all_sources().into_iter().enumerate();
+        let inboxes = all.filter(|(_, source)| source.inbox);
+        let sources: BTreeMap<_, _> = inboxes
+            .map(|(n, source)| (source.pin_name().map(str::to_owned), n))
             .collect();
-        if config.source.inbox && config.sources.is_empty() {
-            sources.insert(None, 0);
-        }
         let deletes = config.inbox.delete == Delete::Committed && !sources.is_empty();
         deletes.then(|| Self {
             store,
@@ -143,7 +140,11 @@ fn is_over(state: &State, n: usize, pin: &PinnedFile, source: usize) -> bool {
         None => state.at.pass > 0 || n < state.at.file as usize,
         Some(order) => {
             let at = order.at.get(source);
-            at.is_some_and(|at| pin.growth < at.position.pass)
+            let file_order = state.is_in_file_order(source);
+            at.is_some_and(|at| match file_order {
+                true => at.position.pass > 0 || (n as u64) < at.position.group,
+                false => pin.growth < at.position.pass,
+            })
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) use self::bad_folders::SharedGauge;
 pub(crate) use self::delete::FileDeleter;
 use self::folder::Folder;
 use super::find::OpenStore;
-use super::{InputFile, InputFinder, InputList, NamedPaths, Share, SourceError};
+use super::{InputFile, InputFinder, InputList, NamedPaths, Portion, SourceError};
 
 /// Writers that are looked at at the same time.
 const LOOKS_AT_ONCE: usize = 16;
@@ -29,7 +29,7 @@ const LOOKS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Inboxes {
     all: Vec<Inbox>,
-    share: Share,
+    share: Portion,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Inboxes {
     /// Opens the inboxes at `paths`, of which this share of the writers is read. `list` has the files that were read.
     pub(crate) async fn open(
         paths: &[String],
-        share: Share,
+        share: Portion,
         open: &OpenStore,
         list: &InputList,
     ) -> Result<Self, SourceError> {
@@ -119,11 +119,11 @@ impl Inboxes {
 
 impl Inbox {
     /// Files are shared by their writer, so that one producer reads all of a writer in order.
-    fn owned(&self, share: Share, writer: &str) -> bool {
+    fn owned(&self, share: Portion, writer: &str) -> bool {
         share.owns_file(&self.folder.name(writer, ""))
     }
 
-    async fn look(&mut self, share: Share) -> Result<Vec<InputFile>, SourceError> {
+    async fn look(&mut self, share: Portion) -> Result<Vec<InputFile>, SourceError> {
         let folders = self.folder.writers().await?;
         let none = self.read.is_empty() && !folders.names.iter().any(|name| is_writer(name));
         if none && self.folder.is_of_writer().await? {
@@ -267,11 +267,8 @@ impl Inbox {
 }
 
 impl InputFinder {
-    /// Finds all files in the inboxes of `source`, or of `[source]`.
-    pub(super) async fn in_inboxes(
-        &self,
-        source: Option<&NamedPaths>,
-    ) -> Result<InputList, SourceError> {
+    /// Finds all files in the inboxes of `source`.
+    pub(super) async fn in_inboxes(&self, source: &NamedPaths) -> Result<InputList, SourceError> {
         let mut inboxes = self.inboxes(source, &InputList::default()).await?;
         let files = inboxes.look().await?;
         if files.is_empty() {
@@ -281,18 +278,16 @@ impl InputFinder {
         Ok(InputList::of(files))
     }
 
-    /// Opens the inboxes of `source`, or of `[source]`, of which the files of `list` were read.
+    /// Opens the inboxes of `source`, of which the files of `list` were read.
     pub(crate) async fn inboxes(
         &self,
-        source: Option<&NamedPaths>,
+        source: &NamedPaths,
         list: &InputList,
     ) -> Result<Inboxes, SourceError> {
-        let paths = source.map_or(&self.paths, |source| &source.paths);
-        let of_source = source.and_then(|source| source.grows.as_ref());
-        let share = of_source.map(|(_, share)| *share).or(self.share);
+        let share = source.grows.as_ref().map(|(_, share)| *share);
         Inboxes::open(
-            paths,
-            share.unwrap_or(Share::ALL),
+            &source.paths,
+            share.unwrap_or(Portion::ALL),
             self.open_inbox.as_ref(),
             list,
         )

@@ -20,7 +20,7 @@ fn open() -> Box<OpenStore> {
     Box::new(|_| async { panic!("a local folder needs no store") }.boxed())
 }
 
-async fn inboxes(path: &Path, share: Share) -> Inboxes {
+async fn inboxes(path: &Path, share: Portion) -> Inboxes {
     let paths = [path.display().to_string()];
     Inboxes::open(&paths, share, &open(), &InputList::default())
         .await
@@ -51,7 +51,7 @@ async fn next(inboxes: &mut Inboxes, path: &Path) -> Vec<String> {
 async fn each_look_finds_what_is_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("inbox");
-    let mut own = inboxes(&path, Share::ALL).await;
+    let mut own = inboxes(&path, Portion::ALL).await;
     assert!(next(&mut own, &path).await.is_empty(), "no folder yet");
     for name in [
         number("b", 0),
@@ -73,11 +73,11 @@ async fn each_look_finds_what_is_new() {
     std::fs::remove_file(path.join(number("a", 1))).unwrap();
     assert_eq!(next(&mut own, &path).await, [number("a", 2)]);
     // A restart knows from its list what was read.
-    let files = inboxes(&path, Share::ALL).await.look().await.unwrap();
+    let files = inboxes(&path, Portion::ALL).await.look().await.unwrap();
     let list = InputList::of(files);
     put(&path, &number("b", 1));
     let paths = [path.display().to_string()];
-    let mut again = Inboxes::open(&paths, Share::ALL, &open(), &list)
+    let mut again = Inboxes::open(&paths, Portion::ALL, &open(), &list)
         .await
         .unwrap();
     assert_eq!(next(&mut again, &path).await, [number("b", 1)]);
@@ -87,7 +87,7 @@ async fn each_look_finds_what_is_new() {
 async fn the_folder_of_a_writer_is_no_inbox() {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), &number("a", 0));
-    let mut own = inboxes(&folder.path().join("a"), Share::ALL).await;
+    let mut own = inboxes(&folder.path().join("a"), Portion::ALL).await;
     let why = own.look().await.unwrap_err().to_string();
     let expected = "a: it is the folder of a writer: set source.paths to the folder above it";
     assert!(why.contains(expected), "{why}");
@@ -99,7 +99,7 @@ async fn the_folder_of_a_writer_is_no_inbox() {
     });
     let paths = ["s3://bucket/inbox/a".to_owned()];
     let list = InputList::default();
-    let mut remote = Inboxes::open(&paths, Share::ALL, &open, &list)
+    let mut remote = Inboxes::open(&paths, Portion::ALL, &open, &list)
         .await
         .unwrap();
     let why = remote.look().await.unwrap_err().to_string();
@@ -110,7 +110,7 @@ async fn the_folder_of_a_writer_is_no_inbox() {
 async fn writers_have_ended_when_a_second_look_finds_nothing_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let mut own = inboxes(path, Share::ALL).await;
+    let mut own = inboxes(path, Portion::ALL).await;
     let both = ["a".to_owned(), "b".to_owned()];
     put(path, &number("a", 0));
     put(path, "a/end");
@@ -138,7 +138,7 @@ async fn producers_divide_the_writers() {
     }
     let mut all = Vec::new();
     for index in 0..3 {
-        let share = Share { index, of: 3 };
+        let share = Portion { index, of: 3 };
         let own = next(&mut inboxes(path, share).await, path).await;
         let mut writers: Vec<String> = own
             .iter()
@@ -164,7 +164,7 @@ async fn producers_divide_the_writers() {
 async fn a_job_counts_with_its_commit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let mut own = inboxes(path, Share::ALL).await;
+    let mut own = inboxes(path, Portion::ALL).await;
     for name in [
         "part-000000-a.parquet",
         "part-000000-b.parquet",
@@ -191,7 +191,7 @@ async fn a_job_counts_with_its_commit() {
 async fn an_inbox_that_was_set_back_is_refused_with_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let mut own = inboxes(path, Share::ALL).await;
+    let mut own = inboxes(path, Portion::ALL).await;
     put(path, &number("a", 0));
     put(path, &number("a", 1));
     next(&mut own, path).await;
@@ -246,7 +246,7 @@ async fn a_bad_folder_is_named_and_the_others_are_read() {
     link(outside.path().join("far"), path.join("far")).unwrap();
     put(path, &number("gap", 0));
     put(path, &number("gap", 2));
-    let mut own = inboxes(path, Share::ALL).await;
+    let mut own = inboxes(path, Portion::ALL).await;
     assert_eq!(next(&mut own, path).await, [number("good", 0)]);
     assert_eq!(own.report(), 8);
     put(path, &number("good", 1));
@@ -267,7 +267,7 @@ async fn a_bad_folder_is_named_and_the_others_are_read() {
 async fn a_folder_that_was_set_back_stays_out_while_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let mut own = inboxes(path, Share::ALL).await;
+    let mut own = inboxes(path, Portion::ALL).await;
     for writer in ["a", "b"] {
         put(path, &number(writer, 0));
     }
@@ -287,7 +287,7 @@ async fn the_last_number_that_there_is_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     put(path, &number("a", u64::MAX));
-    let mut own = inboxes(path, Share::ALL).await;
+    let mut own = inboxes(path, Portion::ALL).await;
     assert_eq!(next(&mut own, path).await, [number("a", u64::MAX)]);
     assert!(next(&mut own, path).await.is_empty());
 }
@@ -376,7 +376,7 @@ async fn a_look_at_a_million_files_costs_as_many_requests_as_at_a_hundred() {
             ..InputList::default()
         };
         let paths = ["s3://b/inbox/".to_owned()];
-        let mut own = Inboxes::open(&paths, Share::ALL, &open, &list)
+        let mut own = Inboxes::open(&paths, Portion::ALL, &open, &list)
             .await
             .unwrap();
         assert_eq!(own.look().await.unwrap().len(), 2);

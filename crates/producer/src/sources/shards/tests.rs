@@ -8,7 +8,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::super::tests::{gzip, list, options, read};
 use super::super::{
-    FileReader, Format, InputList, Place, ReadOptions, Share, SourceFiles, Unit, shapes,
+    FileReader, Format, InputList, Place, Portion, ReadOptions, SourceFiles, Unit, shapes,
 };
 use super::*;
 
@@ -139,7 +139,7 @@ async fn shares_of_a_webdataset_are_disjoint_and_complete() {
     let mut all = Vec::new();
     for index in 0..3 {
         let options = ReadOptions {
-            share: Share { index, of: 3 },
+            share: Portion { index, of: 3 },
             ..wanting(&["cls"])
         };
         let own = found(read(&inputs, &options, Place::default()));

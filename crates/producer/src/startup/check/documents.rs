@@ -13,11 +13,11 @@ use super::super::forms;
 use super::super::inputs::{file_root, input_finder};
 use super::function;
 use super::readable::{Readable, counted, document, excerpt};
-use crate::config::{OnBadDocument, ProducerConfig};
+use crate::config::{OnBadDocument, ProducerConfig, SourceConfig};
 use crate::pipeline::named_files::NamedFiles;
 use crate::sources::{
-    DocumentError, FileReader, FileRoot, Format, InputFile, InputFinder, InputList, Inputs, Place,
-    ReadOptions, Share, SourceError, Unit, shown,
+    DocumentError, FileReader, FileRoot, Format, InputFile, InputList, Inputs, Place, ReadOptions,
+    SourceError, Unit, shown,
 };
 use crate::transform::DocumentTransform;
 use crate::worker::Worker;
@@ -35,11 +35,10 @@ pub(super) async fn check(
 ) -> Option<InputList> {
     let (mut known, mut list) = (BTreeSet::new(), InputList::default());
     let mut complete = true;
-    let names = config
-        .sources
-        .iter()
-        .map(|source| Some(source.name.clone()));
-    let names: Vec<Option<String>> = names.chain([None]).collect();
+    let all = config.all_sources().into_iter();
+    let names: Vec<Option<String>> = all
+        .map(|source| source.pin_name().map(str::to_owned))
+        .collect();
     let parts = config.by_source();
     let root = match file_root(config, &input_finder(config)).await {
         Ok(root) => root,
@@ -54,11 +53,15 @@ pub(super) async fn check(
         paths.extend(config.source.paths.iter().map(|path| (config, name, path)));
     }
     for (config, source, path) in paths {
-        let alone = InputFinder {
-            paths: vec![path.clone()],
+        let unlisted = ProducerConfig {
+            source: SourceConfig {
+                paths: vec![path.clone()],
+                ..config.source.clone()
+            },
             sources: Vec::new(),
-            ..input_finder(config)
+            ..config.clone()
         };
+        let alone = input_finder(&unlisted);
         let found = match alone.find(BTreeSet::new()).await {
             Ok(found) => found,
             Err(why) => {
@@ -66,10 +69,6 @@ pub(super) async fn check(
                 complete = false;
                 continue;
             }
-        };
-        let unlisted = ProducerConfig {
-            sources: Vec::new(),
-            ..config.clone()
         };
         if let Err(why) = forms::check(&unlisted, &found) {
             findings.fault("source.paths", why);
@@ -132,15 +131,12 @@ async fn check_function(
     }
 }
 
-/// Returns the settings to read all documents, whatever the share.
+/// Returns the settings to read all documents.
 pub(super) fn all_documents(
     config: &ProducerConfig,
     transform: Option<&DocumentTransform>,
 ) -> ReadOptions {
-    ReadOptions {
-        share: Share::ALL,
-        ..read_options(config, transform.and_then(DocumentTransform::end_token))
-    }
+    read_options(config, transform.and_then(DocumentTransform::end_token))
 }
 
 /// The first documents of some files.

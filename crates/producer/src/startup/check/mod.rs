@@ -27,6 +27,7 @@ pub fn check(config: ProducerConfig) -> BoxFuture<'static, Findings> {
 }
 
 async fn open_everything(config: ProducerConfig) -> Findings {
+    let config = config.with_named_source();
     // Lanes differ in their shares only.
     let config = match config.producer.lanes.first() {
         Some(lane) => config.of_lane(lane),

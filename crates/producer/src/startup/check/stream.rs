@@ -100,9 +100,7 @@ async fn examine(
             store,
             producer: &name,
             settings: &settings,
-            follow: config.source.grows(),
-            sources: &config.sources,
-            format: config.source.format,
+            sources: &config.all_sources(),
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);
     }

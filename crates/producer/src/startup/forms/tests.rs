@@ -20,11 +20,12 @@ fn settings(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-const fn forms(format: Format) -> Forms<'static> {
-    Forms {
+/// The one source of `[source]`.
+fn source(format: Format) -> [NamedSource; 1] {
+    [NamedSource {
         format,
-        sources: &[],
-    }
+        ..NamedSource::default()
+    }]
 }
 
 /// Returns whether a cursor with the format `was` goes on with `is`, or the first fault.
@@ -35,8 +36,10 @@ fn goes_on(was: (Names, &str), is: Format, files: &[&str]) -> Result<(), String>
         cursor.insert(NAMES.to_owned(), json!(2));
     }
     let now = settings(json!({"source.format": is}));
-    let adopted = forms(is).adopted(&cursor, &now, &pins);
-    let mut faults = forms(is).differences(was.0, pins.iter());
+    let sources = source(is);
+    let forms = Forms { sources: &sources };
+    let adopted = forms.adopted(&cursor, &now, &pins);
+    let mut faults = forms.differences(was.0, pins.iter());
     if adopted["source.format"] != now["source.format"] {
         faults.push("other settings".to_owned());
     }
@@ -128,22 +131,20 @@ fn a_stream_goes_on_exactly_where_its_files_keep_their_form() {
 #[test]
 fn cursors_of_files_whose_names_mean_the_same_stay_as_they_are() {
     let plain = settings(json!({"source.format": "auto"}));
-    let marked = |format, settings: &Map<String, Value>, names: &[&str]| {
-        let marked = forms(format).marked(settings, &list(names));
-        marked.contains_key(NAMES)
+    let marked = |source: NamedSource, names: &[&str]| {
+        let forms = Forms { sources: &[source] };
+        forms.marked(&plain, &list(names)).contains_key(NAMES)
     };
-    assert!(!marked(
-        Format::Auto,
-        &plain,
-        &["a.jsonl", "b.parquet", "c.txt"]
-    ));
-    assert!(!marked(Format::Jsonl, &plain, &["a.json"]));
-    assert!(marked(Format::Auto, &plain, &["a.jsonl", "b.json"]));
-    let follows = settings(json!({"source.format": "auto", "source.follow": true}));
-    assert!(
-        marked(Format::Auto, &follows, &["a.jsonl"]),
-        "files of any name may join"
-    );
+    let [auto] = source(Format::Auto);
+    let [jsonl] = source(Format::Jsonl);
+    assert!(!marked(auto.clone(), &["a.jsonl", "b.parquet", "c.txt"]));
+    assert!(!marked(jsonl, &["a.json"]));
+    assert!(marked(auto.clone(), &["a.jsonl", "b.json"]));
+    let follows = NamedSource {
+        follow: true,
+        ..auto
+    };
+    assert!(marked(follows, &["a.jsonl"]), "files of any name may join");
 }
 
 #[test]

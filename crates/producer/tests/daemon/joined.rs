@@ -1,0 +1,168 @@
+//! Sources that join a producer which began with `[source]`: the first stays in the order of its files, and each document
+//! is in the stream once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use batchweave_daemon::Exit;
+use batchweave_producer::Outcome;
+use batchweave_producer::config::{PackingMode, ProducerConfig};
+
+use crate::mixtures::set;
+use crate::order::{documents, lines, packed, source, write};
+use crate::support::World;
+
+/// Two files in the order of `[source]`.
+fn first(world: &World) -> ProducerConfig {
+    let paths = vec![
+        write(world, "a.jsonl", lines(1, 600).as_bytes()),
+        write(world, "b.jsonl.gz", &packed(&lines(2, 500))),
+    ];
+    let mut config = World::config(&paths, "a");
+    (config.stream.slices, config.stream.rows_per_slice) = (2, 2);
+    config.stream.seq_len = 512;
+    config.source.field = "body".to_owned();
+    config.source.epochs = 2;
+    config
+}
+
+/// The same with a source that joins.
+fn joined(world: &World, config: &ProducerConfig) -> ProducerConfig {
+    let mut config = config.clone();
+    let mut web = source("web", std::mem::take(&mut config.source.paths), 1.0, None);
+    (web.format, web.epochs) = (config.source.format, config.source.epochs);
+    web.follow = std::mem::take(&mut config.source.follow);
+    config.source.field = "text".to_owned();
+    config.source.epochs = 1;
+    let code = write(world, "code.jsonl", lines(3, 400).as_bytes());
+    config.sources = vec![web, source("code", vec![code], 0.0, Some(100_000))];
+    config
+}
+
+/// The documents that [`documents`] names: by line in the order of the files, by byte elsewhere.
+fn all(passes: u64) -> BTreeMap<(u64, u32, u64), u64> {
+    let mut expected = BTreeMap::new();
+    let mut add = |pass, file, text: &str, by_byte: bool| {
+        let mut begin = 0;
+        for (line, text) in text.lines().enumerate() {
+            let unit = if by_byte { begin } else { line };
+            expected.insert((pass, file, unit as u64), text.len() as u64 - 11 + 1);
+            begin += text.len() + 1;
+        }
+    };
+    for pass in 0..passes {
+        add(pass, 0, &lines(1, 600), false);
+        add(pass, 1, &lines(2, 500), false);
+    }
+    add(0, 2, &lines(3, 400), true);
+    expected
+}
+
+/// Runs `config` to its end with a crash after a number of batches that the seed draws, and lets `code` join.
+async fn join(world: &World, config: ProducerConfig, seed: u64) {
+    let mut kills = 0;
+    while world.payloads().await.len() < 20 {
+        assert!(!world.crash(config.clone(), seed, kills).await);
+        kills += 1;
+    }
+    let several = joined(world, &config);
+    let before = world.payloads().await;
+    while !world.crash(several.clone(), 77 + seed, kills).await {
+        kills += 1;
+        if world.payloads().await.len() > before.len() + 5 && !is_changed(world).await {
+            set(world, &[("web", 0.4), ("code", 0.6)], Err(seed % 3)).await;
+        }
+    }
+    assert!(is_changed(world).await, "the source never had a share");
+    assert_eq!(before, world.payloads().await[..before.len()]);
+}
+
+async fn is_changed(world: &World) -> bool {
+    world.open_log().await.manifest().mixture().id > 0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_joins_under_kills() {
+    for seed in 0..6 {
+        let world = World::new();
+        let mut config = first(&world);
+        config.packing.mode = PackingMode::BestFit;
+        config.packing.look_ahead = 20;
+        config.packing.last_batch = batchweave_producer::config::LastBatch::Pad;
+        join(&world, config, seed).await;
+        let (found, expected) = (documents(&world).await, all(2));
+        assert_eq!(found.len(), expected.len(), "seed {seed}");
+        assert!(found == expected, "seed {seed}");
+        assert_file_order(&world).await;
+    }
+}
+
+/// The documents of the first source come in the order of its files, before and behind the join.
+async fn assert_file_order(world: &World) {
+    let mut last = (0, 0, 0);
+    for sources in world.sources().await {
+        for piece in sources.pieces.iter().filter(|piece| piece.file < 2) {
+            let at = (piece.pass, piece.file, piece.unit);
+            // Of several documents that wait for rows, the one that fits best comes first.
+            let back = last.2 > at.2 + 200 && last.0 == at.0 && last.1 == at.1;
+            assert!(!back, "{at:?} after {last:?}");
+            last = last.max(at);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_source_is_the_same_when_it_has_a_name() {
+    let run = async |named: bool| {
+        let world = World::new();
+        let config = first(&world);
+        let mut renamed = joined(&world, &config);
+        renamed.sources.truncate(1);
+        for n in [60, 90, 120] {
+            let mut config = config.clone();
+            config.shutdown.deadline.0 = Duration::from_millis(50);
+            world.run_until_silent(config, n).await.unwrap();
+        }
+        let outcome = world.run(if named { renamed } else { config }).await;
+        assert!(matches!(outcome.unwrap(), Outcome::Finished { .. }));
+        world.payloads().await
+    };
+    let (plain, named) = (run(false).await, run(true).await);
+    assert_eq!(plain.len(), named.len());
+    assert!(plain == named);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_first_source_and_a_weight_at_once_are_refused() {
+    let world = World::new();
+    let config = first(&world);
+    let mut begun = config.clone();
+    begun.shutdown.deadline.0 = Duration::from_millis(50);
+    world.run_until_silent(begun, 80).await.unwrap();
+    let refused = async |change: fn(&mut ProducerConfig), part: &str| {
+        let mut config = joined(&world, &config);
+        change(&mut config);
+        let why = world.run(config).await.unwrap_err();
+        assert!(matches!(why.exit(), Exit::Config | Exit::BadInput), "{why}");
+        assert!(why.to_string().contains(part), "{why}");
+    };
+    refused(
+        |config| config.sources[1].weight = 0.5,
+        "code is new, and begins with weight = 0",
+    )
+    .await;
+    refused(|config| config.sources.swap(0, 1), "sources: was ").await;
+    refused(
+        |config| config.sources[0].field = "other".to_owned(),
+        "sources: was ",
+    )
+    .await;
+    let shuffle = |config: &mut ProducerConfig| {
+        config.sources[0].shuffle = config.sources[1].shuffle;
+    };
+    refused(shuffle, "sources: was ").await;
+    let missing = |config: &mut ProducerConfig| {
+        config.sources[0].paths.pop();
+    };
+    refused(missing, "b.jsonl.gz: has vanished").await;
+}

@@ -45,7 +45,7 @@ def option_table(name: str) -> list[str]:
 
 
 def configuration() -> str:
-    """The text of configuration.md with current tables; a row of both daemons is in the first one."""
+    """The text of configuration.md with current tables; a row of both is in the first one."""
     page = CONFIGURATION.read_text()
     shown: list[str] = []
     for name in ("producer", "consumer"):

@@ -27,11 +27,15 @@ def option_table(name: str) -> list[str]:
         if line.startswith(("[", "# [[")):
             table, words = line.strip("#[] "), []
         elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
-            reason = " ".join(words) or "As above."
+            reason = " ".join(words).replace("|", "\\|")
             key = f"`{table}.{found[1]}`"
             listed = table == "sources" and found[1] not in ("name", "paths", "shuffle")
             default = f"`{found[2]}`" if listed or not line.startswith("#") else ""
-            lines.append(f"| {key} | {default} | {reason.replace('|', chr(92) + '|')} |")
+            if not reason:  # A key without a comment shares that of the key above.
+                keys, defaults, reason = lines.pop().removeprefix("| ").split(" | ", 2)
+                lines.append(f"| {keys}, {key} | {defaults}, {default} | {reason}")
+            else:
+                lines.append(f"| {key} | {default} | {reason} |")
             words = []
         elif line.startswith("#"):
             words.append(line.strip("# "))
@@ -41,13 +45,16 @@ def option_table(name: str) -> list[str]:
 
 
 def configuration() -> str:
-    """The text of configuration.md with current tables."""
+    """The text of configuration.md with current tables; a row of both is in the first one."""
     page = CONFIGURATION.read_text()
+    shown: list[str] = []
     for name in ("producer", "consumer"):
         begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
         head, rest = page.split(begin)
         _, tail = rest.split(end)
-        rows = ["| key | default | meaning |", "|---|---|---|", *option_table(name), ""]
+        own = [row for row in option_table(name) if row not in shown]
+        shown += own
+        rows = ["| key | default | meaning |", "|---|---|---|", *own, ""]
         page = head + begin + "\n".join(rows) + end + tail
     return page
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from shell_blocks import Command, blocks, commands
 from site_of_daemons import BINARIES, ROOT, eventually, free_port
+from stand_ins import write_missing
 from test_docs import Terminal, check, environment
 
 SHARED = ROOT / "docs" / "coming-from" / "README.md"
@@ -41,6 +42,7 @@ class Example:
             listen = f'admin.listen = "127.0.0.1:{free_port()}"\n'
             text = re.sub(r"(?m)^(store\.url = .*\n)", rf"\1{listen}", text)
             (terminal.folder / name).write_text(self.here(text))
+        write_missing(terminal.folder)
         (terminal.folder / "docs").symlink_to(ROOT / "docs")
 
     def here(self, text: str) -> str:
@@ -71,6 +73,14 @@ class Example:
             # Its first lines are those of the page, to the number.
             wanted = [line for line in command.output if line != "..."]
             assert output.splitlines()[: len(wanted)] == wanted, command.place
+
+
+def test_the_index_and_the_summary_list_each_page() -> None:
+    index = set(re.findall(r"(?m)^- \[[^]]+\]\(([\w-]+\.md)\)", SHARED.read_text()))
+    assert index == {page.name for page in PAGES}
+    summary = (ROOT / "docs" / "SUMMARY.md").read_text()
+    listed = set(re.findall(r"\(coming-from/([\w-]+\.md)\)", summary))
+    assert listed == index | {SHARED.name}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -354,7 +354,7 @@ def test_the_commands_of_the_reference_pages(terminal: Terminal) -> None:
             """
         )
         # The second producer never finishes, so that `retire` can end it: killed after a commit.
-        look = f"batchweave log --store file://{folder}/stream | grep -q tokens-1"
+        look = f"batchweave log --store file://{folder}/stream | grep -q tokens-1/1"
         killed = f" & until {look}; do sleep 0.1; done; kill -KILL $!; wait"
         ends = "" if number == 0 else killed
         code, output = terminal.run(f"batchweave-producer --config {config}{ends}")

@@ -133,7 +133,7 @@ impl ProducerConfig {
             return self;
         };
         if let ([], [mut source]) = (&self.sources[..], self.one_source()) {
-            source.name = SHUFFLED.to_owned();
+            SHUFFLED.clone_into(&mut source.name);
             source.shuffle = Some(shuffle);
             self.sources = vec![source];
             let default = NamedSource::default();

@@ -143,11 +143,8 @@ struct BatchStage {
     runtime: Handle,
 }
 
-enum Input {
-    Item(MixedItem),
-    End(Result<ReadEnd, RunError>),
-    LingerOver,
-}
+/// The next document, or the way in which reading ended.
+type Next = Result<MixedItem, Result<ReadEnd, RunError>>;
 
 impl BatchStage {
     /// On failure the batches before it are still uploaded, so that a restart fails at once, at the same place.
@@ -157,14 +154,14 @@ impl BatchStage {
             if self.batching.is_over() {
                 return Ok(self.finish(last));
             }
-            let input = match self.feed.ready() {
-                Some(item) => Input::Item(item),
+            let next = match self.feed.ready() {
+                Some(item) => Some(Ok(item)),
                 None => self.runtime.clone().block_on(self.next(deadline)),
             };
-            let step = match input {
-                Input::LingerOver => Ok(None),
-                Input::Item(item) => self.take(item, &mut deadline),
-                Input::End(end) => end.map(Some),
+            let step = match next {
+                None => Ok(None),
+                Some(Ok(item)) => self.take(item, &mut deadline),
+                Some(Err(end)) => end.map(Some),
             };
             self.note_growth();
             let is_last = !matches!(step, Ok(None));
@@ -260,18 +257,13 @@ impl BatchStage {
         ReadEnd::Complete
     }
 
-    async fn next(&mut self, deadline: Option<Instant>) -> Input {
-        let Some(deadline) = deadline else {
-            return self.receive().await;
-        };
-        timeout_at(deadline, self.receive())
-            .await
-            .unwrap_or(Input::LingerOver)
-    }
-
-    /// Cancel-safe: a result that is waited for stays in the feed.
-    async fn receive(&mut self) -> Input {
-        self.feed.next().await.map_or_else(Input::End, Input::Item)
+    /// Returns `None` when the linger time is over. Cancel-safe: a result that is waited for stays in the feed.
+    async fn next(&mut self, deadline: Option<Instant>) -> Option<Next> {
+        let next = self.feed.next();
+        match deadline {
+            None => Some(next.await),
+            Some(deadline) => timeout_at(deadline, next).await.ok(),
+        }
     }
 }
 

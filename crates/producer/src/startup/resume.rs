@@ -78,8 +78,8 @@ impl Resume<'_> {
             why => SourceError::List(why.to_string()).into(),
         })?;
         let names = Names::of_settings(&state.settings);
-        let added = state.new_sources(&current);
         state.adopt(&mut current);
+        let added = state.new_sources(&current);
         for pin in pins.iter_mut().filter(|pin| pin.source.is_none()) {
             pin.source = self.sources[0].pin_name().map(str::to_owned);
         }

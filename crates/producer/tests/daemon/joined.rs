@@ -21,7 +21,7 @@ fn first(world: &World) -> ProducerConfig {
     let mut config = World::config(&paths, "a");
     (config.stream.slices, config.stream.rows_per_slice) = (2, 2);
     config.stream.seq_len = 512;
-    config.source.field = "body".to_owned();
+    "body".clone_into(&mut config.source.field);
     config.source.epochs = 2;
     config
 }
@@ -32,7 +32,7 @@ fn joined(world: &World, config: &ProducerConfig) -> ProducerConfig {
     let mut web = source("web", std::mem::take(&mut config.source.paths), 1.0, None);
     (web.format, web.epochs) = (config.source.format, config.source.epochs);
     web.follow = std::mem::take(&mut config.source.follow);
-    config.source.field = "text".to_owned();
+    "text".clone_into(&mut config.source.field);
     config.source.epochs = 1;
     let code = write(world, "code.jsonl", lines(3, 400).as_bytes());
     config.sources = vec![web, source("code", vec![code], 0.0, Some(100_000))];
@@ -111,6 +111,54 @@ async fn assert_file_order(world: &World) {
     }
 }
 
+/// Files that come after the join are read at the end of the first source, which stays in the order of its files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_joins_one_that_is_followed() {
+    let world = World::new();
+    let folder = world.folder.path().join("coming");
+    std::fs::create_dir(&folder).unwrap();
+    let mut config = first(&world);
+    let files = std::mem::replace(&mut config.source.paths, vec![folder.display().to_string()]);
+    let come = |file: &String| {
+        let name = file.rsplit_once('/').unwrap().1;
+        std::fs::rename(file, folder.join(name)).unwrap();
+    };
+    (config.source.follow, config.source.epochs) = (true, 1);
+    config.source.follow_every.0 = Duration::from_millis(5);
+    config.source.settled_age.0 = Duration::ZERO;
+    come(&files[0]);
+    let (running, stop) = world.spawn(config.clone());
+    world.wait_for_batches(20).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    let several = joined(&world, &config);
+    let (running, stop) = world.spawn(several.clone());
+    world.wait_for_batches(40).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    set(&world, &[("web", 0.5), ("code", 0.5)], Err(0)).await;
+    come(&files[1]);
+    // The list is that of the file system: `code` joined before `b`.
+    let expected: BTreeMap<_, _> = all(1)
+        .into_iter()
+        .map(|((pass, file, unit), tokens)| ((pass, [0, 2, 1][file as usize], unit), tokens))
+        .collect();
+    let batches = expected.values().sum::<u64>() as usize / 2048 - 1;
+    let (running, stop) = world.spawn(several);
+    world.wait_for_batches(batches).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    let found = documents(&world).await;
+    let missing = expected
+        .keys()
+        .filter(|key| !found.contains_key(key))
+        .count();
+    assert!(missing < 30, "{missing} documents are missing");
+    for (place, tokens) in found {
+        assert!(tokens <= expected[&place], "{place:?} is there twice");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_source_is_the_same_when_it_has_a_name() {
     let run = async |named: bool| {
@@ -148,7 +196,7 @@ async fn another_first_source_and_a_weight_at_once_are_refused() {
     };
     refused(
         |config| config.sources[1].weight = 0.5,
-        "code is new, and begins with weight = 0",
+        "\"code\" is new, and begins with weight = 0",
     )
     .await;
     refused(|config| config.sources.swap(0, 1), "sources: was ").await;

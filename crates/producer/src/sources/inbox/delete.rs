@@ -141,9 +141,12 @@ fn is_over(state: &State, n: usize, pin: &PinnedFile, source: usize) -> bool {
         Some(order) => {
             let at = order.at.get(source);
             let file_order = state.is_in_file_order(source);
-            at.is_some_and(|at| match file_order {
-                true => at.position.pass > 0 || (n as u64) < at.position.group,
-                false => pin.growth < at.position.pass,
+            at.is_some_and(|at| {
+                if file_order {
+                    at.position.pass > 0 || (n as u64) < at.position.group
+                } else {
+                    pin.growth < at.position.pass
+                }
             })
         }
     }

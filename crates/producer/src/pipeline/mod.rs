@@ -158,12 +158,12 @@ impl BatchStage {
                 Some(item) => Some(Ok(item)),
                 None => self.runtime.clone().block_on(self.next(deadline)),
             };
+            self.note_growth();
             let step = match next {
                 None => Ok(None),
                 Some(Ok(item)) => self.take(item, &mut deadline),
                 Some(Err(end)) => end.map(Some),
             };
-            self.note_growth();
             let is_last = !matches!(step, Ok(None));
             if is_last && !matches!(step, Ok(Some(ReadEnd::Complete)))
                 || deadline.is_some_and(|at| at <= Instant::now())
@@ -205,9 +205,6 @@ impl BatchStage {
         mixed: MixedItem,
         deadline: &mut Option<Instant>,
     ) -> Result<Option<ReadEnd>, RunError> {
-        if let Some(inputs) = self.feed.grown() {
-            self.batching.grown(inputs);
-        }
         if let Some(watch) = &mut self.watch
             && let Some(new) = watch.changed()?
         {

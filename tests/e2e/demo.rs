@@ -63,7 +63,7 @@ fn check(summary: &Value) {
 }
 
 #[test]
-fn every_rank_gets_every_token_once_whatever_is_killed_when() {
+fn every_rank_gets_every_token_once_despite_kills_at_any_time() {
     let long = std::env::var_os("BATCHWEAVE_LONG").is_some();
     let runs = if long { RUNS_LONG } else { RUNS };
     let first = seed();

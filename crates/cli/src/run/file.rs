@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_file_win_over_those_of_run() {
+    fn keys_of_the_file_override_keys_of_run() {
         let base = "store.url = \"file:///x\"\n";
         let producer = options(base, Role::Producer);
         assert!(

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_those_of_the_last_start() {
+    fn the_last_words_come_from_the_last_start() {
         let (_folder, mut log) = file("batchweave-x: first\n");
         assert_eq!(log.last_words("batchweave-x").as_deref(), Some("first"));
         log.begin();

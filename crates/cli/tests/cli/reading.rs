@@ -110,7 +110,7 @@ async fn status_tells_where_everything_stands() {
 }
 
 #[tokio::test]
-async fn lanes_show_whom_everybody_waits_for() {
+async fn lanes_show_the_producer_that_all_others_wait_for() {
     let world = World::new();
     assert_eq!(world.init("p0,p1", &["--order", "lanes"]).code, 0);
     let mut p0 = world.producer("p0").await;

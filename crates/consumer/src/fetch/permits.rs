@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fewer_are_allowed_once_those_in_use_are_over() {
+    async fn fewer_are_allowed_once_permits_in_use_are_returned() {
         let (permits, gauge) = permits(8);
         let mut held = Vec::new();
         for _ in 0..7 {

@@ -149,7 +149,7 @@ async fn others_wait_for_rank_0_on_any_node_and_must_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_nobody_opened_or_that_is_closed_is_named() {
+async fn a_job_that_is_closed_or_was_never_opened_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(1).await;
     stream.commit(4, 4).await;

@@ -88,7 +88,7 @@ async fn a_rank_that_stands_still_or_goes_holds_up_none_of_its_peers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_say_that_it_shares_is_refused() {
+async fn a_rank_that_does_not_announce_sharing_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(4, 2).await;

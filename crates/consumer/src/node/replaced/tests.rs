@@ -134,7 +134,7 @@ fn a_rank_that_has_more_than_the_new_log_is_stopped_and_no_other() {
 }
 
 #[test]
-fn a_step_that_is_another_batch_now_stops_those_who_have_it() {
+fn a_step_that_is_another_batch_now_stops_sessions_that_have_it() {
     let mut state = state(20);
     let far = join(&mut state, &hello(0, Mode::Resume, 9));
     let near = join(&mut state, &hello(1, Mode::Resume, 8));

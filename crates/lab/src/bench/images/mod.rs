@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_ratios_are_those_of_the_rounds() {
+    fn rates_and_ratios_match_the_rounds() {
         let report = made_up(Some(20.0), None);
         let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
         near(report.decoder_images_per_second, 250.0);

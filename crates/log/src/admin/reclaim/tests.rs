@@ -53,7 +53,7 @@ async fn marked() -> Scene {
 }
 
 #[tokio::test]
-async fn the_watermark_is_a_record_first_and_then_what_nobody_needs_goes() {
+async fn the_watermark_is_recorded_before_unneeded_data_is_deleted() {
     let scene = marked().await;
     let mut log = scene.log(90).await;
     let mut reclaimer = Reclaimer::new();
@@ -320,7 +320,7 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
 }
 
 #[tokio::test]
-async fn too_few_restart_points_hold_everything_and_the_plan_says_who() {
+async fn too_few_restart_points_hold_everything_and_the_plan_names_the_job() {
     let (mut scene, _) = Scene::with(4).await;
     scene.open_job(2, None).await;
     let held = Some(Due::HeldBy {

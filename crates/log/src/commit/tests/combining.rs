@@ -121,7 +121,7 @@ async fn some_leader(seen: &[watch::Receiver<CommitProgress>]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_dies_holds_nobody_up() {
+async fn a_leader_that_dies_delays_no_other_producer() {
     // It dies at another point of its round each time.
     for seed in 1..=12 {
         let (_, store) = world().await;

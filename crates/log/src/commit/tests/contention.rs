@@ -32,7 +32,7 @@ async fn flood(store: Arc<Distant>, name: String, seed: u64) -> CommitEnd {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_commits_without_a_pause_lets_others_in() {
+async fn a_producer_that_commits_without_a_pause_lets_others_in() {
     for producers in [1, 2, 16] {
         for steady in [true, false] {
             let (_, store) = world().await;

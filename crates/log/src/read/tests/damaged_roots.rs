@@ -59,7 +59,7 @@ async fn a_record_that_was_altered_after_it_was_read_is_named() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_altered_under_a_snapshot_is_named_by_whoever_opens() {
+async fn a_record_that_was_altered_under_a_snapshot_is_named_when_the_log_is_opened() {
     let (memory, store, mut producer) = history(300).await;
     producer.log_mut().settle_snapshots().await;
     alter(&memory, 255).await;

@@ -203,7 +203,7 @@ async fn open_attempt(store: &Arc<dyn Store>) -> u64 {
 
 /// An editor that drops the last newline, a restore that formats it anew.
 #[tokio::test]
-async fn a_record_that_lost_its_last_byte_stops_everybody_with_its_key() {
+async fn a_record_that_lost_its_last_byte_stops_all_readers_with_its_key() {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();

@@ -57,10 +57,15 @@ impl Place {
             // A sample is one item, so it is committed as a whole.
             at.unit += at.skip.min(1);
         }
-        let order = cursor.0.get("order").cloned();
-        let order = order.and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
-        let named = cursor.0.pointer("/settings/sources");
-        let named = named.and_then(serde_json::Value::as_array);
+        let order = cursor
+            .0
+            .get("order")
+            .cloned()
+            .and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
+        let named = cursor
+            .0
+            .pointer("/settings/sources")
+            .and_then(serde_json::Value::as_array);
         let passes = order.zip(named).map(|(order, named)| {
             let name =
                 |source: &serde_json::Value| source["name"].as_str().unwrap_or_default().to_owned();

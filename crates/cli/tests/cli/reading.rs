@@ -200,8 +200,9 @@ async fn following_ends_with_the_stream() {
         .unwrap();
     world.commit(&mut p0, 2).await;
     p0.finish().await;
-    let output = tokio::task::spawn_blocking(|| follower.wait_with_output().unwrap());
-    let output = output.await.unwrap();
+    let output = tokio::task::spawn_blocking(|| follower.wait_with_output().unwrap())
+        .await
+        .unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4);
     world

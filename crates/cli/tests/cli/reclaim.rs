@@ -151,8 +151,9 @@ impl Bucket {
             }),
             ..OpenOptions::default()
         };
-        let store = batchweave_store::open("s3://batchweave/one", &options);
-        let store = store.await.unwrap();
+        let store = batchweave_store::open("s3://batchweave/one", &options)
+            .await
+            .unwrap();
         let config = batchweave_core::stream::StreamConfig::from_json(
             &fs::read(World::with_stream("p0").path("stream.json")).unwrap(),
             "stream.json",

@@ -145,8 +145,9 @@ mod tests {
                 permit.done(8 << 20, Duration::from_millis(30));
             }
         };
-        let readers = (0..40).map(|_| tokio::spawn(reader(Arc::clone(&permits))));
-        let readers: Vec<tokio::task::JoinHandle<()>> = readers.collect();
+        let readers: Vec<tokio::task::JoinHandle<()>> = (0..40)
+            .map(|_| tokio::spawn(reader(Arc::clone(&permits))))
+            .collect();
         tokio::time::sleep(Duration::from_mins(5)).await;
         readers.iter().for_each(tokio::task::JoinHandle::abort);
         for reader in readers {

@@ -82,8 +82,9 @@ async fn the_newest_attempt_wins_and_the_older_is_told() {
     );
     assert!(text.contains(&wanted), "{text}");
     check(&held, 0, 0, 1, 2);
-    let again = spawn_blocking(move || older.next(TIMEOUT).map(drop).unwrap_err());
-    let again = again.await.unwrap();
+    let again = spawn_blocking(move || older.next(TIMEOUT).map(drop).unwrap_err())
+        .await
+        .unwrap();
     assert_eq!(again.name(), ErrorName::AttemptSuperseded.name(), "{again}");
     let late = refused(options(&daemon.socket, 0, 1, 0)).await;
     assert_eq!(late.name(), ErrorName::AttemptSuperseded.name(), "{late}");

@@ -245,8 +245,7 @@ async fn a_cursor_of_one_source_is_refused_by_several() {
     let mut one = several.with_one_source();
     one.source.field = "body".to_owned();
     begin(&world, one).await;
-    let why = world.run(several).await.unwrap_err();
-    let why = why.to_string();
+    let why = world.run(several).await.unwrap_err().to_string();
     let part = "was started with [source], and this configuration has [[sources]]";
     assert!(why.contains(part), "{why}");
 }

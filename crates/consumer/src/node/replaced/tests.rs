@@ -55,7 +55,7 @@ fn state(next_step: Step) -> State {
         arena_bytes: 4096,
     };
     let segment = Segment::create("test", 4096, &MemoryLimits::default()).unwrap();
-    let mut state = State::new(limits, segment, (metrics, Arc::default()), deliveries);
+    let mut state = State::new(limits, segment, metrics, Arc::default(), deliveries);
     state.set_head(head(next_step));
     state
 }
@@ -93,7 +93,7 @@ fn join(state: &mut State, hello: &Hello) -> SessionId {
     };
     let quarantine = Arc::clone(&member.quarantine);
     let owner = Owner::new(0, hello, Some(&member));
-    state.open_session((hello, owner), welcome, Some(member), quarantine);
+    state.open_session(hello, owner, welcome, Some(member), quarantine);
     session
 }
 

@@ -189,8 +189,7 @@ async fn far(store: &Arc<dyn Store>, memory: &MemoryStore, version: u64) {
     let (now, bytes) = producer.log().manifest().snapshot().unwrap();
     let record = store.get(&keys::log(now), u64::MAX).await.unwrap();
     memory.overwrite(&keys::log(version), record);
-    let text = String::from_utf8(bytes).unwrap();
-    let text = text.replacen(
+    let text = String::from_utf8(bytes).unwrap().replacen(
         &format!("\"version\":{now},"),
         &format!("\"version\":{version},"),
         1,

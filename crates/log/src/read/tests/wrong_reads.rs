@@ -218,8 +218,8 @@ async fn a_record_that_lost_its_last_byte_stops_all_readers_with_its_key() {
         let _ = memory.create(&key, shorter).await.unwrap();
         let stopped = Log::open(Arc::clone(&store), &options(4))
             .await
-            .unwrap_err();
-        let stopped = stopped.to_string();
+            .unwrap_err()
+            .to_string();
         assert!(
             stopped.contains(&key) && stopped.contains("damaged"),
             "{stopped}"
@@ -267,8 +267,8 @@ async fn two_programs_that_judge_differently_stop_and_never_void_each_other() {
     let stopped = producer
         .try_commit(next.tgbs, next.cursor)
         .await
-        .unwrap_err();
-    let stopped = stopped.to_string();
+        .unwrap_err()
+        .to_string();
     for part in [
         "version 2",
         "by other",

@@ -192,7 +192,7 @@ def test_a_refused_mark_is_raised_by_the_next_one_or_by_close(
     assert [step for step, _ in daemon.peers[0].checkpoints] == [1, 10]
 
 
-def test_a_mark_that_could_not_be_stored_stops_nobody(
+def test_a_mark_that_could_not_be_stored_stops_no_rank(
     daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon.refuses = (30, "mark_not_stored")

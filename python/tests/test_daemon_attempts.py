@@ -291,7 +291,7 @@ def test_marks_that_are_no_restart_points_are_refused(daemons: Daemons, tmp_path
         ("rank0", {"000000000003-all.json"}),
     ],
 )
-def test_who_must_mark_is_the_daemons_configuration(
+def test_the_daemons_configuration_decides_which_jobs_must_mark(
     daemons: Daemons, tmp_path: Path, policy: str, names: set[str]
 ) -> None:
     assert daemons("producer").wait(60) == 0
@@ -330,7 +330,7 @@ def test_quarantined_steps_are_passed_over_by_new_attempts(
     assert (tokens == want[steps]).all()
 
 
-def test_a_job_that_nobody_opened_is_named(daemons: Daemons, tmp_path: Path) -> None:
+def test_a_job_that_is_not_open_is_named(daemons: Daemons, tmp_path: Path) -> None:
     assert daemons("producer").wait(60) == 0
     daemons("consumer", job='open_within = "200ms"')
     with pytest.raises(errors.JobNotOpenError, match="job open"):

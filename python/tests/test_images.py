@@ -184,7 +184,7 @@ def compare(found: list[dict[str, Pixels]], given: list[tuple[str, bytes]]) -> N
     assert resized.above(2) <= 3e-5, resized
 
 
-def test_images_of_tars_are_those_of_pil(daemons: Daemons, tmp_path: Path) -> None:
+def test_images_of_tars_match_pil(daemons: Daemons, tmp_path: Path) -> None:
     given = files(1)
     with webdataset.TarWriter(str(tmp_path / "a.tar")) as shard:
         for number, (kind, data) in enumerate(given):
@@ -194,7 +194,7 @@ def test_images_of_tars_are_those_of_pil(daemons: Daemons, tmp_path: Path) -> No
     compare(received(tmp_path), given)
 
 
-def test_images_of_parquet_are_those_of_pil(daemons: Daemons, tmp_path: Path) -> None:
+def test_images_of_parquet_match_pil(daemons: Daemons, tmp_path: Path) -> None:
     given = files(2)[:64]
     images = [{"bytes": data, "path": None} for _, data in given]
     pq.write_table(pa.table({"image": images}), tmp_path / "a.parquet", row_group_size=9)
@@ -203,7 +203,7 @@ def test_images_of_parquet_are_those_of_pil(daemons: Daemons, tmp_path: Path) ->
     compare(received(tmp_path), given)
 
 
-def test_images_of_jsonl_are_those_of_pil(daemons: Daemons, tmp_path: Path) -> None:
+def test_images_of_jsonl_match_pil(daemons: Daemons, tmp_path: Path) -> None:
     given = files(3)[:64]
     with (tmp_path / "a.jsonl").open("w") as lines:
         for _, data in given:

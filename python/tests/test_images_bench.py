@@ -56,7 +56,7 @@ def test_a_python_without_the_package_is_an_error() -> None:
     assert "--python PROGRAM" in done.stderr
 
 
-def test_shards_are_those_of_webdataset(tmp_path: Path) -> None:
+def test_shards_match_webdataset(tmp_path: Path) -> None:
     made = bench.make(tmp_path, 11)
     assert made["distinct"] == 11
     shards = sorted(str(path) for path in tmp_path.iterdir())

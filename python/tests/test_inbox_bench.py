@@ -102,7 +102,7 @@ def test_the_parts_of_a_row_add_up() -> None:
     assert waits["put_to_next_ms"] == [2000, 2000]
 
 
-def test_quantiles_are_those_of_sorted_values() -> None:
+def test_quantiles_match_sorted_values() -> None:
     assert quantiles([float(n) for n in reversed(range(200))]) == {
         "p50": 100,
         "p99": 198,

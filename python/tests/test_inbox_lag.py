@@ -250,7 +250,7 @@ def _is_known(writer: inbox.Writer) -> bool:
         return False
 
 
-def test_polls_stop_when_nobody_asks(tmp_path: Path, program: Program) -> None:
+def test_polls_stop_without_requests(tmp_path: Path, program: Program) -> None:
     with open_writer(tmp_path) as writer:
         assert writer.lag == 0
         # Before the answer arrived, at most two more polls were requested.

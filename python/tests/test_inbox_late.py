@@ -56,7 +56,7 @@ def test_a_file_that_came_late_is_deleted_and_said(
     assert "none of its rows was reported as durable" in caplog.text
 
 
-def test_a_late_file_that_may_not_be_deleted_stops_nobody(
+def test_a_late_file_that_may_not_be_deleted_stops_no_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = late_file(tmp_path, monkeypatch)

@@ -40,7 +40,7 @@ def test_rows_of_a_step_follow_each_other_slice_by_slice(tmp_path: Path) -> None
     assert file.metadata["step_rows"] == "6"
 
 
-def test_a_file_holds_whole_steps_whatever_its_size(tmp_path: Path) -> None:
+def test_a_file_of_any_size_holds_whole_steps(tmp_path: Path) -> None:
     # A row takes 8 bytes and 16 beside them, a step 144, and a file at most two of them.
     with open_steps(tmp_path, file_bytes=300) as writer:
         for first in range(0, 42, 6):

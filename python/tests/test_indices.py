@@ -32,7 +32,7 @@ def test_a_reclaimed_step_is_an_error_with_the_oldest_one() -> None:
     assert caught.value.step == 3
 
 
-def test_slices_of_a_whole_stream_are_those_of_a_list() -> None:
+def test_slices_of_a_whole_stream_match_slices_of_a_list() -> None:
     bounds = [None, *range(-12, 13)]
     strides = [None, 1, 2, 5, -1, -3]
     for index in itertools.starmap(slice, itertools.product(bounds, bounds, strides)):

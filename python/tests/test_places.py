@@ -63,7 +63,7 @@ def test_the_error_names_the_default_and_the_remedy(places: list[Path]) -> None:
     assert "batchweave run" in str(refused.value)
 
 
-def test_the_paths_are_those_of_batchweave_run() -> None:
+def test_the_paths_match_batchweave_run() -> None:
     source = Path(__file__).parents[2] / "crates/cli/src/run/place.rs"
     for path in ("/run/batchweave/consumer.sock", *_launch._USERS_SOCKETS):
         folder, name = os.path.split(path)

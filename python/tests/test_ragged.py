@@ -153,7 +153,7 @@ def test_documents_of_several_slices_follow_one_another() -> None:
     assert of_row.offsets.tolist() == [0, 3]
 
 
-def test_pictures_of_a_row_are_those_of_its_documents() -> None:
+def test_pictures_of_a_row_come_from_its_documents() -> None:
     arrays = {**documents([[1], [2, 1]]), **opaque([(1, 1)], [], [(2, 1), (1, 2)])}
     found = batch_of(arrays, arrays).ragged("pixels", shape="size")
     shapes = [[(1, 1, 3)], [(2, 1, 3), (1, 2, 3)]] * 2

@@ -51,7 +51,7 @@ def test_each_row_is_there_once_in_the_order_of_the_tasks(tmp_path: Path) -> Non
     assert repr(sink).startswith("<Inbox 'job-7' in ")
 
 
-def test_types_of_columns_are_those_of_a_writer(tmp_path: Path) -> None:
+def test_types_of_columns_match_a_writer(tmp_path: Path) -> None:
     def made(row: dict[str, Any]) -> dict[str, Any]:
         count = int(row["id"])
         return {

@@ -39,7 +39,7 @@ def test_no_daemon_is_an_error_within_the_timeout(path: Path) -> None:
     assert 0.3 <= time.monotonic() - began < 5
 
 
-def test_a_socket_that_nobody_serves_or_answers(path: Path) -> None:
+def test_a_socket_without_a_server_or_an_answer(path: Path) -> None:
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     dead.bind(str(path))
     with pytest.raises(errors.NoDaemonError, match="no daemon listens"):

@@ -115,7 +115,7 @@ def section(title: str) -> str:
     return SOCKET_PAGE.read_text().split(f"### {title}\n")[1].split("\n##")[0]
 
 
-def test_names_and_numbers_are_those_of_the_page() -> None:
+def test_names_and_numbers_match_the_page() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", section("error"), re.MULTILINE)
     assert {int(code): name for code, name in rows} == {
         code: cls.name for code, cls in errors.BY_CODE.items()

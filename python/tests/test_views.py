@@ -39,7 +39,7 @@ def test_micro_batches_have_all_rows_in_order(path: Path, rows: int) -> None:
             assert views[0] == (rows <= ROWS), "a view where no slice ends in it"
 
 
-def test_sizes_that_do_not_fit_are_refused_with_those_that_do(path: Path) -> None:
+def test_sizes_that_do_not_fit_are_refused_with_fitting_ones_named(path: Path) -> None:
     def uneven(peer: Peer) -> bool:
         peer.send_welcome()
         peer.send_segment()

@@ -61,7 +61,7 @@ def seconds_apart(line: str) -> str:
     return re.sub(r"waiting \d+ s for", "waiting for", line)
 
 
-def those_of(beginning: str, warnings: list[str]) -> list[str]:
+def beginning_with(beginning: str, warnings: list[str]) -> list[str]:
     """Returns the warnings that begin so: a busy machine causes others, too."""
     return [line for line in map(seconds_apart, warnings) if line.startswith(beginning)]
 
@@ -222,11 +222,11 @@ def test_held_frames_are_named_by_the_line_that_took_them(path: Path, warnings: 
             if len(kept) == 3:
                 break
         held = "waiting for step 3: this rank holds step 0 (256 bytes) taken at "
-        after(lambda: bool(those_of(held, warnings)), kept.clear)
+        after(lambda: bool(beginning_with(held, warnings)), kept.clear)
         del batch
         # Another thread runs, which may release frames: this waits, and does not fail.
         assert next(reader).step == 3
-    line = those_of(held, warnings)[0]
+    line = beginning_with(held, warnings)[0]
     assert f"{Path(__file__).name}:{first} `kept: list[Any] = [next(reader)" in line
     assert f"steps 1 to 2 (512 bytes) taken at {Path(__file__).name}:{second} `for batch" in (
         line.replace(f"{Path(__file__).parent}{os.sep}", "").replace("python/tests/", "")

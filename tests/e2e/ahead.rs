@@ -28,8 +28,8 @@ impl Job {
         let mut log = Log::open(store.unwrap(), &options).await.unwrap();
         let job = TestJob::open(&mut log, name, |job| {
             (job.start, job.paces) = (start, true);
-        });
-        let job = job.await;
+        })
+        .await;
         Self { log, job }
     }
 

@@ -15,8 +15,8 @@ fn demo(args: &[&str]) -> Value {
         .arg("demo")
         .arg("--json")
         .args(args)
-        .output();
-    let out = out.expect("the demo starts");
+        .output()
+        .expect("the demo starts");
     let (text, log) = (
         String::from_utf8_lossy(&out.stdout),
         String::from_utf8_lossy(&out.stderr),
@@ -63,7 +63,7 @@ fn check(summary: &Value) {
 }
 
 #[test]
-fn every_rank_gets_every_token_once_whatever_is_killed_when() {
+fn every_rank_gets_every_token_once_despite_kills_at_any_time() {
     let long = std::env::var_os("BATCHWEAVE_LONG").is_some();
     let runs = if long { RUNS_LONG } else { RUNS };
     let first = seed();
@@ -94,8 +94,8 @@ fn wrong_input_is_one_clear_error() {
         let out = Command::new(program("batchweave"))
             .arg("demo")
             .args(&args)
-            .output();
-        let out = out.expect("the demo starts");
+            .output()
+            .expect("the demo starts");
         let text = String::from_utf8_lossy(&out.stderr);
         assert!(
             !out.status.success() && text.contains(message),

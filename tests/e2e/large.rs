@@ -326,10 +326,10 @@ fn a_large_batch_killed_in_the_middle_comes_out_the_same() {
             scene.url(stream),
             scene.path("documents.jsonl").display().to_string(),
         );
-        let config = scene.path(&format!("{stream}.toml"));
-        std::fs::write(&config, text).unwrap();
+        let file = scene.path(&format!("{stream}.toml"));
+        std::fs::write(&file, text).unwrap();
         let log = scene.path(&format!("{stream}.log"));
-        let config = config.display().to_string();
+        let config = file.display().to_string();
         Process::start("batchweave-producer", &["--config", &config], &[], &log)
     };
     // In one object, in many, and in many with kills.

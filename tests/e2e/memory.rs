@@ -44,8 +44,10 @@ fn produce(folder: &std::path::Path) {
     let documents = EPOCH_STEPS * u64::from(RANKS) * ROWS;
     for document in 0..documents {
         let numbers = (0..SEQ_LEN / 8).map(|word| document * SEQ_LEN / 8 + word);
-        let words: Vec<String> = numbers.map(|number| format!("{number:07}")).collect();
-        let words = words.join(" ");
+        let words = numbers
+            .map(|number| format!("{number:07}"))
+            .collect::<Vec<_>>()
+            .join(" ");
         writeln!(text, "{{\"text\": {words:?}}}").unwrap();
     }
     std::fs::write(folder.join("corpus.jsonl"), text).unwrap();

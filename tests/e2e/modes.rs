@@ -31,10 +31,13 @@ type Sample = Vec<Vec<u8>>;
 
 /// Returns a sample: a picture, some actions of seven joints, a reward.
 fn robot(rng: &mut StdRng) -> Sample {
-    let image = (0..rng.random_range(0..3000)).map(|_| rng.random());
-    let image: Vec<u8> = image.collect();
-    let action = (0..7 * rng.random_range(0..20)).map(|_| rng.random::<f32>());
-    let action: Vec<u8> = action.flat_map(f32::to_le_bytes).collect();
+    let image: Vec<u8> = (0..rng.random_range(0..3000))
+        .map(|_| rng.random())
+        .collect();
+    let action: Vec<u8> = (0..7 * rng.random_range(0..20))
+        .map(|_| rng.random::<f32>())
+        .flat_map(f32::to_le_bytes)
+        .collect();
     let reward = rng.random::<f64>().to_le_bytes();
     vec![image, action, reward.to_vec()]
 }
@@ -129,7 +132,7 @@ fn conversations(scene: &Scene, count: usize) -> String {
 /// Starts a producer of `stream` from `path` with the given packing.
 fn producer(scene: &Scene, stream: &str, path: &str, packing: &str, seq_len: u32) -> Process {
     std::fs::create_dir_all(scene.stream(stream)).unwrap();
-    let config = scene.path(&format!("{stream}.toml"));
+    let file = scene.path(&format!("{stream}.toml"));
     let chat = scene.path("chat.jinja").display().to_string();
     let chat = if packing.contains("chat") {
         format!("[chat]\ntemplate = {chat:?}\n")
@@ -142,8 +145,8 @@ fn producer(scene: &Scene, stream: &str, path: &str, packing: &str, seq_len: u32
          [commit]\nlinger = \"1ms\"\nmax_batches = 8\n{chat}[packing]\nobject_bytes = \"16KiB\"\n{packing}",
         scene.url(stream),
     );
-    std::fs::write(&config, text).unwrap();
-    let config = config.display().to_string();
+    std::fs::write(&file, text).unwrap();
+    let config = file.display().to_string();
     let log = scene.path(&format!("{stream}.log"));
     Process::start("batchweave-producer", &["--config", &config], &[], &log)
 }
@@ -212,15 +215,15 @@ fn producers_of_samples_killed_at_random_instants_make_the_same_batches() {
 /// Returns all samples of a stream, as a rank gets them from a consumer daemon.
 fn received(scene: &Scene, stream: &str, arrays: &[(&str, usize)]) -> Vec<Sample> {
     let socket = scene.path(&format!("{stream}.sock"));
-    let config = scene.path(&format!("{stream}-consumer.toml"));
+    let file = scene.path(&format!("{stream}-consumer.toml"));
     let text = format!(
         "[store]\nurl = {:?}\n[arena]\nbytes = \"8MiB\"\nsegment_bytes = \"1MiB\"\n[socket]\npath = {:?}\n\
          [prefetch]\nbytes = \"256KiB\"\nsteps = 8\n[admin]\nlisten = \"off\"\n",
         scene.url(stream),
         socket.display().to_string(),
     );
-    std::fs::write(&config, text).unwrap();
-    let config = config.display().to_string();
+    std::fs::write(&file, text).unwrap();
+    let config = file.display().to_string();
     let log = scene.path(&format!("{stream}-consumer.log"));
     let _daemon = Process::start("batchweave-consumer", &["--config", &config], &[], &log);
     let options = ConnectOptions {

@@ -140,19 +140,19 @@ impl Input {
             ("AWS_ACCESS_KEY_ID", options.access_key.as_str()),
             ("AWS_SECRET_ACCESS_KEY", &options.secret_key),
             ("AWS_REGION", "us-east-1"),
-        ];
-        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let start = |(index, name): (usize, &String)| {
-            let mut text = format!(
+            let mut template = format!(
                 "[store]\nurl = {:?}\n[stream]\nslices = 4\nrows_per_slice = 4\nseq_len = 512\nproducers = {names:?}\n\
                  [producer]\nname = {name:?}\nindex = {index}\nof = {producers}\n[packing]\nlast_batch = \"pad\"\n",
                 self.scene.url(stream),
             );
-            write!(text, "{}", sources.replace('@', at)).unwrap();
-            let text = text.replace("ENDPOINT", &self.server.endpoint());
-            let config = self.scene.path(&format!("{stream}-{name}.toml"));
-            std::fs::write(&config, text).unwrap();
-            let config = config.display().to_string();
+            write!(template, "{}", sources.replace('@', at)).unwrap();
+            let text = template.replace("ENDPOINT", &self.server.endpoint());
+            let file = self.scene.path(&format!("{stream}-{name}.toml"));
+            std::fs::write(&file, text).unwrap();
+            let config = file.display().to_string();
             let log = self.scene.path(&format!("{stream}-{name}.log"));
             Process::start("batchweave-producer", &["--config", &config], &env, &log)
         };
@@ -239,8 +239,8 @@ fn fewer_blocks_than_producers_are_warned_of_with_a_remedy() {
         let log = input.scene.log_text(&format!("text-{name}.log"));
         let line = log
             .lines()
-            .find(|line| line.contains("fewer blocks than producers"));
-        let line = line.unwrap_or_else(|| panic!("{log}"));
+            .find(|line| line.contains("fewer blocks than producers"))
+            .unwrap_or_else(|| panic!("{log}"));
         for part in [
             "use more row groups, uncompressed lines or smaller files",
             "all",

@@ -54,8 +54,12 @@ impl Rank {
 
     /// Runs one attempt: from one of the kept checkpoints, some steps, a clean end.
     fn attempt(&mut self) {
-        let kept = self.points.iter().filter(|(step, _)| *step >= self.low);
-        let kept = kept.count().min(KEEP);
+        let kept = self
+            .points
+            .iter()
+            .filter(|(step, _)| *step >= self.low)
+            .count()
+            .min(KEEP);
         let back = usize::from(kept > 1 && self.rng.random_bool(0.4));
         self.points.truncate(self.points.len() - back);
         let (from, state) = self.points.last().cloned().unwrap();
@@ -102,7 +106,7 @@ impl Rank {
 
 fn consumer(scene: &Scene, job: &str) -> (Process, PathBuf) {
     let socket = scene.path(&format!("{job}.sock"));
-    let config = scene.path(&format!("{job}.toml"));
+    let file = scene.path(&format!("{job}.toml"));
     let text = format!(
         "[store]\nurl = {:?}\n[job]\nname = {job:?}\nopen = true\nkeep = {KEEP}\nprogress_steps = 8\n\
          [arena]\nbytes = \"8MiB\"\nsegment_bytes = \"1MiB\"\n[socket]\npath = {:?}\n\
@@ -111,8 +115,8 @@ fn consumer(scene: &Scene, job: &str) -> (Process, PathBuf) {
         scene.url(STREAM),
         socket.display().to_string(),
     );
-    std::fs::write(&config, text).unwrap();
-    let config = config.display().to_string();
+    std::fs::write(&file, text).unwrap();
+    let config = file.display().to_string();
     let log = scene.path(&format!("{job}.log"));
     let process = Process::start("batchweave-consumer", &["--config", &config], &[], &log);
     (process, socket)

@@ -61,7 +61,7 @@ impl Scene {
 
     /// Starts a producer of `stream` with its own configuration file.
     pub(crate) fn producer(&self, stream: &str, instance: &str) -> Process {
-        self.start(stream, instance, ("p0", &["p0"]), "")
+        self.start(stream, instance, "p0", &["p0"], "")
     }
 
     /// Starts one of several producers of `stream`, with more lines of configuration.
@@ -72,18 +72,12 @@ impl Scene {
         all: &[&str],
         more: &str,
     ) -> Process {
-        self.start(stream, name, (name, all), more)
+        self.start(stream, name, name, all, more)
     }
 
-    fn start(
-        &self,
-        stream: &str,
-        instance: &str,
-        (name, all): (&str, &[&str]),
-        more: &str,
-    ) -> Process {
+    fn start(&self, stream: &str, instance: &str, name: &str, all: &[&str], more: &str) -> Process {
         std::fs::create_dir_all(self.stream(stream)).unwrap();
-        let config = self.path(&format!("{stream}-{instance}.toml"));
+        let file = self.path(&format!("{stream}-{instance}.toml"));
         let text = format!(
             "[store]\nurl = {:?}\n[stream]\nslices = 4\nrows_per_slice = 1\nseq_len = 64\n\
              producers = {all:?}\n[producer]\nname = {name:?}\nindex = {}\nof = {}\n[source]\npaths = [{:?}]\n\
@@ -94,8 +88,8 @@ impl Scene {
             all.len(),
             self.path("documents.jsonl").display().to_string(),
         );
-        std::fs::write(&config, text).unwrap();
-        let config = config.display().to_string();
+        std::fs::write(&file, text).unwrap();
+        let config = file.display().to_string();
         let log = self.path(&format!("{stream}-{instance}.log"));
         Process::start("batchweave-producer", &["--config", &config], &[], &log)
     }

@@ -107,7 +107,7 @@ fn freeze(process: &batchweave_tests::Process, lasts: Duration) {
 }
 
 #[test]
-fn whatever_vanishes_the_data_is_the_same_and_nothing_leaks() {
+fn data_is_the_same_and_nothing_leaks_after_any_loss() {
     let long = std::env::var("BATCHWEAVE_LONG").is_ok_and(|v| v == "1");
     let each = if long { 20 } else { 1 };
     let seed = seed();

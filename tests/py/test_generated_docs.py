@@ -15,7 +15,7 @@ def test_configuration_md_is_made_from_the_shipped_files() -> None:
 
 
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.name)
-def test_synopses_are_those_of_the_help(page: Path) -> None:
+def test_synopses_match_the_help(page: Path) -> None:
     assert SYNOPSIS.search(page.read_text()), "the synopses were not found"
     assert page.read_text() == commands(page), f"--help changed: {REMEDY}"
 

@@ -96,7 +96,7 @@ def test_a_changed_configuration_rolls_the_producers() -> None:
 
 
 @pytest.mark.parametrize("daemon", ["producer", "consumer"])
-def test_the_default_configurations_are_those_of_the_overlay(daemon: str) -> None:
+def test_the_default_configurations_match_the_overlay(daemon: str) -> None:
     lines = [line for line in (AWS / f"{daemon}.toml").read_text().splitlines() if line]
     own = read_values()["configuration"][daemon].splitlines()
     kept = [line for line in lines if "Every key" not in line]

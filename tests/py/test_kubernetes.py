@@ -229,7 +229,7 @@ def test_a_container_beyond_restricted_is_found(change: dict[str, Any], finding:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_ranks_reach_each_other_and_nobody_else_reaches_them(overlay: str) -> None:
+def test_ranks_reach_each_other_and_no_other_pod_reaches_them(overlay: str) -> None:
     """Policies add up: traffic that one of them allows is allowed."""
     found = [one for one in resources(overlay) if one["kind"] == "NetworkPolicy"]
     ranks = {"app.kubernetes.io/name": "batchweave-training"}

@@ -79,7 +79,7 @@ def logged(source: str) -> set[str]:
     return found - {"target", "name"}
 
 
-def test_the_fields_of_the_log_are_those_of_the_page() -> None:
+def test_the_fields_of_the_log_match_the_page() -> None:
     page = (ROOT / "docs" / "operations.md").read_text().split("## Logs")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.*`) \|", page, re.MULTILINE)
     documented = set(re.findall(r"`(\w+)`", " ".join(rows)))

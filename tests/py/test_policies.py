@@ -201,7 +201,7 @@ def test_what_is_there_is_never_written_again(store: Store, role: str, sid: str)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_nobody_may_touch_the_log_s_past_or_other_streams(store: Store, role: str) -> None:
+def test_no_role_may_touch_the_log_s_past_or_other_streams(store: Store, role: str) -> None:
     whole = store.client(store.ready["access_key"])
     whole.put_object(Bucket=BUCKET, Key="other/secret", Body=b"S")
     for deed, name in NEVER:

@@ -84,7 +84,7 @@ def test_the_producer_s_page_has_a_sample_of_the_data(site: Site, page: Page) ->
     assert "sample" not in json.loads(get(site.consumer_port, "/status.json")[1])
 
 
-def test_bad_requests_harm_nobody(site: Site) -> None:
+def test_bad_requests_harm_no_other_client(site: Site) -> None:
     for path in ("/nothing", "/metrics/x", "/%2e%2e/etc/passwd"):
         assert get(site.consumer_port, path)[0] == 404, path
     assert get(site.consumer_port, "/healthz")[0] == 200

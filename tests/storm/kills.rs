@@ -109,8 +109,8 @@ impl Storm {
     }
 
     fn log_text(&self, producer: u64) -> String {
-        let text = std::fs::read_to_string(self.path(&format!("{producer}.log")));
-        let text = text.unwrap_or_default();
+        let text =
+            std::fs::read_to_string(self.path(&format!("{producer}.log"))).unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(20).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }

@@ -239,8 +239,8 @@ impl Job {
         let run = Command::new(program("batchweave"))
             .args(args)
             .envs(Self::env())
-            .output();
-        let run = run.unwrap();
+            .output()
+            .unwrap();
         let stderr = String::from_utf8_lossy(&run.stderr).into_owned();
         serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("verify printed {stderr}"))
     }
@@ -250,8 +250,8 @@ impl Job {
         let mut stored: BTreeMap<(u32, Step), Instant> = BTreeMap::new();
         for put in server.puts() {
             // The key as in the request: behind the stream's prefix, and encoded.
-            let key = put.key.split_once('/').map_or("", |(_, key)| key);
-            let key = key.replace("%40", "@");
+            let encoded = put.key.split_once('/').map_or("", |(_, key)| key);
+            let key = encoded.replace("%40", "@");
             if let Some(mark) = keys::parse_mark(&key).filter(|_| put.status == 200) {
                 let at = (mark.coordinate.unwrap_or_default(), mark.step);
                 stored.entry(at).or_insert(put.at);
@@ -298,12 +298,13 @@ fn drawn(rng: &mut StdRng, name: &str) -> Vec<Step> {
 fn run(seed: u64) -> Outcome {
     let runtime = Runtime::new().unwrap();
     let journal = Some("/marks/".to_owned());
-    let server = runtime.block_on(Server::start(Options {
-        seed,
-        journal,
-        ..Options::default()
-    }));
-    let server = server.unwrap();
+    let server = runtime
+        .block_on(Server::start(Options {
+            seed,
+            journal,
+            ..Options::default()
+        }))
+        .unwrap();
     let address = server
         .endpoint()
         .trim_start_matches("http://")

@@ -1,5 +1,5 @@
-//! Rules on language: phrases that hide the actor or the quantity, comments that say nothing, public
-//! items without documentation.
+//! Rules on language: phrases and names that hide the actor or the quantity, comments that say nothing,
+//! public items without documentation.
 
 use std::path::Path;
 
@@ -266,6 +266,73 @@ fn the_rules_see_what_they_are_for() {
         "let e = \"invalid size\";",
     ] {
         assert!(!broken(text), "{text}");
+    }
+}
+
+/// The name of the function that a line of Rust or Python declares.
+fn function(line: &str) -> Option<&str> {
+    const BEFORE: [&str; 5] = ["async", "const", "unsafe", "extern", "\"C\""];
+    let mut words = line.split_whitespace();
+    let declares = words.find(|word| !word.starts_with("pub") && !BEFORE.contains(word))?;
+    let name = words.next().filter(|_| ["fn", "def"].contains(&declares))?;
+    name.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .next()
+}
+
+/// `who_is_held_says_so`: the actor has no name. `whose` is fine as a relative pronoun.
+fn name_hides_the_actor(name: &str) -> bool {
+    const NAMELESS: [&str; 9] = [
+        "who",
+        "whom",
+        "whoever",
+        "whatever",
+        "whichever",
+        "those",
+        "nobody",
+        "somebody",
+        "everybody",
+    ];
+    name.split('_').any(|word| NAMELESS.contains(&word))
+}
+
+fn nameless_functions(name: &str, text: &str) -> Vec<String> {
+    let nameless = |(at, line)| {
+        let function = function(line).filter(|function| name_hides_the_actor(function))?;
+        Some(format!("{name}:{}: name the actor: {function}", at + 1))
+    };
+    text.lines().enumerate().filter_map(nameless).collect()
+}
+
+#[test]
+fn names_of_functions_are_plain() {
+    // Names of this folder change together with its files.
+    const LATER: &str = "crates/producer/src/";
+    let mut found = Vec::new();
+    for (name, text) in sources(&["rs", "py"]) {
+        if !name.starts_with(LATER) {
+            found.extend(nameless_functions(&name, &text));
+        }
+    }
+    assert_none("names of functions say which actor is meant", &found);
+}
+
+#[test]
+fn the_rule_on_names_sees_what_it_is_for() {
+    for line in [
+        "    fn who_is_held_says_so() {",
+        "pub(crate) async fn an_error_stops_nobody<T>(of: T) {",
+        "def test_images_are_those_of_pil(path: Path) -> None:",
+        "pub const unsafe extern \"C\" fn whatever() {",
+    ] {
+        assert_eq!(nameless_functions("x", line).len(), 1, "{line}");
+    }
+    for line in [
+        "fn a_whole_step_whose_frames_are_held() {",
+        "async def whole(key: str) -> int:",
+        "let who = |held: &str| held.len();",
+        "// fn who_is_held_says_so() {",
+    ] {
+        assert!(nameless_functions("x", line).is_empty(), "{line}");
     }
 }
 

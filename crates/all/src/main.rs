@@ -14,8 +14,10 @@ use batchweave_daemon::{Exit, run_to_exit};
 fn main() -> ExitCode {
     programs::contains_all();
     let args: Vec<OsString> = std::env::args_os().collect();
-    let called = args.first().and_then(|path| Path::new(path).file_name());
-    let called = called.and_then(Name::from_word);
+    let called = args
+        .first()
+        .and_then(|path| Path::new(path).file_name())
+        .and_then(Name::from_word);
     if called.is_none()
         && let [_, word, rest @ ..] = &args[..]
         && let Some(name) = Name::from_word(word)

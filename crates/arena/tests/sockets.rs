@@ -140,7 +140,7 @@ fn a_reset_is_an_end() {
 }
 
 #[test]
-fn a_slow_reader_fills_the_queue_and_nobody_blocks() {
+fn a_slow_reader_fills_the_queue_and_blocks_no_sender() {
     let (a, b) = Connection::pair().unwrap();
     let message = vec![7; FRAMES_MAX];
     let full = (0..100_000).find_map(|n| a.send(&message, None).err().map(|e| (n, e)));

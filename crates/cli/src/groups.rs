@@ -34,8 +34,10 @@ pub(crate) fn grouped(command: Command) -> Command {
         .collect();
     let hidden = |command: Command, name: &String| command.mut_subcommand(name, |v| v.hide(true));
     // Hidden from clap's own list, and known as before.
-    let command = names.iter().fold(command, hidden);
-    let command = command.override_usage("batchweave [OPTIONS] <COMMAND>");
+    let command = names
+        .iter()
+        .fold(command, hidden)
+        .override_usage("batchweave [OPTIONS] <COMMAND>");
     command.help_template(format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{verbs}{{all-args}}{{after-help}}"
     ))
@@ -47,8 +49,11 @@ fn text(command: &Command) -> String {
         .get_subcommands()
         .filter(|v| !v.is_hide_set())
         .collect();
-    let width = visible.iter().map(|verb| verb.get_name().len()).max();
-    let width = width.unwrap_or_default();
+    let width = visible
+        .iter()
+        .map(|verb| verb.get_name().len())
+        .max()
+        .unwrap_or_default();
     let known = |name: &str| GROUPS.iter().any(|(_, verbs)| verbs.contains(&name));
     let find = |name: &str| visible.iter().find(|verb| verb.get_name() == name);
     let named = GROUPS.iter().map(|(group, verbs)| {

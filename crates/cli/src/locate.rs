@@ -158,12 +158,15 @@ impl Unit {
 
 fn document(text: &str) -> Result<(&str, Unit), CliError> {
     let number = |(file, number): (&'_ str, &str)| Some((file.len(), number.parse::<u64>().ok()?));
-    let line = text.rsplit_once(':').and_then(number);
-    let line = line.filter(|(_, line)| *line > 0);
+    let line = text
+        .rsplit_once(':')
+        .and_then(number)
+        .filter(|(_, line)| *line > 0);
     let byte = text.rsplit_once('@').and_then(number);
-    let found = line.map(|(end, line)| (end, Unit::Line(line)));
-    let found = found.or(byte.map(|(end, byte)| (end, Unit::Byte(byte))));
-    let found = found.filter(|(end, _)| *end > 0);
+    let found = line
+        .map(|(end, line)| (end, Unit::Line(line)))
+        .or(byte.map(|(end, byte)| (end, Unit::Byte(byte))))
+        .filter(|(end, _)| *end > 0);
     found.map(|(end, unit)| (&text[..end], unit)).ok_or_else(|| {
         CliError::Usage(format!(
             "{text}: must be FILE:LINE with lines and rows from 1, as corpus/a.jsonl:17, or FILE@BYTE"

@@ -179,8 +179,8 @@ impl CommitReport {
         };
         let steps = self
             .steps
-            .map(|steps| format!(" -> steps {}", steps.text()));
-        let steps = steps.unwrap_or_default();
+            .map(|steps| format!(" -> steps {}", steps.text()))
+            .unwrap_or_default();
         format!(
             "{:>8}  {commit:.12}  {writer:<12}  {entries}{steps}",
             self.version

@@ -219,8 +219,10 @@ fn listing(report: &QuarantineReport, style: Style) -> String {
         let state = &shown.state;
         let id = format!("{:.8}", state.id.to_string());
         let steps = range(state.first, state.last.saturating_add(1));
-        let readers = shown.readers.iter();
-        let readers = readers.map(|r| format!("{}/{} {}", r.job, r.attempt, r.does));
+        let readers = shown
+            .readers
+            .iter()
+            .map(|r| format!("{}/{} {}", r.job, r.attempt, r.does));
         let (lifted, readers) = (or_dash(state.lifted), joined(readers, "-"));
         cells![id, steps, state.added, lifted, readers, state.reason]
     };

@@ -146,8 +146,9 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         }
         if let Some(page) = &args.pictures {
             let at = |slice| frames.partition_point(|frame| frame.slice < slice);
-            let shown = frames.get(at(on_page.start)..at(on_page.end));
-            let shown = shown.unwrap_or_default();
+            let shown = frames
+                .get(at(on_page.start)..at(on_page.end))
+                .unwrap_or_default();
             let decoded = match report.rows.take() {
                 Some(rows) => rows,
                 None => decode::rows(&mut log, &report.entry, shown, file).await?,
@@ -293,8 +294,9 @@ fn render(report: &StepReport, style: Style) -> String {
 }
 
 fn quarantine(state: &QuarantineState) -> String {
-    let lifted = state.lifted;
-    let lifted = lifted.map_or(String::new(), |v| format!(", and before version {v}"));
+    let lifted = state
+        .lifted
+        .map_or(String::new(), |v| format!(", and before version {v}"));
     let (id, added, reason) = (state.id.to_string(), state.added, &state.reason);
     format!("{id:.8}, for attempts opened after version {added}{lifted}: {reason}")
 }

@@ -60,8 +60,10 @@ pub fn context_columns(
             "context-parallel rank {rank} of {ranks}; ranks are counted from 0"
         )));
     }
-    let parts = cut.parts(ranks).filter(|n| columns.is_multiple_of(*n));
-    let parts = parts.ok_or_else(|| does_not_fit(cut, ranks, columns))?;
+    let parts = cut
+        .parts(ranks)
+        .filter(|n| columns.is_multiple_of(*n))
+        .ok_or_else(|| does_not_fit(cut, ranks, columns))?;
     let width = columns / parts;
     let part = |n: usize| n * width..(n + 1) * width;
     Ok(match cut {

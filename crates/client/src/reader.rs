@@ -53,11 +53,10 @@ impl Reader {
     /// Returns a reader with a new session.
     pub(crate) fn new(
         options: ConnectOptions,
-        hello: Hello,
+        mut hello: Hello,
         session: Session,
         welcome: Welcome,
     ) -> Result<Self, ClientError> {
-        let mut hello = hello;
         if hello.begin == Begin::Latest {
             hello.next_step = welcome.next_step;
         }

@@ -43,9 +43,8 @@ async fn answer(admin: &str, path: &str, bytes_max: u64) -> io::Result<(bool, St
         let text = format!("an answer of more than {}", output::bytes(bytes_max));
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
-    let text = String::from_utf8(bytes);
     let foreign = || io::Error::new(io::ErrorKind::InvalidData, "an answer that is not HTTP");
-    let text = text.map_err(|_| foreign())?;
+    let text = String::from_utf8(bytes).map_err(|_| foreign())?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(foreign)?;
     let good = head.split_ascii_whitespace().nth(1) == Some("200");
     Ok((good, body.to_owned()))

@@ -71,8 +71,12 @@ impl Context {
     /// Returns the root that the command line or the environment names; an error when neither does.
     pub fn url(&self) -> Result<String, CliError> {
         let variable = || std::env::var(STORE_VARIABLE).ok();
-        let given = self.global.store.clone().or_else(variable);
-        let given = given.filter(|url| !url.is_empty());
+        let given = self
+            .global
+            .store
+            .clone()
+            .or_else(variable)
+            .filter(|url| !url.is_empty());
         given.map(|url| root_url(&url).into_owned()).ok_or_else(|| {
             CliError::Usage(format!(
                 "no store: name the stream's root with --store URL or in {STORE_VARIABLE} \

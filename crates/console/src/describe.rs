@@ -52,8 +52,9 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
     };
     match entry {
         Entry::Opened(e) => {
-            let name = Some(&e.producer).filter(|name| name.as_str() != writer);
-            let name = name.map_or(String::new(), |name| format!("{name} "));
+            let name = Some(&e.producer)
+                .filter(|name| name.as_str() != writer)
+                .map_or(String::new(), |name| format!("{name} "));
             format!("opened {name}epoch {} by {}", e.epoch, e.instance)
         }
         Entry::Batch(e) => {

@@ -63,8 +63,10 @@ pub fn not_open(m: &Manifest, job: &JobName) -> String {
         let (held, by) = (incarnation(job, state.opened), parameters(state));
         return format!("the open one is {held}, {by}");
     }
-    let open = m.jobs().iter();
-    let open = open.map(|(name, state)| incarnation(name, state.opened));
+    let open = m
+        .jobs()
+        .iter()
+        .map(|(name, state)| incarnation(name, state.opened));
     match joined(open, "").as_str() {
         "" => "no job is open".into(),
         open => format!("open are {open}"),

@@ -155,8 +155,9 @@ impl JobStatus {
 impl Reader {
     /// Formats the attempt and its position: `llm@4 attempt 2 (at step 800)`.
     pub fn attempt_text(&self) -> String {
-        let at = self.position;
-        let at = at.map_or(String::new(), |at| format!(" (at step {at})"));
+        let at = self
+            .position
+            .map_or(String::new(), |at| format!(" (at step {at})"));
         format!("{} attempt {}{at}", self.job, self.attempt)
     }
 

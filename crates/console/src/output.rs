@@ -118,13 +118,16 @@ pub fn fields_from(width: usize, rows: &[(&str, String)]) -> String {
 /// Formats a table with aligned columns; a column of numbers and `-` only is aligned to the right.
 pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let rows: Vec<_> = rows.into_iter().collect();
-    let columns = header.iter().enumerate().map(|(i, title)| {
-        let cells = rows.iter().filter_map(|row| row.get(i));
-        let width = cells.clone().map(|cell| cell.chars().count()).max();
-        let mut numbers = cells.map(|cell| cell == "-" || cell.parse::<f64>().is_ok());
-        (width.unwrap_or(0).max(title.len()), numbers.all(|is| is))
-    });
-    let columns: Vec<(usize, bool)> = columns.collect();
+    let columns: Vec<(usize, bool)> = header
+        .iter()
+        .enumerate()
+        .map(|(i, title)| {
+            let cells = rows.iter().filter_map(|row| row.get(i));
+            let width = cells.clone().map(|cell| cell.chars().count()).max();
+            let mut numbers = cells.map(|cell| cell == "-" || cell.parse::<f64>().is_ok());
+            (width.unwrap_or(0).max(title.len()), numbers.all(|is| is))
+        })
+        .collect();
     let line = |cells: Vec<&str>| {
         let padded = cells.iter().zip(&columns).map(|(cell, &(width, right))| {
             if right {

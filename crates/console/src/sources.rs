@@ -18,14 +18,14 @@ pub fn provenance<'a>(
     key: &'a str,
 ) -> BoxFuture<'a, Result<Provenance, CliError>> {
     Box::pin(async move {
-        let read = found(get_fitting(store, key, |bytes| Provenance::decode(bytes)).await)?;
-        let read = read.ok_or_else(|| {
-            CliError::Unsound(format!(
-                "{}/{key} is missing: the source documents of its steps are unknown; \
+        let read = found(get_fitting(store, key, |bytes| Provenance::decode(bytes)).await)?
+            .ok_or_else(|| {
+                CliError::Unsound(format!(
+                    "{}/{key} is missing: the source documents of its steps are unknown; \
                  restore it from a bucket version or backup",
-                store.root()
-            ))
-        })?;
+                    store.root()
+                ))
+            })?;
         read.map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
     })
 }

@@ -131,13 +131,13 @@ fn hold(file: &[u8]) -> Held {
 
 /// Returns the content of a vocabulary of this program.
 fn vocabulary(builtin: Builtin) -> Result<Vec<u8>, String> {
-    let source = match builtin {
+    let loaded = match builtin {
         Builtin::Bytes => return Err("bytes have no vocabulary".to_owned()),
         Builtin::Gpt2 => tiktoken_rs::r50k_base(),
         Builtin::Cl100k => tiktoken_rs::cl100k_base(),
         Builtin::O200k => tiktoken_rs::o200k_base(),
     };
-    let source = source.map_err(|why| format!("the vocabulary {}: {why}", builtin.name()))?;
+    let source = loaded.map_err(|why| format!("the vocabulary {}: {why}", builtin.name()))?;
     let bytes = |rank| source.decode_bytes(&[rank]).map_err(|why| why.to_string());
     let tokens: Vec<Vec<u8>> = (0..builtin.ranks()).map(bytes).collect::<Result<_, _>>()?;
     Ok(content(builtin.pattern(), tokens.iter().map(Vec::as_slice)))

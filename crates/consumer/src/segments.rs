@@ -122,8 +122,7 @@ fn given(limits: &MemoryLimits, bytes: u64) -> Result<u64, String> {
 /// Derives the size from the limits that are visible, in whole segments.
 fn automatic(limits: &MemoryLimits, segment_bytes: u64) -> Result<u64, String> {
     let limit = limits.smallest_limit().map(|b| b / 100 * PERCENT_OF_LIMIT);
-    let machine = limits.machine_bytes();
-    let machine = machine.map(|b| b / 100 * PERCENT_OF_MACHINE);
+    let machine = limits.machine_bytes().map(|b| b / 100 * PERCENT_OF_MACHINE);
     let Some(share) = limit.into_iter().chain(machine).min() else {
         return Err("no limit and no size of the machine can be read: give a size".to_owned());
     };

@@ -173,9 +173,9 @@ pub fn intent_finished(producer: &ProducerName, epoch: Epoch, final_seq: Seq) ->
 pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
     let mut segments = key.strip_prefix(INTENTS)?.split('/');
     let (producer, epoch, name) = (segments.next()?, segments.next()?, segments.next()?);
-    let name = name.strip_suffix(".json")?;
-    let name = name.split_once('.').map_or(name, |(name, _)| name);
-    let (left, right) = name.split_once('-')?;
+    let stem = name.strip_suffix(".json")?;
+    let announced = stem.split_once('.').map_or(stem, |(before, _)| before);
+    let (left, right) = announced.split_once('-')?;
     if segments.next().is_some() {
         return None;
     }
@@ -228,10 +228,11 @@ pub fn provenance(
     producer: &ProducerName,
     epoch: Epoch,
     nonce: Nonce,
-    (first, last): (Seq, Seq),
+    seqs: (Seq, Seq),
     random: u64,
 ) -> String {
     let folder = data_folder(producer, epoch, nonce);
+    let (first, last) = seqs;
     format!("{folder}{first:012}-{last:012}.{random:016x}.0.sources")
 }
 

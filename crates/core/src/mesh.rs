@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_refused_with_those_that_do() {
+    fn sizes_that_do_not_fit_are_refused_with_fitting_ones_named() {
         assert_eq!(
             slices_of(12, 5, 0).unwrap_err().to_string(),
             "dp_size 5 does not divide the stream's 12 slices a step: choose one of 1, 2, 3, 4, 6, 12"

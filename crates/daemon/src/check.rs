@@ -57,8 +57,12 @@ impl Findings {
 
     /// Returns the lines about what was opened.
     pub fn report(&self, file: &Path) -> String {
-        let width = self.opened.iter().map(|(name, _)| name.len()).max();
-        let width = width.unwrap_or_default();
+        let width = self
+            .opened
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or_default();
         let mut text = format!("{}: ok", file.display());
         for (name, line) in &self.opened {
             let _ = write!(text, "\n  {name:width$}  {line}");

@@ -63,8 +63,10 @@ fn place(panic: &PanicHookInfo<'_>) -> Option<String> {
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let text = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied());
     let line = text
         .unwrap_or("no message")
         .lines()

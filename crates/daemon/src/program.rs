@@ -177,8 +177,8 @@ fn run<
     serve: impl FnOnce(C, CancellationToken) -> F,
 ) -> Result<(), Failure> {
     let overrides = args.overrides();
-    let config = config::load_with::<C>(&args.config, &overrides);
-    let config = config.map_err(|why| Failure::new(why, Exit::Config))?;
+    let config = config::load_with::<C>(&args.config, &overrides)
+        .map_err(|why| Failure::new(why, Exit::Config))?;
     match args.check {
         Some(Extent::All) => return report(&args.config, work(Box::pin(check(config)))?),
         Some(Extent::File) => return report(&args.config, Findings::default()),
@@ -198,7 +198,7 @@ fn run<
                 Exit::Failure,
             )
         })?;
-        reload::on_hangup((args.config.clone(), overrides), &config, log).map_err(|why| {
+        reload::on_hangup(args.config.clone(), overrides, &config, log).map_err(|why| {
             Failure::new(
                 format!("cannot install signal handlers: {why}"),
                 Exit::Failure,

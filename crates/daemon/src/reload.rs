@@ -14,7 +14,8 @@ const LIVE: [&str; 1] = ["log.level"];
 
 /// Reloads at every SIGHUP, until the process ends.
 pub(crate) fn on_hangup<C: Config + Send + 'static>(
-    (path, overrides): (PathBuf, Overrides),
+    path: PathBuf,
+    overrides: Overrides,
     running: &C,
     log: fn(&C) -> &LogConfig,
 ) -> std::io::Result<()> {
@@ -29,7 +30,7 @@ pub(crate) fn on_hangup<C: Config + Send + 'static>(
                 }
             };
             notify("RELOADING=1");
-            match reload((&path, &overrides), &running, log) {
+            match reload(&path, &overrides, &running, log) {
                 Ok(report) => tracing::info!("{report}"),
                 Err(why) => {
                     tracing::error!("cannot reload, keeping the old configuration: {why}");
@@ -42,7 +43,8 @@ pub(crate) fn on_hangup<C: Config + Send + 'static>(
 }
 
 fn reload<C: Config>(
-    (path, overrides): (&Path, &Overrides),
+    path: &Path,
+    overrides: &Overrides,
     running: &toml::Table,
     log: fn(&C) -> &LogConfig,
 ) -> Result<String, String> {
@@ -117,7 +119,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.unwrap().success());
         let running = values(&Test::default());
-        let why = reload::<Test>((&path, &Overrides::default()), &running, |c| &c.log).unwrap_err();
+        let why = reload::<Test>(&path, &Overrides::default(), &running, |c| &c.log).unwrap_err();
         assert!(why.contains("x.toml is not a regular file"), "{why}");
     }
 
@@ -128,7 +130,7 @@ mod tests {
         let running = values(&Test::default());
         let reload = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            reload::<Test>((&path, &Overrides::default()), &running, |c| &c.log)
+            reload::<Test>(&path, &Overrides::default(), &running, |c| &c.log)
         };
         let report = reload("size = 3\n[log]\nlevel = \"debug\"").unwrap();
         assert!(

@@ -173,8 +173,10 @@ impl Bucket {
         objects.get(key)?;
         let folder = &key[..=key.rfind('/')?];
         let same = |(other, _): &(&String, &Arc<Object>)| other.starts_with(folder);
-        let mut before = objects.range::<str, _>((Bound::Unbounded, Bound::Excluded(key)));
-        let before = before.next_back().filter(same);
+        let before = objects
+            .range::<str, _>((Bound::Unbounded, Bound::Excluded(key)))
+            .next_back()
+            .filter(same);
         let mut after = objects.range::<str, _>((Bound::Excluded(key), Bound::Unbounded));
         let (_, found) = before.or_else(|| after.next().filter(same))?;
         Some(Arc::clone(found))

@@ -78,11 +78,14 @@ mod tests {
     use super::*;
 
     async fn answered(status: u16, how: Fault, random: u64) -> (Option<usize>, Bytes) {
-        let response = Response::builder().status(status);
-        let response = response.body(Body::from(Bytes::from_static(b"whole")));
+        let response = Response::builder()
+            .status(status)
+            .body(Body::from(Bytes::from_static(b"whole")));
         let answer = falsify(response.unwrap(), how, random, None).await;
-        let length = answer.headers().get(CONTENT_LENGTH);
-        let length = length.map(|length| length.to_str().unwrap().parse().unwrap());
+        let length = answer
+            .headers()
+            .get(CONTENT_LENGTH)
+            .map(|length| length.to_str().unwrap().parse().unwrap());
         (
             length,
             answer.into_body().collect().await.unwrap().to_bytes(),

@@ -48,8 +48,9 @@ fn put(bytes: &mut [u8], at: usize, number: u32) {
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> usize {
-    let eight = bytes.get(at..at.saturating_add(8));
-    let eight = eight.and_then(|eight| eight.try_into().ok());
+    let eight = bytes
+        .get(at..at.saturating_add(8))
+        .and_then(|eight| eight.try_into().ok());
     eight.map_or(usize::MAX, |eight| u64::from_le_bytes(eight) as usize)
 }
 

@@ -303,8 +303,10 @@ impl Facts {
                     // A checkpoint of an attempt is at most at the head when the next attempt
                     // opened.
                     let over = job.heads.iter().filter(|head| **head < self.watermark);
-                    let kept = (0..).zip(&job.attempts).skip(over.count());
-                    let kept = kept.map(|(n, &(by, start))| (n, spec::attempt_id(by), start));
+                    let kept = (0..)
+                        .zip(&job.attempts)
+                        .skip(over.count())
+                        .map(|(n, &(by, start))| (n, spec::attempt_id(by), start));
                     let attempts = state.attempts.iter();
                     job.open
                         && state.opened == u64::from(job.opened)

@@ -25,8 +25,10 @@ impl Turn<'_> {
         let open = facts.jobs.iter().filter(|job| job.open);
         let heeded = if self.keeps(Guard::AllJobs) { 2 } else { 1 };
         let keeps = self.config.keep;
-        let floors = open.zip(keeps).take(heeded);
-        let floors = floors.map(|(job, keep)| self.floor(job, keep, &stored));
+        let floors = open
+            .zip(keeps)
+            .take(heeded)
+            .map(|(job, keep)| self.floor(job, keep, &stored));
         // Having no floor counts as the lowest one.
         let step = floors.min()??.min(facts.next_step);
         (step > facts.watermark).then_some(step)
@@ -183,8 +185,9 @@ impl Turn<'_> {
         };
         let known = self.tables.objects().len() as u8;
         let there = self.state.objects;
-        let mut objects = (0..known).filter(|bit| there >> bit & 1 == 1);
-        let objects = objects.any(|bit| self.may_delete(view, reclaimer, bit));
+        let objects = (0..known)
+            .filter(|bit| there >> bit & 1 == 1)
+            .any(|bit| self.may_delete(view, reclaimer, bit));
         if !objects && self.dead_marks(view) == 0 {
             return None;
         }

@@ -26,8 +26,7 @@ fn without_each_guard_something_is_broken() {
         let config = named(name).expect("it is there").short();
         let run = report::explore(config, Some(guard), STATES_MAX);
         println!("{}", run.counterexample_text());
-        let found = run.found.counterexample;
-        let found = found.map(|c| c.broken.property);
+        let found = run.found.counterexample.map(|c| c.broken.property);
         assert_eq!(found, Some(property), "without {}", guard.name());
     }
 }

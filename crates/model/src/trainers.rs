@@ -166,8 +166,8 @@ impl Turn<'_> {
     }
 
     fn check_watermark(&mut self, index: u8, job: &Job, is: u8) {
-        let points = self.state.points[usize::from(index)];
-        let points = points.as_slice();
+        let stored = self.state.points[usize::from(index)];
+        let points = stored.as_slice();
         let keep = usize::from(self.config.keep[usize::from(index)]);
         let needed = points.len().checked_sub(keep).map(|at| points[at]);
         if needed.is_none_or(|needed| is > needed) {

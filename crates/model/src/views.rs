@@ -332,8 +332,9 @@ impl Views {
         if m.misled {
             return true;
         }
-        let sound = (0..PROCESSES).filter(|p| !self.is_skewed(*p));
-        let mut sound = sound.map(|p| m.processes[p]);
+        let mut sound = (0..PROCESSES)
+            .filter(|p| !self.is_skewed(*p))
+            .map(|p| m.processes[p]);
         truth.next == VERSIONS
             && sound.all(|p| {
                 let behind_all = p.base == VERSIONS;

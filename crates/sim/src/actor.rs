@@ -191,8 +191,11 @@ impl Actor {
     pub async fn sleep(&self, time: Duration) {
         if !time.is_zero() {
             // At least one unit: rounding could otherwise keep the wait from ever ending.
-            let at = self.nature.skew.reaches(self.now() + time);
-            let at = at.max(self.time.now() + UNIT);
+            let at = self
+                .nature
+                .skew
+                .reaches(self.now() + time)
+                .max(self.time.now() + UNIT);
             self.time.sleep_until(at).await;
         }
         self.awake().await;

@@ -14,8 +14,7 @@ impl Availability {
     /// Notes the outcome of a call. "Not found" and "denied" are answers.
     pub(crate) fn note<T>(&self, op: Op, outcome: &Result<T, StoreError>) {
         let reads = matches!(op, Op::Get | Op::GetRange | Op::Head | Op::List);
-        let failed = outcome.as_ref().err();
-        let failed = failed.filter(|why| why.kind.is_transient());
+        let failed = outcome.as_ref().err().filter(|why| why.kind.is_transient());
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match failed {
             Some(why) if reads => *now = Some(why.to_string()),

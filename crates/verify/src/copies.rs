@@ -42,8 +42,10 @@ pub(crate) async fn check(
     mut show: impl FnMut(Version),
 ) -> Result<Copies, CliError> {
     let listed = context::list(store.as_ref(), keys::SNAPSHOTS).await?;
-    let versions = listed.iter().filter_map(|o| keys::snapshot_version(&o.key));
-    let versions: BTreeSet<Version> = versions.collect();
+    let versions: BTreeSet<Version> = listed
+        .iter()
+        .filter_map(|o| keys::snapshot_version(&o.key))
+        .collect();
     let mut copies = Copies::default();
     let mut missing = Vec::new();
     for version in versions.into_iter().map(Some).chain([None]) {

@@ -211,8 +211,8 @@ impl ResumeState {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Self::bad(file, &e.to_string())),
         };
-        let state = serde_json::from_str(&text);
-        let state: Self = state.map_err(|e| Self::bad(file, &e.to_string()))?;
+        let state: Self =
+            serde_json::from_str(&text).map_err(|e| Self::bad(file, &e.to_string()))?;
         if state.format != 1 || state.stream != stream {
             let why = format!("it is of stream {}, format {}", state.stream, state.format);
             return Err(Self::bad(file, &why));
@@ -244,10 +244,12 @@ impl ResumeState {
 impl DataReport {
     pub(crate) fn text(&self) -> String {
         let speed = self.bytes as f64 / self.seconds.max(1e-3);
-        let earlier = self.earlier.filter(|first| *first < self.from);
-        let earlier = earlier.map_or(String::new(), |first| {
-            format!("; {} by an earlier run", range(first, self.from))
-        });
+        let earlier = self
+            .earlier
+            .filter(|first| *first < self.from)
+            .map_or(String::new(), |first| {
+                format!("; {} by an earlier run", range(first, self.from))
+            });
         format!(
             "steps {} read, {}, {} at {}/s{earlier}",
             range(self.from, self.to),

@@ -34,8 +34,11 @@ pub(crate) async fn prove(
     folding.follow(|next| bar.reach(next)).await?;
     bar.end();
     let root = store.root();
-    let record = folding.facts.history.job(&job.name, job.opened);
-    let record = record.ok_or_else(|| absent(root, &folding, job))?;
+    let record = folding
+        .facts
+        .history
+        .job(&job.name, job.opened)
+        .ok_or_else(|| absent(root, &folding, job))?;
     if record.attempts.is_empty() {
         return Err(CliError::Absent(format!(
             "job {}@{} of {root} has no attempt yet, so there is nothing to prove",
@@ -46,8 +49,9 @@ pub(crate) async fn prove(
     let mut listed = JobListing::list(store, record, head).await?;
     let mut mended = None;
     if mend {
-        let legs = record.lineage();
-        let legs = legs.map_err(|why| CliError::Unsound(why.to_string()))?;
+        let legs = record
+            .lineage()
+            .map_err(|why| CliError::Unsound(why.to_string()))?;
         let mender = Mender {
             store,
             stream: folding.manifest().stream(),
@@ -110,8 +114,10 @@ impl Proof<'_> {
     async fn run(&self, to: Option<Step>, report: &mut RunReport) -> Result<(), ProofError> {
         let attempts = self.record.attempts.len() as u64;
         if let Some((_, strange)) = self.listed.ledgers.range(attempts..).next() {
-            let key = strange.first().map(|(_, key)| key.clone());
-            let key = key.unwrap_or_default();
+            let key = strange
+                .first()
+                .map(|(_, key)| key.clone())
+                .unwrap_or_default();
             return Err(Contradiction::UnknownAttempt { key }.into());
         }
         let mut legs = self.record.lineage().map_err(Contradiction::from)?;
@@ -122,8 +128,10 @@ impl Proof<'_> {
             last.to = Some(last.to.map_or(to, |end| end.min(to)));
         }
         let attempt = |leg: &Leg| self.record.attempt(leg.attempt);
-        let found = legs.iter().filter_map(|leg| Some((*leg, attempt(leg)?)));
-        let found: Vec<_> = found.collect();
+        let found: Vec<_> = legs
+            .iter()
+            .filter_map(|leg| Some((*leg, attempt(leg)?)))
+            .collect();
         let lineage = found.iter().map(|(leg, a)| LegReport::new(leg, a));
         report.lineage = lineage.collect();
         let all: usize = legs.iter().map(|leg| self.ledgers(leg.attempt).len()).sum();
@@ -152,14 +160,14 @@ impl Proof<'_> {
         let mut proof = LegProof::new(attempt, leg, manifest.stream().slices);
         let keys = self.ledgers(leg.attempt);
         let nexts = keys.iter().skip(1).map(|(first, _)| Some(*first));
-        let reads = keys.iter().zip(nexts.chain([None]));
+        let pairs = keys.iter().zip(nexts.chain([None]));
         let place = LedgerPlace {
             stream: manifest.stream_id(),
             job: &self.record.name,
             opened: self.record.opened,
             attempt: leg.attempt,
         };
-        let reads = reads.map(|((_, key), next)| async move {
+        let reads = pairs.map(|((_, key), next)| async move {
             let read = batchweave_log::get_fitting(self.store.as_ref(), key, |bytes| {
                 let ledger = Ledger::from_json(bytes, key, &place);
                 let fits = |ledger: &Ledger| ledger.id == attempt.state.id;

@@ -82,7 +82,7 @@ mod tests {
 
     /// Returns attempt, start and checkpoint of each attempt that left one behind.
     fn left(history: &[Attempt<'_>]) -> Vec<(AttemptNo, Step, Step)> {
-        let attempts = (0_u64..)
+        let attempts: Vec<_> = (0_u64..)
             .zip(history)
             .map(|(number, (start, parent, _))| AttemptRecord {
                 state: AttemptState {
@@ -96,8 +96,8 @@ mod tests {
                     head: None,
                 },
                 skips: Vec::new(),
-            });
-        let attempts: Vec<_> = attempts.collect();
+            })
+            .collect();
         let marks = |a: &AttemptRecord| history[a.state.number as usize].2.to_vec();
         let left = LeftBehind::of_attempts(&attempts, marks);
         left.iter()

@@ -127,14 +127,14 @@ impl Mender<'_> {
                 // Covered from here on, whether it was readable or not.
                 covered.entry((of.dp_rank, of.rank)).or_default().push(part);
                 entries.extend(rebuilt);
-                let lost = lost.into_iter().map(|(steps, why)| NotMended {
+                let not_mended = lost.into_iter().map(|(steps, why)| NotMended {
                     attempt: leg.attempt,
                     dp_rank: of.dp_rank,
                     from: steps.start,
                     to: steps.end,
                     why,
                 });
-                mended.left.extend(lost);
+                mended.left.extend(not_mended);
             }
             self.put(leg, attempt, entries, &covered, mended).await?;
         }
@@ -147,8 +147,8 @@ impl Mender<'_> {
         dp_rank: u32,
         rank: Option<u32>,
     ) -> Result<ReaderSlices, CliError> {
-        let slices = mesh::slices_of(self.stream.slices, attempt.state.dp_size, dp_rank);
-        let slices = slices.map_err(|why| CliError::Unsound(why.to_string()))?;
+        let slices = mesh::slices_of(self.stream.slices, attempt.state.dp_size, dp_rank)
+            .map_err(|why| CliError::Unsound(why.to_string()))?;
         Ok(ReaderSlices {
             dp_rank,
             rank,
@@ -168,9 +168,9 @@ impl Mender<'_> {
                 attempt: leg.attempt,
             };
             let store = self.store.as_ref();
-            let ledger = get_fitting(store, key, |bytes| Ledger::from_json(bytes, key, &place));
-            let ledger = ledger.await?;
-            let ledger = ledger.map_err(|why| CliError::Unsound(why.to_string()))?;
+            let ledger = get_fitting(store, key, |bytes| Ledger::from_json(bytes, key, &place))
+                .await?
+                .map_err(|why| CliError::Unsound(why.to_string()))?;
             for entry in ledger.entries {
                 let own = covered.entry(entry.reader()).or_default();
                 own.push(entry.from..entry.to);
@@ -192,8 +192,9 @@ impl Mender<'_> {
             let furthest = readers.iter().max_by_key(|(_, end)| *end).copied();
             let (furthest, most) = furthest.unwrap_or(((dp_rank, None), leg.from));
             let most = leg.to.unwrap_or(most.max(shown));
-            let readers = readers.into_iter();
-            let others = readers.filter(|(reader, _)| *reader != furthest);
+            let others = readers
+                .into_iter()
+                .filter(|(reader, _)| *reader != furthest);
             for (reader, to) in others.chain([(furthest, most)]) {
                 let own = covered.get(&reader).map_or(&[][..], Vec::as_slice);
                 let to = leg.to.map_or(to, |end| end.min(to));

@@ -39,8 +39,11 @@ impl Scale {
     fn ticks(&self) -> Vec<Step> {
         let all = (self.last - self.first).max(1);
         let rough = 10_u64.pow((all / 6).max(1).ilog10());
-        let size = [1, 2, 5, 10].map(|n| n * rough);
-        let size = size.into_iter().find(|s| all / s <= 8).unwrap_or(rough);
+        let size = [1, 2, 5, 10]
+            .map(|n| n * rough)
+            .into_iter()
+            .find(|s| all / s <= 8)
+            .unwrap_or(rough);
         let first = self.first.next_multiple_of(size.max(1));
         (first..=self.last).step_by(size.max(1) as usize).collect()
     }

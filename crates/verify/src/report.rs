@@ -162,8 +162,10 @@ impl RunReport {
             leg.retold = proven.recorded_again;
             leg.thrown_away = proven.thrown_away;
             leg.tail = proven.tail;
-            let unproved = proven.unproved.iter();
-            let unproved = unproved.map(|u| (u.dp_rank, u.ledgers, u.reached));
+            let unproved = proven
+                .unproved
+                .iter()
+                .map(|u| (u.dp_rank, u.ledgers, u.reached));
             leg.unproved = unproved.collect();
         }
     }

@@ -107,8 +107,8 @@ async fn objects(
     folding: &mut Folding,
     problems: &mut Vec<Problem>,
 ) -> Result<Objects, CliError> {
-    let named_before = folding.facts.objects.clone();
-    let named_before = named_before.needed(folding.manifest().watermark());
+    let named = folding.facts.objects.clone();
+    let named_before = named.needed(folding.manifest().watermark());
     let listed = context::list(store.as_ref(), keys::DATA).await?;
     folding.follow(|_| ()).await?;
     let named_now = folding.facts.objects.needed(folding.manifest().watermark());

@@ -222,7 +222,7 @@ fn producers(m: &Manifest) -> Vec<Producer> {
     });
     let mut absent = m.stream().producers.clone();
     absent.retain(|name| m.producer(name).is_none());
-    let absent = absent.into_iter().map(|name| Producer {
+    let unopened = absent.into_iter().map(|name| Producer {
         name,
         state: "not opened",
         epoch: 0,
@@ -230,5 +230,5 @@ fn producers(m: &Manifest) -> Vec<Producer> {
         instance: None,
         opened: None,
     });
-    opened.chain(absent).collect()
+    opened.chain(unopened).collect()
 }

@@ -223,10 +223,10 @@ fn produce(folder: &Path, store: SocketAddr, steps: u64) {
     let mut text = String::new();
     // Each document is 1,023 bytes and an end: two rows. There are some more than needed.
     for line in 0..(steps + 8) * u64::from(SLICES) / 2 {
-        let words: Vec<String> = (0..128)
+        let words = (0..128)
             .map(|word| format!("{:07}", line * 128 + word))
-            .collect();
-        let words = words.join(" ");
+            .collect::<Vec<_>>()
+            .join(" ");
         writeln!(text, "{}", serde_json::json!({ "text": words })).unwrap();
     }
     fs::write(folder.join("corpus.jsonl"), text).unwrap();

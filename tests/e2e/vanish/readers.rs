@@ -73,8 +73,7 @@ impl Readers {
         let python = place.python.iter().map(|p| (PYTHON, Some(p.clone())));
         for (number, ((dp_rank, dp_size, job), python)) in rust.chain(python).enumerate() {
             let file = place.path(&format!("round-{round}-{number}"));
-            let shape = (dp_rank, dp_size, job);
-            let process = readers.spawn(place, shape, python.as_ref(), &file);
+            let process = readers.spawn(place, dp_rank, dp_size, job, python.as_ref(), &file);
             readers.all.push(Reader {
                 dp_rank,
                 dp_size,
@@ -91,7 +90,9 @@ impl Readers {
     fn spawn(
         &self,
         place: &Place,
-        (dp_rank, dp_size, job): (u32, u32, bool),
+        dp_rank: u32,
+        dp_size: u32,
+        job: bool,
         python: Option<&PathBuf>,
         file: &PathBuf,
     ) -> Process {
@@ -154,9 +155,9 @@ impl Readers {
         if written(&reader.file).done.is_some() {
             return;
         }
-        let shape = (reader.dp_rank, reader.dp_size, reader.job);
+        let (dp_rank, dp_size, job) = (reader.dp_rank, reader.dp_size, reader.job);
         let (python, file) = (reader.python.clone(), reader.file.clone());
-        let process = self.spawn(place, shape, python.as_ref(), &file);
+        let process = self.spawn(place, dp_rank, dp_size, job, python.as_ref(), &file);
         self.all[which].process = process;
     }
 

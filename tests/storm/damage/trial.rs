@@ -109,8 +109,8 @@ pub(super) fn verify(place: &Place, whole: &Whole) -> Reaction {
 /// The result of `verify --job` about a run: the verdict, and the steps that it covers.
 pub(super) fn proof(place: &Place) -> (Option<i32>, Value, String) {
     let (code, report, output) = answer(place.cli(&["verify", "--job", "llm"]));
-    let parts = ["verdict", "from", "to", "steps", "ledgers", "mark"];
-    let parts = parts.map(|part| (part.to_owned(), report[part].clone()));
+    let parts = ["verdict", "from", "to", "steps", "ledgers", "mark"]
+        .map(|part| (part.to_owned(), report[part].clone()));
     (code, Value::Object(parts.into_iter().collect()), output)
 }
 
@@ -133,10 +133,10 @@ pub(super) fn reclaim(
     let before = keys();
     let (code, report, output) = answer(place.cli(&["reclaim", "--apply"]));
     let after: BTreeSet<String> = keys().into_iter().collect();
-    let lost = before
+    let lost: Vec<String> = before
         .into_iter()
-        .filter(|key| !after.contains(key) && !whole.deleted.contains(key));
-    let lost: Vec<String> = lost.collect();
+        .filter(|key| !after.contains(key) && !whole.deleted.contains(key))
+        .collect();
     if !lost.is_empty() {
         return Reaction::Wrong(format!("deleted {lost:?}: {report}"));
     }
@@ -164,13 +164,15 @@ pub(super) fn produce(place: &Place) -> Reaction {
             }
         }
         if codes.iter().all(Option::is_some) {
-            let results = ["p0", "p1"].into_iter().zip(codes.into_iter().flatten());
-            let results = results.map(|(name, status)| match status.code() {
-                Some(0) => Reaction::Right,
-                // The signal arrived before it could handle it.
-                None if asked => Reaction::Right,
-                code => named(name, code, &place.log_text(&format!("{name}.log"))),
-            });
+            let results = ["p0", "p1"]
+                .into_iter()
+                .zip(codes.into_iter().flatten())
+                .map(|(name, status)| match status.code() {
+                    Some(0) => Reaction::Right,
+                    // The signal arrived before it could handle it.
+                    None if asked => Reaction::Right,
+                    code => named(name, code, &place.log_text(&format!("{name}.log"))),
+                });
             // A broken rule outweighs a named error, and that outweighs a right result.
             return results.max().unwrap_or(Reaction::Right);
         }

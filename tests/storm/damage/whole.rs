@@ -184,8 +184,9 @@ impl Whole {
 /// Runs both producers, killed once, until the stream reaches the bound. Returns its length.
 fn produce(place: &Place) -> Step {
     let runtime = Runtime::new().unwrap();
-    let store = runtime.block_on(batchweave_store::open(&place.url, &OpenOptions::default()));
-    let store = store.unwrap();
+    let store = runtime
+        .block_on(batchweave_store::open(&place.url, &OpenOptions::default()))
+        .unwrap();
     let head = || {
         runtime.block_on(async {
             let options = LogOptions {
@@ -229,8 +230,7 @@ fn lengthen(place: &Place) {
     runtime.block_on(async {
         let options = OpenOptions::default();
         let store = batchweave_store::open(&place.url, &options).await.unwrap();
-        let log = Log::open(store, &LogOptions::new([5; 32])).await;
-        let mut log = log.unwrap();
+        let mut log = Log::open(store, &LogOptions::new([5; 32])).await.unwrap();
         let job: JobName = "eval".parse().unwrap();
         let mut number: u128 = 0;
         let mut request = || {

@@ -26,7 +26,7 @@ fn source(path: &str) -> String {
 impl Programs {
     fn read() -> Self {
         let args = source("crates/cli/src/args.rs");
-        let verbs = verbs(&args).into_iter().map(|verb| {
+        let with_options = verbs(&args).into_iter().map(|verb| {
             let file = match verb.as_str() {
                 "dev-s3" => "crates/dev-s3/src/command.rs".to_owned(),
                 "demo" => "crates/lab/src/demo/mod.rs".to_owned(),
@@ -61,7 +61,7 @@ impl Programs {
             }
             (verb, options)
         });
-        let verbs: BTreeMap<_, _> = verbs.collect();
+        let verbs: BTreeMap<_, _> = with_options.collect();
         assert!(verbs.len() > 5, "the verbs were not found");
         let daemon = |name: &'static str| (name, options(&source("crates/daemon/src/program.rs")));
         Self {
@@ -239,8 +239,8 @@ fn commands_in_the_documentation_exist() {
         "config/producer.toml",
         "config/consumer.toml",
         "config/run.toml",
-    ];
-    let configs = configs.map(|name| (name.to_owned(), source(name)));
+    ]
+    .map(|name| (name.to_owned(), source(name)));
     for (name, text) in pages().into_iter().map(|p| (p.name, p.text)).chain(configs) {
         for (number, command) in commands(&text) {
             let known = NO_COMMANDS.contains(&command.as_str());

@@ -101,7 +101,7 @@ fn anchors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn anchors_are_those_of_github() {
+fn anchors_match_github() {
     let text = "# A `b.c`\n## Jobs: progress, marks\n```sh\n# no heading\n```\n## Jobs: progress, marks\n#none\n";
     assert_eq!(
         anchors(text),

@@ -85,8 +85,10 @@ fn variant(guard: &str) -> String {
 
 /// The functions in files that hold tests.
 pub(super) fn tests() -> BTreeSet<String> {
-    let texts = sources(&["rs"]).into_iter().map(|(_, text)| text);
-    let texts = texts.filter(|text| text.contains("test]") || text.contains("::test("));
+    let texts = sources(&["rs"])
+        .into_iter()
+        .map(|(_, text)| text)
+        .filter(|text| text.contains("test]") || text.contains("::test("));
     let name = |line: &str| {
         let line = line.trim_start();
         let rest = line.strip_prefix("async ").unwrap_or(line);
@@ -135,8 +137,11 @@ fn each_law_and_pitfall_is_checked() {
     );
     let laws = rows_named(&read("docs/protocol.md"));
     assert!(laws.contains("L1"), "the laws were not found");
-    let listed = named.iter().filter(|name| name.starts_with('L'));
-    let listed: BTreeSet<_> = listed.map(|&name| name.to_owned()).collect();
+    let listed: BTreeSet<_> = named
+        .iter()
+        .filter(|name| name.starts_with('L'))
+        .map(|&name| name.to_owned())
+        .collect();
     assert_eq!(laws, listed, "laws of docs/protocol.md and docs/laws.md");
     assert_none("docs/laws.md claims too much", &findings);
 }

@@ -12,8 +12,10 @@ use crate::{assert_none, root};
 fn all_tests() -> BTreeSet<String> {
     let mut found = tests();
     for (_, text) in sources(&["py"]) {
-        let names = text.lines().filter_map(|line| line.strip_prefix("def "));
-        let names = names.filter_map(|rest| rest.split_once('(').map(|(name, _)| name.to_owned()));
+        let names = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("def "))
+            .filter_map(|rest| rest.split_once('(').map(|(name, _)| name.to_owned()));
         found.extend(names.filter(|name| name.starts_with("test_")));
     }
     found

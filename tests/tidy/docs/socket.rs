@@ -41,8 +41,11 @@ pub(super) fn quoted(text: &str) -> Vec<&str> {
 
 /// Returns the cells of each row of the table whose head begins with `head`.
 pub(super) fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
-    let rows = page.lines().skip_while(|line| !line.starts_with(head));
-    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+    let rows = page
+        .lines()
+        .skip_while(|line| !line.starts_with(head))
+        .take_while(|line| line.starts_with('|'))
+        .skip(2);
     let cells = |row: &'a str| {
         let row = row.trim_matches(['|', ' ']);
         row.split(" | ").map(str::trim).collect()

@@ -37,9 +37,12 @@ fn commands(text: &str) -> Vec<String> {
         !comment.iter().any(|sign| line.starts_with(sign))
     });
     // A literal that goes on in the next line: by a backslash in Rust, as another literal in Python.
-    let joined = lines.collect::<Vec<_>>().join("\n");
-    let joined = joined.replace("\\\n", "");
-    let joined = joined.replace("\"\nf\"", "").replace("\"\n\"", "");
+    let joined = lines
+        .collect::<Vec<_>>()
+        .join("\n")
+        .replace("\\\n", "")
+        .replace("\"\nf\"", "")
+        .replace("\"\n\"", "");
     let mut parts = joined.split("`batchweave ").skip(1);
     let mut found = Vec::new();
     for part in parts.by_ref() {
@@ -66,14 +69,16 @@ fn filled(command: &str) -> Vec<OsString> {
             _ => {}
         }
     }
-    let words = text.split_whitespace().filter(|word| *word != "...");
-    let words = words.map(|word| match word {
-        "STEP" | "N" => "7",
-        "NAME" => "llm",
-        "SOURCE=WEIGHT" => "web=1",
-        "FIRST..LAST" => "7..7",
-        word => word,
-    });
+    let words = text
+        .split_whitespace()
+        .filter(|word| *word != "...")
+        .map(|word| match word {
+            "STEP" | "N" => "7",
+            "NAME" => "llm",
+            "SOURCE=WEIGHT" => "web=1",
+            "FIRST..LAST" => "7..7",
+            word => word,
+        });
     words.map(OsString::from).collect()
 }
 
@@ -90,8 +95,9 @@ fn commands_in_messages_are_complete() {
         for command in commands(&fs::read_to_string(&file).unwrap()) {
             count += 1;
             // A verb that the program fills in, or is asked for.
-            let open = ["batchweave {", "batchweave VERB"];
-            let open = open.iter().any(|begin| command.starts_with(begin));
+            let open = ["batchweave {", "batchweave VERB"]
+                .iter()
+                .any(|begin| command.starts_with(begin));
             if open || NAMES.contains(&command.as_str()) {
                 continue;
             }

@@ -18,15 +18,22 @@ pub(super) fn text(report: &DeleteReport, style: Style) -> String {
         text.push_str("an earlier deletion was interrupted\n");
     }
     let listing = &report.listing;
-    let rows = listing.classes.iter().map(|(class, tally)| (*class, tally));
-    let rows = rows.chain([("total", &listing.total)]);
-    let rows = rows.map(|(class, tally)| cells![class, tally.objects, bytes(tally.bytes)]);
+    let rows = listing
+        .classes
+        .iter()
+        .map(|(class, tally)| (*class, tally))
+        .chain([("total", &listing.total)])
+        .map(|(class, tally)| cells![class, tally.objects, bytes(tally.bytes)]);
     text.push_str(&table(style, &["CLASS", "OBJECTS", "BYTES"], rows));
     if listing.foreign.objects > 0 {
         let objects = count(listing.foreign.objects, "object");
-        let shown = listing.foreign_keys.iter().take(FOREIGN_SHOWN);
-        let shown: Vec<&str> = shown.map(String::as_str).collect();
-        let shown = shown.join(", ");
+        let shown = listing
+            .foreign_keys
+            .iter()
+            .take(FOREIGN_SHOWN)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
         let _ = writeln!(
             text,
             "not BatchWeave's, left: {objects}, for example {shown}"

@@ -170,8 +170,11 @@ async fn read_ranges(store: &dyn Store, key: &str) -> Result<Option<String>, Sto
         (1000, 70_000),
         (131_072, 131_073),
     ] {
-        let chunks = store.get_range(key, first as u64..last as u64).await?;
-        let chunks: Vec<Bytes> = chunks.try_collect().await?;
+        let chunks: Vec<Bytes> = store
+            .get_range(key, first as u64..last as u64)
+            .await?
+            .try_collect()
+            .await?;
         if chunks.concat() != body[first..last] {
             let why = format!("bytes {first}..{last} of {end} came back with other contents");
             return Ok(Some(why));

@@ -115,8 +115,8 @@ async fn examine(target: &Target<'_>, area: &Area) -> Finding {
             Err(error) => _ = unclear.get_or_insert((verb, error)),
         }
     }
-    let allowed = allowed.join(", ");
-    let rest = match allowed.as_str() {
+    let verbs = allowed.join(", ");
+    let rest = match verbs.as_str() {
         "" => String::new(),
         some => format!("; {some} allowed"),
     };
@@ -126,7 +126,7 @@ async fn examine(target: &Target<'_>, area: &Area) -> Finding {
             let detail = format!("{verb} not answered: {}{rest}", error.detail);
             Finding::unchecked(area.name, detail)
         }
-        (None, None) => Finding::ok(area.name, allowed),
+        (None, None) => Finding::ok(area.name, verbs),
     }
 }
 

@@ -75,8 +75,10 @@ fn harm(rule: &LifecycleRule) -> Option<Finding> {
     let name = format!("rule {}", rule.id);
     let reached = |areas: &[&'static str]| areas.iter().copied().find(|area| rule.reaches(area));
     let remedy = format!("limit {name} to a prefix outside this root, or disable it");
-    let archive = rule.moves_to.as_deref();
-    let archive = archive.filter(|class| ARCHIVES.contains(class));
+    let archive = rule
+        .moves_to
+        .as_deref()
+        .filter(|class| ARCHIVES.contains(class));
     let breaks = reached(&KEPT).and_then(|area| match archive {
         _ if rule.expires => Some(format!(
             "deletes objects below {area} by age: the stream will break"

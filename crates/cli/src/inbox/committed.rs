@@ -60,15 +60,22 @@ impl Place {
             // A sample is one item, so it is committed as a whole.
             at.unit += at.skip.min(1);
         }
-        let order = cursor.0.get("order").cloned();
-        let order = order.and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
-        let named = cursor.0.pointer("/settings/sources");
-        let named = named.and_then(Value::as_array);
+        let order = cursor
+            .0
+            .get("order")
+            .cloned()
+            .and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
+        let named = cursor
+            .0
+            .pointer("/settings/sources")
+            .and_then(Value::as_array);
         let name = |source: &Value| source["name"].as_str().unwrap_or_default().to_owned();
         let first = named.and_then(|named| named.first());
-        let first = first.filter(|first| first["files"] == true).map(name);
-        let at_first = order.as_ref().and_then(|order| order.at.first());
-        let first = first.zip(at_first.map(|state| state.position));
+        let first = first
+            .filter(|first| first["files"] == true)
+            .map(name)
+            .zip(order.as_ref().and_then(|order| order.at.first()))
+            .map(|(name, state)| (name, state.position));
         let passes = order.zip(named).map(|(order, named)| {
             let passes = order.at.iter().map(|source| source.position.pass);
             named.iter().map(name).zip(passes).collect()

@@ -23,21 +23,26 @@ pub(super) struct Footer {
 pub(super) async fn read(store: &dyn Store, key: &str, size: u64) -> Result<Footer, CliError> {
     let broken = |why: &str| CliError::Unsound(format!("{}/{key}: {why}", store.root()));
     let mut tail = range(store, key, size.saturating_sub(FIRST_BYTES), size).await?;
-    let end = tail.len().checked_sub(END_BYTES as usize);
-    let end = end.and_then(|at| tail[at..].first_chunk::<4>());
-    let length = end.map(|bytes| u64::from(u32::from_le_bytes(*bytes)) + END_BYTES);
-    let length = length.filter(|length| *length <= size.min(FOOTER_BYTES_MAX));
-    let length = length.ok_or_else(|| broken("not readable as Parquet"))?;
+    let end = tail
+        .len()
+        .checked_sub(END_BYTES as usize)
+        .and_then(|at| tail[at..].first_chunk::<4>());
+    let length = end
+        .map(|bytes| u64::from(u32::from_le_bytes(*bytes)) + END_BYTES)
+        .filter(|length| *length <= size.min(FOOTER_BYTES_MAX))
+        .ok_or_else(|| broken("not readable as Parquet"))?;
     if length > tail.len() as u64 {
         tail = range(store, key, size - length, size).await?;
     }
     let footer = &tail[tail.len() - length as usize..tail.len() - END_BYTES as usize];
-    let metadata = ParquetMetaDataReader::decode_metadata(footer);
-    let metadata = metadata.map_err(|why| broken(&format!("not readable as Parquet ({why})")))?;
+    let metadata = ParquetMetaDataReader::decode_metadata(footer)
+        .map_err(|why| broken(&format!("not readable as Parquet ({why})")))?;
     let file = metadata.file_metadata();
     let pairs = file.key_value_metadata().map_or(&[][..], |pairs| pairs);
-    let first = pairs.iter().find(|pair| pair.key == "batchweave.first_row");
-    let first = first.and_then(|pair| pair.value.as_deref()?.parse().ok());
+    let first = pairs
+        .iter()
+        .find(|pair| pair.key == "batchweave.first_row")
+        .and_then(|pair| pair.value.as_deref()?.parse().ok());
     Ok(Footer {
         first_row: first.unwrap_or(0),
         rows: file.num_rows().unsigned_abs(),
@@ -48,7 +53,6 @@ async fn range(store: &dyn Store, key: &str, from: u64, to: u64) -> Result<Vec<u
     if from >= to {
         return Ok(Vec::new());
     }
-    let chunks = store.get_range(key, from..to).await?;
-    let chunks: Vec<_> = chunks.try_collect().await?;
+    let chunks: Vec<_> = store.get_range(key, from..to).await?.try_collect().await?;
     Ok(chunks.concat())
 }

@@ -49,8 +49,10 @@ impl StoredInbox {
         } else {
             // One that does not exist yet has no writers.
             let path = Path::new(place);
-            let path = path.canonicalize().or_else(|_| std::path::absolute(path));
-            let path = path.map_err(|why| CliError::Usage(format!("{place}: {why}")))?;
+            let path = path
+                .canonicalize()
+                .or_else(|_| std::path::absolute(path))
+                .map_err(|why| CliError::Usage(format!("{place}: {why}")))?;
             format!("file://{}", path.display())
         };
         let store = match batchweave_store::open(&url, &context.store_options()).await {

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &TailArgs, context: &Context) -> Result<Exit, CliE
             })?;
             for (number, file) in found.files {
                 if begun && left > 0 {
-                    print(context, &inbox, (&writer, number, &file)).await?;
+                    print(context, &inbox, &writer, number, &file).await?;
                     left -= 1;
                 }
                 *known = Read::UpTo {
@@ -69,7 +69,9 @@ pub(super) async fn run(args: &TailArgs, context: &Context) -> Result<Exit, CliE
 async fn print(
     context: &Context,
     inbox: &StoredInbox,
-    (writer, number, file): (&str, u64, &Listed),
+    writer: &str,
+    number: u64,
+    file: &Listed,
 ) -> Result<(), CliError> {
     let footer = inbox.footer(writer, file).await?;
     let new = NewFile {

@@ -101,8 +101,11 @@ fn progress(job: &JobStatus, objects: &JobObjects) -> Vec<ProgressRow> {
         |a: &AttemptState, s: &AttemptObjects| Some(a.number) == newest || !s.progress.is_empty();
     for (attempt, objects) in seen(job, objects).filter(|(a, s)| says(a, s)) {
         for coordinate in 0..attempt.dp_size {
-            let step = objects.progress.get(&coordinate);
-            let step = step.copied().unwrap_or(attempt.start);
+            let step = objects
+                .progress
+                .get(&coordinate)
+                .copied()
+                .unwrap_or(attempt.start);
             let number = attempt.number;
             match rows.last_mut() {
                 Some(row) if (row.attempt, row.step) == (number, step) => row.last = coordinate,
@@ -182,8 +185,11 @@ fn attempt_table(job: &JobStatus, style: Style) -> String {
     let row = |attempt: &AttemptState| {
         let parent = attempt.parent;
         let parent = or_dash(parent.map(|p| format!("attempt {} at {}", p.attempt, p.step)));
-        let axes = attempt.mesh.iter();
-        let axes: Vec<_> = axes.map(|a| format!("{} {}", a.name, a.size)).collect();
+        let axes: Vec<_> = attempt
+            .mesh
+            .iter()
+            .map(|a| format!("{} {}", a.name, a.size))
+            .collect();
         let (a, mesh) = (attempt, axes.join(" x "));
         cells![a.number, a.opened, parent, a.start, a.dp_size, mesh]
     };

@@ -63,8 +63,7 @@ fn too_early(step: Step, free: Step) -> CliError {
 impl Begins {
     /// Returns the first batch of `name` with the new mixture.
     pub(super) fn of(&self, name: &ProducerName, state: &ProducerState) -> Result<Seq, CliError> {
-        let last = state.mixtures.iter().next_back();
-        let last = last.map_or(0, |(seq, _)| *seq);
+        let last = state.mixtures.iter().next_back().map_or(0, |(seq, _)| *seq);
         match self {
             Self::After(after) => Ok(state.next_seq.saturating_add(*after).max(last)),
             Self::AtStep { step, first, free } => {

@@ -51,8 +51,11 @@ pub(super) struct SourceChange {
 /// Returns names and configured weights of the sources of a producer, as its cursor keeps them; empty for one that has
 /// only one, or has committed nothing.
 pub(super) fn sources(state: &ProducerState) -> Vec<(String, Weight)> {
-    let named = state.cursor.0.pointer("/settings/sources");
-    let named = named.and_then(serde_json::Value::as_array);
+    let named = state
+        .cursor
+        .0
+        .pointer("/settings/sources")
+        .and_then(serde_json::Value::as_array);
     let source = |source: &serde_json::Value| {
         let name = source["name"].as_str()?.to_owned();
         Some((name, Weight::new(source["weight"].as_f64()?).ok()?))
@@ -115,8 +118,7 @@ impl Wanted {
         let names = selected.iter().flat_map(|(_, state)| sources(state));
         self.check_sources(&names.map(|(name, _)| name).collect())?;
         let begins = self.begin.by(m)?;
-        let changes = selected.into_iter();
-        let changes = changes.map(|(name, state)| {
+        let changes = selected.into_iter().map(|(name, state)| {
             let from = begins.of(name, state)?;
             self.of_producer(name, state, &spec, from)
         });
@@ -198,8 +200,8 @@ impl Wanted {
         let names = joined(known, "");
         for name in self.weights.keys() {
             if !known.contains(name) {
-                let near = nearest(name, known.iter().map(String::as_str));
-                let near = near.map_or(String::new(), |near| format!(", did you mean {near}?"));
+                let near = nearest(name, known.iter().map(String::as_str))
+                    .map_or(String::new(), |near| format!(", did you mean {near}?"));
                 return Err(CliError::Usage(format!(
                     "no producer has a source {name}{near} (they have {names})"
                 )));
@@ -227,8 +229,10 @@ impl Wanted {
         let cursors = m
             .producers()
             .filter_map(|(_, p)| p.cursor.0.pointer("/order/mix"));
-        let needed = cursors.filter_map(serde_json::Value::as_u64).min();
-        let needed = needed.unwrap_or(0);
+        let needed = cursors
+            .filter_map(serde_json::Value::as_u64)
+            .min()
+            .unwrap_or(0);
         let mixture = NumberedMixture {
             id,
             weights: self.weights.clone(),

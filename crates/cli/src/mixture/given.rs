@@ -77,8 +77,9 @@ pub(super) async fn count(
                 .flat_map(|s| s.counted(inputs))
             {
                 let file = files.and_then(|files| files.get(piece.file as usize));
-                let source = file.and_then(|file| file.source.clone());
-                let source = source.unwrap_or_default();
+                let source = file
+                    .and_then(|file| file.source.clone())
+                    .unwrap_or_default();
                 let begun = u64::from(piece.skip == 0);
                 *one.documents.entry(source.clone()).or_default() += begun;
                 *one.tokens.entry(source).or_default() += piece.items;

@@ -99,8 +99,8 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
             let wanted = weights(&spec, id, &own)
                 .ok()
                 .map(|weights| shares(&weights));
-            let order = order.as_ref().filter(|order| order.mix == id);
-            let taken = |n: usize| Some(order?.at.get(n).map_or(0, |source| source.given));
+            let current = order.as_ref().filter(|order| order.mix == id);
+            let taken = |n: usize| Some(current?.at.get(n).map_or(0, |source| source.given));
             let all: u64 = (0..own.len()).filter_map(taken).sum();
             let sources = own.iter().enumerate().map(|(n, (source, _))| SourceShown {
                 source: source.clone(),
@@ -127,8 +127,12 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
 
 /// Returns the unit of shares, as the producer's cursor keeps it.
 fn unit(state: &ProducerState) -> ShareUnit {
-    let unit = state.cursor.0.pointer("/settings/mixture/unit").cloned();
-    let unit = unit.and_then(|unit| serde_json::from_value(unit).ok());
+    let unit = state
+        .cursor
+        .0
+        .pointer("/settings/mixture/unit")
+        .cloned()
+        .and_then(|unit| serde_json::from_value(unit).ok());
     unit.unwrap_or_default()
 }
 

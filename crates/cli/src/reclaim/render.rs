@@ -64,8 +64,10 @@ fn holder(job: &JobRetention) -> String {
     if !job.restart_points.is_empty() {
         let _ = write!(text, "; restarts from {}", joined(&job.restart_points, ""));
     }
-    let seen = job.last_progress.as_ref();
-    let seen = seen.map_or("never seen".to_owned(), |at| format!("last seen {at}"));
+    let seen = job
+        .last_progress
+        .as_ref()
+        .map_or("never seen".to_owned(), |at| format!("last seen {at}"));
     let _ = match (job.attempt, job.attempt_opened, job.position) {
         (Some(attempt), Some(opened), Some(position)) => writeln!(
             text,

@@ -24,8 +24,11 @@ pub(super) async fn check(
         child::check(Role::Producer, file, &producer, extent),
         child::check(Role::Consumer, file, &consumer, extent),
     )?;
-    let failed = [&checks.0, &checks.1].map(|(code, _)| (*code != Some(0)).then_some(*code));
-    let failed = failed.into_iter().flatten().next();
+    let failed = [&checks.0, &checks.1]
+        .map(|(code, _)| (*code != Some(0)).then_some(*code))
+        .into_iter()
+        .flatten()
+        .next();
     let fine = format!("{}: ok", file.display());
     let mut shown: Vec<&str> = Vec::new();
     for line in checks.0.1.lines().chain(checks.1.1.lines()) {

@@ -40,6 +40,24 @@ pub(super) struct Daemon {
     restarts: u32,
 }
 
+/// The parameters with which a daemon is started.
+#[derive(Debug)]
+pub(super) struct Launch<'a> {
+    pub(super) role: Role,
+    /// The configuration file of the daemon.
+    pub(super) file: &'a Path,
+    /// Further options of its command line.
+    pub(super) options: &'a [String],
+    /// Address of its status page.
+    pub(super) admin: String,
+    /// The status page may move to another port.
+    pub(super) moves: bool,
+    /// The AWS profile of the command line.
+    pub(super) profile: Option<String>,
+    /// Where it writes, if a full disk is to end the run.
+    pub(super) disk: Option<Disk>,
+}
+
 #[derive(Debug)]
 enum State {
     Running {
@@ -64,26 +82,20 @@ pub(super) enum Event {
 }
 
 impl Daemon {
-    /// Starts the daemon with a file and the options of its command line.
-    pub(super) fn start(
-        (role, profile, disk): (Role, Option<String>, Option<Disk>),
-        file: &Path,
-        options: &[String],
-        log: LogFile,
-        (admin, moves): (String, bool),
-    ) -> Result<Self, RunError> {
-        let mut all = vec!["--config".to_owned(), file.display().to_string()];
-        all.extend_from_slice(options);
-        all.extend(["--end-with".to_owned(), std::process::id().to_string()]);
+    /// Starts the daemon; its output is appended to `log`.
+    pub(super) fn start(launch: Launch<'_>, log: LogFile) -> Result<Self, RunError> {
+        let mut options = vec!["--config".to_owned(), launch.file.display().to_string()];
+        options.extend_from_slice(launch.options);
+        options.extend(["--end-with".to_owned(), std::process::id().to_string()]);
         let mut daemon = Self {
-            role,
+            role: launch.role,
             log,
-            admin,
-            program: programs::start(role.program()),
-            options: all,
-            moves,
-            profile,
-            disk,
+            admin: launch.admin,
+            program: programs::start(launch.role.program()),
+            options,
+            moves: launch.moves,
+            profile: launch.profile,
+            disk: launch.disk,
             state: State::Done,
             restarts: 0,
         };
@@ -96,11 +108,11 @@ impl Daemon {
         let log = File::options()
             .create(true)
             .append(true)
-            .open(&self.log.path);
-        let log = log.map_err(|why| {
-            let path = self.log.path.clone();
-            RunError::LogFile { path, why }
-        })?;
+            .open(&self.log.path)
+            .map_err(|why| {
+                let path = self.log.path.clone();
+                RunError::LogFile { path, why }
+            })?;
         let mut command = self.program.command();
         command
             .args(&self.options)
@@ -112,8 +124,9 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        let child = Command::from(command).spawn();
-        let child = child.map_err(|why| no_program(self.role, why))?;
+        let child = Command::from(command)
+            .spawn()
+            .map_err(|why| no_program(self.role, why))?;
         let began = Instant::now();
         self.state = State::Running { child, began };
         Ok(())
@@ -155,8 +168,10 @@ impl Daemon {
         }
         let name = self.role.name();
         let log = self.log.path.display();
-        let words = self.log.last_words(self.role.program().as_str());
-        let words = words.unwrap_or_else(|| format!("ended with {status}"));
+        let words = self
+            .log
+            .last_words(self.role.program().as_str())
+            .unwrap_or_else(|| format!("ended with {status}"));
         let code = status
             .code()
             .filter(|code| *code == i32::from(Exit::StoreUnavailable.code()));
@@ -244,8 +259,11 @@ pub(super) async fn check(
 ) -> Result<(Option<i32>, String), RunError> {
     let mut command = Command::from(programs::start(role.program()).command());
     command.arg("--config").arg(file).args(options).arg(extent);
-    let output = command.stdin(Stdio::null()).output().await;
-    let output = output.map_err(|why| no_program(role, why))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .map_err(|why| no_program(role, why))?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).trim_end().to_owned();
     Ok((output.status.code(), text))

@@ -59,8 +59,15 @@ pub(super) fn producer_lock(url: &str, producer: &str) -> String {
     let mut hash = DefaultHasher::new();
     (url, producer).hash(&mut hash);
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let tail = url.chars().rev().take(NAME_MAX).map(plain);
-    let tail: String = tail.collect::<Vec<char>>().into_iter().rev().collect();
+    let tail: String = url
+        .chars()
+        .rev()
+        .take(NAME_MAX)
+        .map(plain)
+        .collect::<Vec<char>>()
+        .into_iter()
+        .rev()
+        .collect();
     format!("run{tail}-{:016x}", hash.finish())
 }
 

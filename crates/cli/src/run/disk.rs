@@ -26,8 +26,10 @@ impl Disk {
         if reclaim.get("enabled") == Some(&Value::Bool(true)) {
             return None;
         }
-        let object = packing.get("object_bytes").and_then(Value::as_str);
-        let object: Option<ByteSize> = object.and_then(|text| text.parse().ok());
+        let object: Option<ByteSize> = packing
+            .get("object_bytes")
+            .and_then(Value::as_str)
+            .and_then(|text| text.parse().ok());
         Some(Self {
             url: url.to_owned(),
             object: object.map_or(OBJECT, ByteSize::bytes),

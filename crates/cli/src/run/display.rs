@@ -47,10 +47,10 @@ impl Display {
     /// Prints where the parts of the run are.
     pub(super) fn introduce(&self, rows: &[(&str, String)]) -> Result<(), CliError> {
         if self.json {
-            let rows = rows
+            let rows: serde_json::Map<_, _> = rows
                 .iter()
-                .map(|(name, value)| ((*name).to_owned(), json!(value)));
-            let rows: serde_json::Map<_, _> = rows.collect();
+                .map(|(name, value)| ((*name).to_owned(), json!(value)))
+                .collect();
             return Output::line(&json!({ "run": rows }).to_string());
         }
         Output::line(fields(rows).trim_end())

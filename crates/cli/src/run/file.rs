@@ -153,9 +153,15 @@ impl RunFile {
 
     /// Returns the names of the jobs that the consumer serves.
     pub(super) fn jobs(&self) -> Vec<String> {
-        let names = self.job.get("names").and_then(Value::as_array);
-        let names = names.into_iter().flatten().filter_map(Value::as_str);
-        let names: Vec<String> = names.map(str::to_owned).collect();
+        let names: Vec<String> = self
+            .job
+            .get("names")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         if names.is_empty() {
             return vec![text(&self.job, "name").unwrap_or(JOB).to_owned()];
         }
@@ -197,7 +203,8 @@ impl RunFile {
         &self,
         role: Role,
         given: &GlobalArgs,
-        (socket, lead): (&Path, &Lead),
+        socket: &Path,
+        lead: &Lead,
     ) -> Vec<String> {
         let mut set = Vec::new();
         let shared = [
@@ -234,10 +241,12 @@ impl RunFile {
                 }
             }
         }
-        let set = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
-        let ignored = role.ignored().iter();
-        let ignored = ignored.flat_map(|table| ["--ignore".to_owned(), (*table).to_owned()]);
-        ignored.chain(set).collect()
+        let settings = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
+        let ignored = role
+            .ignored()
+            .iter()
+            .flat_map(|table| ["--ignore".to_owned(), (*table).to_owned()]);
+        ignored.chain(settings).collect()
     }
 }
 
@@ -273,12 +282,8 @@ mod tests {
     fn options(text: &str, role: Role) -> String {
         let file: RunFile = parse("run.toml", text).unwrap();
         let lead = Lead::Given(None);
-        file.options(
-            role,
-            &GlobalArgs::default(),
-            (Path::new("/x/y.sock"), &lead),
-        )
-        .join(" ")
+        file.options(role, &GlobalArgs::default(), Path::new("/x/y.sock"), &lead)
+            .join(" ")
     }
 
     /// A new table of a daemon's file must be known here, and its daemon.
@@ -303,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_file_win_over_those_of_run() {
+    fn keys_of_the_file_override_keys_of_run() {
         let base = "store.url = \"file:///x\"\n";
         let producer = options(base, Role::Producer);
         assert!(

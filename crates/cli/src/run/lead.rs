@@ -28,8 +28,10 @@ impl Lead {
     /// Returns the bound for the tables `[ahead]` and `[job]` of the file and the stream's URL.
     pub(super) fn new(ahead: &Map<String, Value>, job: &Map<String, Value>, url: &str) -> Self {
         let keys = ["max_steps", "max_bytes"];
-        let given = keys.iter().filter_map(|key| Some((key, ahead.get(*key)?)));
-        let given: Vec<(&&str, &Value)> = given.collect();
+        let given: Vec<(&&str, &Value)> = keys
+            .iter()
+            .filter_map(|key| Some((key, ahead.get(*key)?)))
+            .collect();
         if !given.is_empty() {
             let bounds = given.iter().filter(|(_, value)| !is_zero(value));
             let bounds: Vec<String> = bounds

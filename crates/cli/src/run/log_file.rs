@@ -39,8 +39,7 @@ impl LogFile {
     pub(super) fn news(&mut self) -> Vec<String> {
         let text = self.rest();
         let found: Vec<&str> = text.lines().filter_map(complaint).collect();
-        let shown = found.iter().take(LINES_MAX).map(|line| cut(line));
-        let mut shown: Vec<String> = shown.collect();
+        let mut shown: Vec<String> = found.iter().take(LINES_MAX).map(|line| cut(line)).collect();
         if let Some(more) = found.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
             shown.push(format!("{more} more warnings and errors"));
         }
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_those_of_the_last_start() {
+    fn the_last_words_come_from_the_last_start() {
         let (_folder, mut log) = file("batchweave-x: first\n");
         assert_eq!(log.last_words("batchweave-x").as_deref(), Some("first"));
         log.begin();

@@ -36,7 +36,7 @@ use clap::ValueEnum;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::child::{Daemon, Event};
+use self::child::{Daemon, Event, Launch};
 use self::display::Display;
 use self::error::RunError;
 use self::file::{Role, RunFile};
@@ -99,10 +99,7 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
     let global = file.global(context.global());
     let url = global.store.clone().unwrap_or_default();
     let lead = file.lead(&url);
-    let options = |role, socket: &Socket| {
-        let places = (socket.path.as_path(), &lead);
-        file.options(role, context.global(), places)
-    };
+    let options = |role, socket: &Socket| file.options(role, context.global(), &socket.path, &lead);
     let extent = if args.check {
         checks::ALL
     } else {
@@ -115,23 +112,28 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
         return Ok(checked);
     }
     let logs = Logs::open(&args.file, args.logs.as_deref())?;
-    let who = (url.as_str(), file.producer());
-    let _producer = running::lock(place::locks().as_deref(), who)?;
+    let _producer = running::lock(place::locks().as_deref(), &url, file.producer())?;
     let mut training = Training::new(Context::new(global.clone()), file.producer(), file.jobs());
-    let taken_over = running::look(&mut training, who).await?;
+    let taken_over = running::look(&mut training, &url, file.producer()).await?;
     let socket = place::socket(file.socket(), Use::Run)?;
     let stop = shutdown::on_signals().map_err(RunError::Signals)?;
-    let start = |role, admin| -> Result<Daemon, RunError> {
+    let start = |role, admin, moves| -> Result<Daemon, RunError> {
         let log = LogFile::new(logs.fresh(Role::name(role))?);
-        let options = options(role, &socket);
-        let profile = context.global().profile.clone();
-        let disk = file.disk(&url).filter(|_| role == Role::Producer);
-        Daemon::start((role, profile, disk), &args.file, &options, log, admin)
+        let launch = Launch {
+            role,
+            file: &args.file,
+            options: &options(role, &socket),
+            admin,
+            moves,
+            profile: context.global().profile.clone(),
+            disk: file.disk(&url).filter(|_| role == Role::Producer),
+        };
+        Daemon::start(launch, log)
     };
     let page = Page::bind(args.ui).await;
-    let producer = start(Role::Producer, (place::free_address()?, true))?;
+    let producer = start(Role::Producer, place::free_address()?, true)?;
     let status_page = place::status_page(file.listen())?;
-    let consumer = start(Role::Consumer, (status_page, file.listen().is_none()))?;
+    let consumer = start(Role::Consumer, status_page, file.listen().is_none())?;
     let known = Known {
         opaque: file.opaque(),
         ..Known::default()
@@ -150,8 +152,8 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<Exit, CliEr
             .deadline()
             .map_or(STOP_WITHIN, |own| STOP_WITHIN.max(own + LOOK)),
     };
-    let places = (&socket, page.url(), logs.folder.as_path(), &lead);
-    run.introduce((url.as_str(), file.jobs().as_slice()), places)?;
+    let jobs = file.jobs();
+    run.introduce(&url, &jobs, &socket, page.url(), &logs.folder, &lead)?;
     for text in taken_over.iter().chain(&page.complaint) {
         run.display.complain(text)?;
     }
@@ -196,8 +198,12 @@ impl Run {
     /// Prints where everything is.
     fn introduce(
         &self,
-        (url, jobs): (&str, &[String]),
-        (socket, page, logs, lead): (&Socket, Option<String>, &Path, &Lead),
+        url: &str,
+        jobs: &[String],
+        socket: &Socket,
+        page: Option<String>,
+        logs: &Path,
+        lead: &Lead,
     ) -> Result<(), CliError> {
         let path = socket.path.display().to_string();
         let place = if socket.found {

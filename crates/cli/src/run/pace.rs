@@ -27,12 +27,7 @@ pub(super) struct Outlook {
 
 impl Pace {
     /// Adds the share that is produced, of `head` steps, and the next step of the slowest rank.
-    pub(super) fn add(
-        &mut self,
-        at: Instant,
-        share: f64,
-        (head, step): (f64, Option<f64>),
-    ) -> Outlook {
+    pub(super) fn add(&mut self, at: Instant, share: f64, head: f64, step: Option<f64>) -> Outlook {
         let received = step.unwrap_or_default();
         // A restarted rank goes back.
         if self
@@ -85,7 +80,8 @@ mod tests {
             last = pace.add(
                 at,
                 share,
-                (f64::from(second) * 10.0, Some(f64::from(second) * 5.0)),
+                f64::from(second) * 10.0,
+                Some(f64::from(second) * 5.0),
             );
             assert_eq!(last.trained_in.is_some(), second >= 5, "{second}");
         }
@@ -95,14 +91,14 @@ mod tests {
         // Held back for long: nothing moves.
         for second in 21..=90_u32 {
             let at = began + Duration::from_secs(second.into());
-            last = pace.add(at, 0.2, (200.0, Some(100.0)));
+            last = pace.add(at, 0.2, 200.0, Some(100.0));
         }
         assert_eq!((last.produced_in, last.trained_in), (None, None));
-        let again = pace.add(began + Duration::from_secs(91), 0.2, (200.0, Some(10.0)));
+        let again = pace.add(began + Duration::from_secs(91), 0.2, 200.0, Some(10.0));
         assert_eq!(again.trained_in, None, "it went back");
         assert!(pace.0.len() <= 62, "bounded");
         assert_eq!(
-            Pace::default().add(began, 0.0, (5.0, None)),
+            Pace::default().add(began, 0.0, 5.0, None),
             Outlook::default(),
             "unknown"
         );

@@ -88,8 +88,9 @@ impl Drop for CheckedSocket {
 
 /// Returns the socket of this run: the file's, that of the environment, or the first that this user may make.
 pub(super) fn socket(given: Option<&Path>, wanted: Use) -> Result<Socket, RunError> {
-    let variable = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
-    let variable = variable.map(PathBuf::from);
+    let variable = std::env::var_os(SOCKET_VARIABLE)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
     socket_in(&folders(), given.or(variable.as_deref()), wanted)
 }
 

@@ -87,7 +87,7 @@ impl Progress {
         };
         let held = of(producer, "held") > 0.0;
         let step = least.filter(|_| ranks > 0);
-        let outlook = known.pace.add(Instant::now(), share, (steps as f64, step));
+        let outlook = known.pace.add(Instant::now(), share, steps as f64, step);
         let seconds_left = match step {
             Some(_) => outlook.trained_in,
             None => outlook.produced_in.filter(|_| !finished && !held),

@@ -22,7 +22,8 @@ const POLL: Duration = Duration::from_millis(250);
 /// Locks the producer of the stream at `url` for this user; `None` where no folder takes the lock.
 pub(super) fn lock(
     folder: Option<&Path>,
-    (url, producer): (&str, &str),
+    url: &str,
+    producer: &str,
 ) -> Result<Option<Claim>, RunError> {
     let Some(folder) = folder else {
         return Ok(None);
@@ -45,7 +46,8 @@ pub(super) fn lock(
 /// producer of another machine that is taken over.
 pub(super) async fn look(
     training: &mut Training,
-    (url, producer): (&str, &str),
+    url: &str,
+    producer: &str,
 ) -> Result<Option<String>, RunError> {
     let Ok(name) = producer.parse::<ProducerName>() else {
         return Ok(None);

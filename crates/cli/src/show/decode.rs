@@ -83,8 +83,8 @@ pub(super) async fn rows(
                 Some(origin) => origin.parts(number, text),
                 None => text.map_or_else(Vec::new, |(own, words)| by_end(own, words)),
             };
-            let mask = mask.and_then(|all| all.get(at..at + width));
-            if let Some(((own, words), mask)) = text.zip(mask) {
+            let of_row = mask.and_then(|all| all.get(at..at + width));
+            if let Some(((own, words), mask)) = text.zip(of_row) {
                 add_runs(&mut documents, own, mask, words);
             }
             let held: u64 = documents.iter().map(|part| part.tokens).sum();
@@ -123,8 +123,11 @@ impl Origin {
 
     fn parts(&self, row: u64, text: Option<(&[u32], &Vocabulary)>) -> Vec<DocumentPart> {
         let from = self.placed.partition_point(|(r, ..)| *r < row);
-        let own = self.placed.iter().skip(from);
-        let own = own.take_while(|(r, ..)| *r == row);
+        let own = self
+            .placed
+            .iter()
+            .skip(from)
+            .take_while(|(r, ..)| *r == row);
         let part = |(_, at, piece): &(u64, u64, Piece)| {
             let (from, to) = (*at as usize, (at + piece.items) as usize);
             let words = text.and_then(|(tokens, words)| Some((tokens.get(from..to)?, words)));
@@ -186,13 +189,17 @@ impl DocumentPart {
     /// Returns its source, pass and tokens.
     pub(super) fn caption(&self) -> String {
         let source = self.source.as_deref().unwrap_or("a document");
-        let pass = self.pass.filter(|pass| *pass > 0);
-        let pass = pass.map_or(String::new(), |pass| format!(", pass {}", pass + 1));
+        let pass = self
+            .pass
+            .filter(|pass| *pass > 0)
+            .map_or(String::new(), |pass| format!(", pass {}", pass + 1));
         if self.text.is_none() {
             return format!("{source}{pass}");
         }
-        let from = self.skip.filter(|skip| *skip > 0);
-        let from = from.map_or(String::new(), |skip| format!(" from token {skip} on"));
+        let from = self
+            .skip
+            .filter(|skip| *skip > 0)
+            .map_or(String::new(), |skip| format!(" from token {skip} on"));
         format!("{source}{pass}, {}{from}", count(self.tokens, "token"))
     }
 }

@@ -199,8 +199,9 @@ fn one_row(
 
 fn of_text(part: &DocumentPart) -> Document {
     let runs = part.runs.as_ref().map(|runs| {
-        let runs = runs.iter();
-        runs.map(|run| (run.learned, run.text.clone())).collect()
+        runs.iter()
+            .map(|run| (run.learned, run.text.clone()))
+            .collect()
     });
     let text = part.text.as_ref();
     Document {
@@ -233,8 +234,10 @@ fn add_arrays(
         let more = (more > 0).then(|| format!("{name}: {}", count(more as u64, "more picture")));
         to.more.extend(more);
     }
-    let others = arrays.arrays.iter();
-    let others = others.filter(|items| !shown.contains(&items.name));
+    let others = arrays
+        .arrays
+        .iter()
+        .filter(|items| !shown.contains(&items.name));
     to.values.extend(others.map(|items| short(items, document)));
 }
 

@@ -57,14 +57,14 @@ impl Vocabulary {
     }
 
     fn builtin(builtin: Builtin) -> Result<Self, CliError> {
-        let bpe = match builtin {
+        let loaded = match builtin {
             Builtin::Bytes => None,
             Builtin::Gpt2 => Some(tiktoken_rs::r50k_base()),
             Builtin::Cl100k => Some(tiktoken_rs::cl100k_base()),
             Builtin::O200k => Some(tiktoken_rs::o200k_base()),
         };
         let broken = |e| CliError::Unsound(format!("the vocabulary {}: {e}", builtin.name()));
-        let bpe = bpe.transpose().map_err(broken)?;
+        let bpe = loaded.transpose().map_err(broken)?;
         Ok(Self {
             words: bpe.map_or(Words::Bytes, |bpe| Words::Bpe(Box::new(bpe))),
             end: Some(builtin.end_token()),

@@ -211,7 +211,7 @@ async fn samples_are_named_too() {
 
 /// `--sources` has the documents of `--decode`, without the text, of all steps of the provenance object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sources_are_those_of_all_steps_of_one_provenance_object() {
+async fn sources_cover_all_steps_of_one_provenance_object() {
     for mode in [PackingMode::Concat, PackingMode::BestFit] {
         let made = produced(|config| {
             config.packing.mode = mode;

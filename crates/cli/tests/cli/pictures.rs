@@ -145,10 +145,13 @@ async fn text_is_shown_with_its_mask_and_its_sources() {
     assert!(html.contains("not learned (loss_mask)"));
     assert!(html.contains("source.jsonl:1, "));
     let both = made.world.path("both.html");
-    let both = both.to_str().unwrap();
-    let ran = made
-        .world
-        .run(&["show", "0", "--decode", "--pictures", both]);
+    let ran = made.world.run(&[
+        "show",
+        "0",
+        "--decode",
+        "--pictures",
+        both.to_str().unwrap(),
+    ]);
     ran.prints(&["Text 0 says", "both.html: 4 of 4 rows"]);
 }
 

@@ -110,7 +110,7 @@ async fn status_tells_where_everything_stands() {
 }
 
 #[tokio::test]
-async fn lanes_show_whom_everybody_waits_for() {
+async fn lanes_show_the_producer_that_all_others_wait_for() {
     let world = World::new();
     assert_eq!(world.init("p0,p1", &["--order", "lanes"]).code, 0);
     let mut p0 = world.producer("p0").await;
@@ -200,8 +200,9 @@ async fn following_ends_with_the_stream() {
         .unwrap();
     world.commit(&mut p0, 2).await;
     p0.finish().await;
-    let output = tokio::task::spawn_blocking(|| follower.wait_with_output().unwrap());
-    let output = output.await.unwrap();
+    let output = tokio::task::spawn_blocking(|| follower.wait_with_output().unwrap())
+        .await
+        .unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4);
     world

@@ -37,7 +37,7 @@ fn class<'v>(report: &'v Value, name: &str) -> &'v Value {
 }
 
 #[tokio::test]
-async fn a_plan_says_what_goes_and_who_keeps_the_rest_and_writes_nothing() {
+async fn a_plan_lists_deletions_and_the_jobs_that_retain_the_rest_and_writes_nothing() {
     let (world, job) = marked().await;
     let before = world.json(&["status"])["head"].clone();
     world.run(&["reclaim"]).prints(&[
@@ -151,8 +151,9 @@ impl Bucket {
             }),
             ..OpenOptions::default()
         };
-        let store = batchweave_store::open("s3://batchweave/one", &options);
-        let store = store.await.unwrap();
+        let store = batchweave_store::open("s3://batchweave/one", &options)
+            .await
+            .unwrap();
         let config = batchweave_core::stream::StreamConfig::from_json(
             &fs::read(World::with_stream("p0").path("stream.json")).unwrap(),
             "stream.json",
@@ -193,7 +194,7 @@ async fn opened(store: &Arc<dyn Store>) -> TestProducer {
 
 /// Dead and live objects of each kind.
 #[tokio::test(flavor = "multi_thread")]
-async fn uploads_intents_and_old_snapshots_of_the_past_go_and_those_of_the_present_stay() {
+async fn past_uploads_intents_and_snapshots_are_deleted_and_present_ones_stay() {
     let bucket = Bucket::new().await;
     let [dead, alive] = [bucket.data_key(0, 0), bucket.data_key(1, 0)];
     for key in [&dead, &alive] {

@@ -151,7 +151,7 @@ fn missing_permissions_and_buckets_are_explained() {
 }
 
 #[test]
-fn an_endpoint_that_nobody_listens_on_is_one_line() {
+fn an_endpoint_without_a_listener_is_one_line() {
     // A reserved port, which no other test takes.
     let endpoint = "http://127.0.0.1:1";
     let mut doctor = command(&["doctor", "--store", "s3://nobody/x", "--endpoint", endpoint]);

@@ -53,7 +53,7 @@ async fn a_whole_stream_is_sound() {
 }
 
 #[tokio::test]
-async fn objects_that_somebody_deleted_or_cut_are_listed() {
+async fn deleted_or_cut_objects_are_listed() {
     let world = filled().await;
     let (gone, cut) = (object(&world, "1"), object(&world, "3"));
     fs::remove_file(&gone).unwrap();

@@ -11,11 +11,11 @@ impl<R, E> Engine<R, E> {
         };
         let ready = |step| {
             // The slices of the current step that were sent are not counted as missing.
-            let first = FrameId {
+            let begins = FrameId {
                 step,
                 slice: session.slices.start,
             };
-            let first = first.max(session.next).slice;
+            let first = begins.max(session.next).slice;
             (first..session.slices.end).all(|slice| {
                 let frame = self.frames.get(&FrameId { step, slice });
                 frame.is_some_and(|frame| matches!(frame.state, State::Ready(_)))

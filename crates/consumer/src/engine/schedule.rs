@@ -51,14 +51,15 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     fn would_be_torn(
         &self,
         distance: u64,
-        (id, from): (FrameId, &Location),
+        id: FrameId,
+        from: &Location,
         rest: &[(u64, FrameId, Location)],
     ) -> bool {
         if distance == 0 {
             return false;
         }
-        let rest = rest.iter().take_while(|(_, next, _)| next.step == id.step);
-        let sizes = rest.map(|(_, _, from)| from.bytes());
+        let of_step = rest.iter().take_while(|(_, next, _)| next.step == id.step);
+        let sizes = of_step.map(|(_, _, from)| from.bytes());
         let (count, largest) = sizes.fold((1, from.bytes()), |(count, largest), bytes| {
             (count + 1, largest.max(bytes))
         });
@@ -73,9 +74,9 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         before: &BTreeSet<FrameId>,
     ) -> Vec<Fetch> {
         let mut placed = Vec::with_capacity(picked.len());
-        let mut picked = picked.into_iter();
+        let mut unplaced = picked.into_iter();
         let mut step = None;
-        while let Some((distance, id, from)) = picked.next() {
+        while let Some((distance, id, from)) = unplaced.next() {
             // A frame that several ranks want is picked once per rank.
             if self.frames.contains_key(&id) {
                 continue;
@@ -90,8 +91,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             }
             let begun = step == Some(id.step);
             step = Some(id.step);
-            let rest = picked.as_slice();
-            let torn = !begun && self.would_be_torn(distance, (id, &from), rest);
+            let rest = unplaced.as_slice();
+            let torn = !begun && self.would_be_torn(distance, id, &from, rest);
             let region = if torn {
                 None
             } else {
@@ -106,7 +107,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                 }
                 self.cramped = true;
                 self.stalled.insert(id);
-                self.stalled.extend(picked.map(|(_, id, _)| id));
+                self.stalled.extend(unplaced.map(|(_, id, _)| id));
                 break;
             };
             self.insert(id, Some(to), State::Fetching, before.contains(&id));
@@ -196,8 +197,11 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     fn step_too_large(&self, step: Step) -> Option<(u64, Room)> {
         let places = self.steps.get(&step)?;
         let slices: BTreeSet<u32> = self.active().flat_map(|s| s.slices.clone()).collect();
-        let sizes = slices.iter().filter_map(|slice| places.at(*slice));
-        let sizes: Vec<u64> = sizes.map(|at| at.bytes().next_multiple_of(ALIGN)).collect();
+        let sizes: Vec<u64> = slices
+            .iter()
+            .filter_map(|slice| places.at(*slice))
+            .map(|at| at.bytes().next_multiple_of(ALIGN))
+            .collect();
         let (segment, largest) = (self.limits.segment_bytes, sizes.iter().copied().max()?);
         let needs = if sizes.iter().all(|size| *size == largest) {
             let together = (segment / largest).max(1);

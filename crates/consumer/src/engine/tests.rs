@@ -251,7 +251,7 @@ fn a_frame_that_two_ranks_read_is_fetched_once() {
 }
 
 #[test]
-fn an_unreadable_frame_fails_only_those_who_reach_it() {
+fn an_unreadable_frame_fails_only_sessions_that_reach_it() {
     let mut world = World::new(16, 2, 20);
     world.open(0, 0..1, 0, 2);
     world.open(1, 1..2, 0, 2);

@@ -45,7 +45,8 @@ pub(super) fn unreadable<E: FetchEvents>(
     events: &E,
     head: &Head,
     why: &ReadError,
-    (key, step): (&str, Step),
+    key: &str,
+    step: Step,
     others: &[Step],
 ) -> Fault {
     let fault = match why {

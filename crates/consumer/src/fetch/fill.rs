@@ -24,8 +24,7 @@ pub(super) async fn fill(
     targets: &[Target],
     fresh: bool,
 ) -> Result<Vec<Crc32c>, ReadError> {
-    let pieces = read.pieces().into_iter();
-    let pieces = pieces.map(|range| {
+    let pieces = read.pieces().into_iter().map(|range| {
         with_retries(fetcher, fresh, move |fresh| {
             once(fetcher, &read.key, range.clone(), targets, fresh)
         })

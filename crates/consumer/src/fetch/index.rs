@@ -56,7 +56,8 @@ pub(crate) fn locate_from_log(fetcher: &Fetcher, lookups: &[Lookup]) -> Vec<Look
 /// Locates all slices of `lookups`. They are returned together, so that neighbouring steps can share reads of
 /// frames. At most as many index reads are in flight as `turns` has permits. `others`: the steps around these.
 pub(crate) async fn locate<E: FetchEvents>(
-    (fetcher, events): (&Fetcher, &E),
+    fetcher: &Fetcher,
+    events: &E,
     lookups: &[Lookup],
     others: &[Lookup],
     turns: &Semaphore,
@@ -68,7 +69,7 @@ pub(crate) async fn locate<E: FetchEvents>(
     let outcomes = reads.map(|read| async {
         // An error would mean that the semaphore is closed, which never happens.
         let _turn = turns.acquire().await;
-        read_entries((fetcher, events), read, others).await
+        read_entries(fetcher, events, read, others).await
     });
     found.extend(join_all(outcomes).await.into_iter().flatten());
     found
@@ -148,7 +149,8 @@ fn join<'a>(key: &'a str, mut blocks: Vec<Unread<'a>>) -> Vec<IndexRead<'a>> {
 /// Reads entries until all are good, or until two reads agree: then the object is corrupt, not the
 /// connection. Good entries are used even if entries beside them are corrupt.
 async fn read_entries<E: FetchEvents>(
-    (fetcher, events): (&Fetcher, &E),
+    fetcher: &Fetcher,
+    events: &E,
     read: IndexRead<'_>,
     others: &[Lookup],
 ) -> Vec<LookupOutcome> {
@@ -195,7 +197,7 @@ async fn all_failed<E: FetchEvents>(
     let others: Vec<Step> = others.iter().filter(inside).map(|l| l.entry.step).collect();
     let head = head_after(events, why).await;
     let failed = read.blocks.iter().map(|(block, ..)| {
-        let fault = unreadable(events, &head, why, (read.key, block.step), &others);
+        let fault = unreadable(events, &head, why, read.key, block.step, &others);
         LookupOutcome::Failed(block.step, block.slices.clone(), Arc::new(fault))
     });
     failed.collect()

@@ -129,8 +129,9 @@ async fn run<E: FetchEvents>(fetcher: &Fetcher, events: &Arc<E>, read: Read, tar
         Ok(sums) => sums,
         Err(why) => {
             let head = head_after(events.as_ref(), &why).await;
-            let at = (read.key.as_str(), targets[0].id.step);
-            let fault = Arc::new(unreadable(events.as_ref(), &head, &why, at, &[]));
+            let step = targets[0].id.step;
+            let fault = unreadable(events.as_ref(), &head, &why, &read.key, step, &[]);
+            let fault = Arc::new(fault);
             let refused = &fetcher.resources.metrics.refused_frames;
             refused.inc_by(targets.len() as u64);
             let all = targets.iter().map(|t| (t.id, Err(fault.clone())));
@@ -145,8 +146,8 @@ async fn run<E: FetchEvents>(fetcher: &Fetcher, events: &Arc<E>, read: Read, tar
             Err(why) => corrupt.push((target, why)),
         }
     }
-    let good = good.into_iter().map(|(id, loaded)| (id, Ok(loaded)));
-    events.fetched(good.collect());
+    let outcomes = good.into_iter().map(|(id, loaded)| (id, Ok(loaded)));
+    events.fetched(outcomes.collect());
     for (target, why) in corrupt {
         let outcome = read_again(fetcher, events.as_ref(), &target, why).await;
         events.fetched(vec![(target.id, outcome)]);
@@ -172,8 +173,8 @@ async fn read_again<E: FetchEvents>(
             Err(why) => {
                 metrics.refused_frames.inc();
                 let head = head_after(events, &why).await;
-                let at = (&*target.from.key, step);
-                return Err(Arc::new(unreadable(events, &head, &why, at, &[])));
+                let fault = unreadable(events, &head, &why, &target.from.key, step, &[]);
+                return Err(Arc::new(fault));
             }
         };
         match fetcher.verify(target, &sums[0]) {

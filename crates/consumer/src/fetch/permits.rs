@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fewer_are_allowed_once_those_in_use_are_over() {
+    async fn fewer_are_allowed_once_permits_in_use_are_returned() {
         let (permits, gauge) = permits(8);
         let mut held = Vec::new();
         for _ in 0..7 {
@@ -145,8 +145,9 @@ mod tests {
                 permit.done(8 << 20, Duration::from_millis(30));
             }
         };
-        let readers = (0..40).map(|_| tokio::spawn(reader(Arc::clone(&permits))));
-        let readers: Vec<tokio::task::JoinHandle<()>> = readers.collect();
+        let readers: Vec<tokio::task::JoinHandle<()>> = (0..40)
+            .map(|_| tokio::spawn(reader(Arc::clone(&permits))))
+            .collect();
         tokio::time::sleep(Duration::from_mins(5)).await;
         readers.iter().for_each(tokio::task::JoinHandle::abort);
         for reader in readers {

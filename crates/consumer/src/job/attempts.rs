@@ -28,7 +28,8 @@ pub(crate) enum LogRequest {
 /// Opens one of the daemon's own jobs, unless it is open with the same parameters.
 pub(crate) async fn open_job(
     log: &mut Log,
-    (name, table): (&str, &JobTable),
+    name: &str,
+    table: &JobTable,
     writer: &str,
 ) -> Result<(), RunError> {
     let Ok(job) = name.parse::<JobName>() else {
@@ -61,7 +62,8 @@ pub(crate) async fn open_job(
 /// whether it is open.
 pub(crate) fn check_job(
     manifest: &Manifest,
-    (name, table): (&str, &JobTable),
+    name: &str,
+    table: &JobTable,
 ) -> Result<bool, RunError> {
     let Ok(job) = name.parse::<JobName>() else {
         return Ok(false);

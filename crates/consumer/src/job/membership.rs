@@ -174,8 +174,10 @@ fn request_for(
     id: AttemptId,
     state: &JobState,
 ) -> Result<AttemptRequest, Fault> {
-    let parent = hello.parent.as_ref();
-    let parent = parent.map(|p| Ok::<_, Fault>((p.attempt, parsed(&p.id)?, p.step)));
+    let parent = hello
+        .parent
+        .as_ref()
+        .map(|p| Ok::<_, Fault>((p.attempt, parsed(&p.id)?, p.step)));
     Ok(AttemptRequest {
         job,
         opened: state.opened,

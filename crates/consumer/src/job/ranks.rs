@@ -95,8 +95,11 @@ impl Ranks {
             });
         };
         // The beginning is reported first: a step without one would read as a rank that is new here.
-        let first = rank.unreported.first_below(hello.next_step);
-        let first = first.filter(|_| resumed).unwrap_or(next_step);
+        let first = rank
+            .unreported
+            .first_below(hello.next_step)
+            .filter(|_| resumed)
+            .unwrap_or(next_step);
         began(first);
         if resumed {
             let reported = rank.receive(hello.next_step, &self.deliveries, true);
@@ -133,7 +136,8 @@ impl Ranks {
         &mut self,
         session: SessionId,
         member: &Member,
-        (next_step, head): (Step, Option<Step>),
+        next_step: Step,
+        head: Option<Step>,
     ) {
         let found = self.all.get_mut(&key(member));
         let Some(rank) = found.filter(|rank| rank.session == session) else {
@@ -284,7 +288,7 @@ mod tests {
         };
         ranks.all.insert(key(&member), rank);
         let mut is_due = |next_step, head| {
-            ranks.receive(1, &member, (next_step, head));
+            ranks.receive(1, &member, next_step, head);
             due.notified().now_or_never().is_some()
         };
         assert!(!is_due(3, Some(16)));

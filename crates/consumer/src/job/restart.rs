@@ -106,8 +106,8 @@ fn begin(
 /// Returns the newest attempt of which `step` is a restart point, as a parent.
 fn parent_at(job: &JobState, objects: &JobObjects, step: Step) -> Option<(u64, AttemptId, Step)> {
     let marked = |number, dp_size| {
-        let objects = objects.get(&number);
-        objects.is_some_and(|o| o.complete_marks(dp_size).contains(&step))
+        let of_attempt = objects.get(&number);
+        of_attempt.is_some_and(|o| o.complete_marks(dp_size).contains(&step))
     };
     let mut newest = job.attempts.iter().rev();
     let found = newest.find(|a| a.start == step || marked(a.number, a.dp_size))?;

@@ -32,16 +32,19 @@ pub(crate) fn refuse<'m>(
     if !request.yields || mistakes::is(Mistake::DrawnTakesOver) {
         return None;
     }
-    let others = running.filter(|rank| {
-        let Member {
-            job, opened, id, ..
-        } = rank.member;
-        *job == request.job && *opened == request.opened && *id != request.id
-    });
-    let others: Vec<RunningRank<'m>> = others.collect();
+    let others: Vec<RunningRank<'m>> = running
+        .filter(|rank| {
+            let Member {
+                job, opened, id, ..
+            } = rank.member;
+            *job == request.job && *opened == request.opened && *id != request.id
+        })
+        .collect();
     let newest = others.iter().map(|rank| rank.member.attempt).max()?;
-    let ranks = others.iter().filter(|rank| rank.member.attempt == newest);
-    let ranks: Vec<&RunningRank<'m>> = ranks.collect();
+    let ranks: Vec<&RunningRank<'m>> = others
+        .iter()
+        .filter(|rank| rank.member.attempt == newest)
+        .collect();
     let first = ranks.first()?;
     let step = ranks.iter().map(|rank| rank.next_step).min()?;
     let ranks_here = match ranks.len() {

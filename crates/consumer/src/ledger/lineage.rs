@@ -20,7 +20,8 @@ use crate::quarantine::QuarantineRanges;
 /// Returns the steps without ledgers of the attempts from which that of `members` continues, up to the step at which
 /// each was continued: of the coordinates that fall to `members`.
 pub(super) async fn holes(
-    (store, stream): (&dyn Store, &StreamConfig),
+    store: &dyn Store,
+    stream: &StreamConfig,
     manifest: &Manifest,
     members: &[Arc<Member>],
 ) -> Result<Vec<Hole>, StoreError> {

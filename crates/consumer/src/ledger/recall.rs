@@ -151,8 +151,9 @@ impl Reader {
                 Ok(Done::Window(fill(window.clone(), &read)))
             }
             Work::Lineage(members) => {
-                let place = (resources.store.as_ref(), &resources.stream);
-                let holes = match lineage::holes(place, sums.manifest().await?, members).await {
+                let (store, stream) = (resources.store.as_ref(), &resources.stream);
+                let manifest = sums.manifest().await?;
+                let holes = match lineage::holes(store, stream, manifest, members).await {
                     Err(why) if !why.kind.is_transient() => {
                         resources.metrics.ledger_holes.inc();
                         tracing::warn!(

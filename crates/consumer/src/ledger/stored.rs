@@ -74,8 +74,11 @@ impl Stored {
     fn note(&mut self, ledger: &Ledger) {
         let told = ledger.told.iter().map(|told| (told.reader(), told.to));
         let old = ledger.told.is_empty();
-        let entries = ledger.entries.iter().filter(|_| old);
-        let entries = entries.map(|e| (e.reader(), e.to));
+        let entries = ledger
+            .entries
+            .iter()
+            .filter(|_| old)
+            .map(|e| (e.reader(), e.to));
         for (reader, to) in told.chain(entries) {
             let end = self.ends.entry(reader).or_default();
             *end = to.max(*end);

@@ -53,8 +53,7 @@ impl Lookups {
             let steps = all[some.clone()].iter().map(|one| one.entry.step).collect();
             let (node, turns, all) = (self.node.clone(), self.turns.clone(), all.clone());
             let task = self.tasks.spawn(async move {
-                let by = (node.fetcher.as_ref(), node.as_ref());
-                let located = locate(by, &all[some], &all, &turns).await;
+                let located = locate(&node.fetcher, node.as_ref(), &all[some], &all, &turns).await;
                 node.located(located);
             });
             self.steps.insert(task.id(), steps);

@@ -66,7 +66,7 @@ pub(crate) async fn follow(
             () = node.resources.stop.cancelled() => return,
             () = node.polls.requested.notified() => whole = true,
             Some(request) = requests.recv() => {
-                carry_out(&mut log, &node, request, (&mut followed, &mut lookups)).await;
+                carry_out(&mut log, &node, request, &mut followed, &mut lookups).await;
                 continue;
             }
             () = changed(&mut needs, &now) => continue,
@@ -104,7 +104,8 @@ async fn carry_out(
     log: &mut Log,
     node: &Arc<Node>,
     request: LogRequest,
-    (followed, lookups): (&mut FollowedLog, &mut Lookups),
+    followed: &mut FollowedLog,
+    lookups: &mut Lookups,
 ) {
     match request {
         LogRequest::Open(attempt, answer) => {

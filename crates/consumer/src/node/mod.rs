@@ -133,7 +133,8 @@ impl Node {
         let mut state = State::new(
             parts.limits,
             parts.first_segment,
-            (resources.metrics.clone(), resources.store_health.clone()),
+            resources.metrics.clone(),
+            resources.store_health.clone(),
             parts.deliveries,
         );
         state.report_progress(parts.job.progress_steps, progress_due.clone());

@@ -122,7 +122,8 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(
-        (hello, owner): (&Hello, Owner),
+        hello: &Hello,
+        owner: Owner,
         welcome: Welcome,
         member: Option<Arc<Member>>,
     ) -> Self {

@@ -50,7 +50,7 @@ impl State {
             let job = self.head.jobs.get(&member.job);
             let paces = job.is_some_and(|job| job.paces && job.opened == member.opened);
             let head = (paces && self.head.end.is_none()).then_some(self.head.next_step);
-            self.ranks.receive(id, member, (reported.next_step, head));
+            self.ranks.receive(id, member, reported.next_step, head);
         }
     }
 

@@ -7,7 +7,7 @@ use batchweave_core::tgb::Digest;
 use batchweave_wire::{Fault, Hello};
 
 use super::State;
-use super::rewind::{Witness, claimed, contradicted};
+use super::rewind::{LastStep, Witness, claimed, contradicted};
 use crate::engine::SessionId;
 use crate::job::membership::Member;
 use crate::quarantine::QuarantineRanges;
@@ -51,9 +51,10 @@ impl State {
     /// Returns a fault if a new rank has received steps that the log does not contain.
     pub(super) fn contradicts(&self, hello: &Hello, member: Option<&Member>) -> Option<Fault> {
         let passed = QuarantineRanges::including_lifted(&self.head.quarantine);
-        let received = member.and_then(|member| self.ranks.received(member));
-        let received = received.and_then(|next| passed.last_read_before(next));
-        let received = received.map(|step| (step, Witness::Ledger));
+        let received = member
+            .and_then(|member| self.ranks.received(member))
+            .and_then(|next| passed.last_read_before(next))
+            .map(|step| Witness::Ledger.of(step));
         contradicted(claimed(hello, &self.head).max(received)?, &self.head, None)
     }
 
@@ -87,19 +88,20 @@ impl State {
         member: Option<&Member>,
         head: &Head,
         replaced: &LogReplacement,
-    ) -> Option<(Step, Witness)> {
+    ) -> Option<LastStep> {
         let passed = QuarantineRanges::including_lifted(&head.quarantine);
-        let received = member.and_then(|member| self.ranks.received(member));
-        let received = received.and_then(|next| passed.last_read_before(next));
+        let received = member
+            .and_then(|member| self.ranks.received(member))
+            .and_then(|next| passed.last_read_before(next));
         let stored = member.and_then(|member| {
             let of = |(attempt, _): &&(AttemptKey, Step)| *attempt == key(member);
             let (_, next) = replaced.stored.iter().find(of)?;
             passed.last_read_before(*next)
         });
         [
-            reached.map(|step| (step, Witness::Position)),
-            received.map(|step| (step, Witness::Ledger)),
-            stored.map(|step| (step, Witness::Stored)),
+            reached.map(|step| Witness::Position.of(step)),
+            received.map(|step| Witness::Ledger.of(step)),
+            stored.map(|step| Witness::Stored.of(step)),
         ]
         .into_iter()
         .flatten()

@@ -54,6 +54,13 @@ pub(crate) enum Witness {
 }
 
 impl Witness {
+    pub(crate) fn of(self, step: Step) -> LastStep {
+        LastStep {
+            step,
+            witness: self,
+        }
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Position => "this rank has been given step",
@@ -64,9 +71,16 @@ impl Witness {
     }
 }
 
+/// The last step that a rank has received. Of two the later one is the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LastStep {
+    pub(crate) step: Step,
+    pub(crate) witness: Witness,
+}
+
 /// Returns the last step that the hello of a rank claims to have received. A position where an attempt starts
 /// claims nothing: that step may be committed later.
-pub(crate) fn claimed(hello: &Hello, head: &Head) -> Option<(Step, Witness)> {
+pub(crate) fn claimed(hello: &Hello, head: &Head) -> Option<LastStep> {
     // A position may lie behind steps that were never read.
     let passed = QuarantineRanges::including_lifted(&head.quarantine);
     let job = head
@@ -81,21 +95,21 @@ pub(crate) fn claimed(hello: &Hello, head: &Head) -> Option<(Step, Witness)> {
         .attempt
         .as_ref()
         .filter(|_| hello.mode == Mode::Resume);
-    let resumed = attempt.and_then(|id| last(id, hello.next_step));
-    let parent = hello.parent.as_ref();
-    let parent = parent.and_then(|parent| last(&parent.id, parent.step));
-    let resumed = resumed.map(|step| (step, Witness::Position));
-    resumed.max(parent.map(|step| (step, Witness::Checkpoint)))
+    let resumed = attempt
+        .and_then(|id| last(id, hello.next_step))
+        .map(|step| Witness::Position.of(step));
+    let parent = hello
+        .parent
+        .as_ref()
+        .and_then(|parent| last(&parent.id, parent.step))
+        .map(|step| Witness::Checkpoint.of(step));
+    resumed.max(parent)
 }
 
 /// Returns the fault of a rank that has received `last`, if the log has no such step, or has another batch at
 /// the step `changed` before it.
-pub(crate) fn contradicted(
-    (last, witness): (Step, Witness),
-    head: &Head,
-    changed: Option<Step>,
-) -> Option<Fault> {
-    let text = witness.text();
+pub(crate) fn contradicted(last: LastStep, head: &Head, changed: Option<Step>) -> Option<Fault> {
+    let (text, last) = (last.witness.text(), last.step);
     let message = match changed.filter(|step| *step <= last) {
         _ if last >= head.next_step => format!(
             "{text} {last}, and the log ends before step {}: it is not the one from which that step came",
@@ -122,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_more_than_the_log_is_contradicted() {
-        let at = |last| (last, Witness::Position);
+        let at = |last| Witness::Position.of(last);
         assert_eq!(contradicted(at(9), &head(10), None), None);
         let fault = contradicted(at(10), &head(10), None).unwrap();
         assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));

@@ -88,7 +88,7 @@ impl Node {
                 slice_count: slices.end - slices.start,
                 credits: hello.credits,
             };
-            let wake = state.open_session((hello, owner), welcome.clone(), member, quarantine);
+            let wake = state.open_session(hello, owner, welcome.clone(), member, quarantine);
             if let Some(outbox) = state.outboxes.get_mut(&id) {
                 outbox.pid = peer.pid;
             }
@@ -146,7 +146,8 @@ impl State {
     /// Opens the session of `welcome`. Returns the notification of messages to send.
     pub(super) fn open_session(
         &mut self,
-        (hello, owner): (&Hello, Owner),
+        hello: &Hello,
+        owner: Owner,
         welcome: Welcome,
         member: Option<Arc<Member>>,
         quarantine: Arc<QuarantineRanges>,
@@ -156,8 +157,8 @@ impl State {
         }
         let (id, next_step) = (welcome.session, welcome.next_step);
         let slices = welcome.first_slice..welcome.first_slice + welcome.slice_count;
-        let mut outbox = Outbox::new((hello, owner), welcome, member);
-        outbox.reached = claimed(hello, &self.head).map(|(step, _)| step);
+        let mut outbox = Outbox::new(hello, owner, welcome, member);
+        outbox.reached = claimed(hello, &self.head).map(|last| last.step);
         let wake = outbox.wake.clone();
         self.outboxes.insert(id, outbox);
         let cursor = ReadCursor::new(slices, next_step, hello.credits as usize, quarantine);

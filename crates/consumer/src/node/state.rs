@@ -76,7 +76,8 @@ impl State {
     pub(super) fn new(
         limits: Limits,
         first: Arc<Segment>,
-        (metrics, store_health): (Arc<Metrics>, Arc<StoreHealth>),
+        metrics: Arc<Metrics>,
+        store_health: Arc<StoreHealth>,
         deliveries: Deliveries,
     ) -> Self {
         let mut state = Self {

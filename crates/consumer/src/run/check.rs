@@ -92,7 +92,7 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
     }
     let served = config.job.served().iter();
     for name in served.filter(|_| config.job.open) {
-        match check_job(manifest, (name, &config.job)) {
+        match check_job(manifest, name, &config.job) {
             Ok(true) => findings.opened("job", format!("{name}: open")),
             Ok(false) => findings.opened("job", format!("{name}: a start opens it")),
             Err(why) => findings.fault("job", why),

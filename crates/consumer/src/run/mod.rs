@@ -89,9 +89,11 @@ async fn run_until_stop(
     let health = Health::default();
     register(&registry, counted.clone(), &health)?;
     let metrics = Arc::new(Metrics::new(&registry)?);
-    let reclaims = config.reclaim.enabled;
-    let reclaims = reclaims.then(|| reclaimer::Metrics::new(&registry));
-    let reclaims = reclaims.transpose()?;
+    let reclaims = config
+        .reclaim
+        .enabled
+        .then(|| reclaimer::Metrics::new(&registry))
+        .transpose()?;
     let end = CancellationToken::new();
     // All tasks end with this function, however it returns.
     let _end = end.clone().drop_guard();
@@ -141,11 +143,20 @@ async fn run_until_stop(
         metrics,
         stop: end.clone(),
     });
-    let shared = (resources, requests, deliveries);
-    let parts = parts(shared, (segments, first_segment), &config);
-    let socket = (acceptor, pending.into_inner());
+    let parts = parts(
+        resources,
+        requests,
+        deliveries,
+        segments,
+        first_segment,
+        &config,
+    );
+    let socket = Listening {
+        acceptor,
+        pending: pending.into_inner(),
+    };
     let channels = (requested, delivered);
-    serve((log, channels), parts, socket, &config, &health, stop).await;
+    serve(log, channels, parts, socket, &config, &health, stop).await;
     Ok(())
 }
 
@@ -160,16 +171,23 @@ async fn open_all(
     let served = config.job.served().iter();
     for name in served.filter(|_| config.job.open) {
         health.not_ready(format!("opening job {name}"));
-        open_job(&mut log, (name, &config.job), &writer(instance)).await?;
+        open_job(&mut log, name, &config.job, &writer(instance)).await?;
     }
     Ok(log)
 }
 
+/// The socket of the ranks, and the connections of ranks that have not been answered yet.
+struct Listening {
+    acceptor: Acceptor,
+    pending: Vec<PendingConnection>,
+}
+
 /// Serves ranks until `stop`, then stores what is left.
 async fn serve(
-    (log, channels): (Log, Channels),
+    log: Log,
+    channels: Channels,
     parts: Parts,
-    (acceptor, pending): (Acceptor, Vec<PendingConnection>),
+    socket: Listening,
     config: &ConsumerConfig,
     health: &Health,
     stop: CancellationToken,
@@ -184,8 +202,8 @@ async fn serve(
     let tasks = Tasks::start(log, channels, parts, config, &stop);
     tokio::spawn(report(tasks.node.clone(), health.clone()));
     accept(
-        acceptor,
-        pending,
+        socket.acceptor,
+        socket.pending,
         tasks.node.clone(),
         tasks.writers.clone(),
         stop,

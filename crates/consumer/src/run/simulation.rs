@@ -76,8 +76,11 @@ impl Daemon {
             stop: CancellationToken::new(),
         });
         let parts = parts(
-            (resources, requests, deliveries),
-            (segments, first_segment),
+            resources,
+            requests,
+            deliveries,
+            segments,
+            first_segment,
             &config,
         );
         let stop = CancellationToken::new();

@@ -94,8 +94,11 @@ impl Tasks {
 
 /// Returns the parts of a node with the configured limits.
 pub(super) fn parts(
-    (resources, requests, deliveries): (Arc<Resources>, mpsc::Sender<LogRequest>, Deliveries),
-    (segments, first_segment): (SegmentMaker, Arc<Segment>),
+    resources: Arc<Resources>,
+    requests: mpsc::Sender<LogRequest>,
+    deliveries: Deliveries,
+    segments: SegmentMaker,
+    first_segment: Arc<Segment>,
     config: &ConsumerConfig,
 ) -> Parts {
     let read_bytes = with_headers(config.prefetch.read_bytes.bytes());

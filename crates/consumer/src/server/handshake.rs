@@ -46,7 +46,8 @@ pub(crate) async fn handshake(
     node: &Arc<Node>,
     connection: &Connection,
     inbox: &mut Inbox,
-    (refusal, silence): (Option<Fault>, Slot),
+    refusal: Option<Fault>,
+    silence: Slot,
 ) -> Option<Accepted> {
     // The hello is read even before a refusal: closing a socket with unread data resets the connection, and the
     // reset may overtake the refusal.

@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     let accepted = tokio::select! {
         biased;
         () = stop.cancelled() => return,
-        accepted = handshake(&node, &connection, &mut inbox, (refusal, silence)) => accepted,
+        accepted = handshake(&node, &connection, &mut inbox, refusal, silence) => accepted,
     };
     let Some(Accepted {
         id,

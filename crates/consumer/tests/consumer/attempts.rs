@@ -82,8 +82,9 @@ async fn the_newest_attempt_wins_and_the_older_is_told() {
     );
     assert!(text.contains(&wanted), "{text}");
     check(&held, 0, 0, 1, 2);
-    let again = spawn_blocking(move || older.next(TIMEOUT).map(drop).unwrap_err());
-    let again = again.await.unwrap();
+    let again = spawn_blocking(move || older.next(TIMEOUT).map(drop).unwrap_err())
+        .await
+        .unwrap();
     assert_eq!(again.name(), ErrorName::AttemptSuperseded.name(), "{again}");
     let late = refused(options(&daemon.socket, 0, 1, 0)).await;
     assert_eq!(late.name(), ErrorName::AttemptSuperseded.name(), "{late}");
@@ -149,7 +150,7 @@ async fn others_wait_for_rank_0_on_any_node_and_must_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_nobody_opened_or_that_is_closed_is_named() {
+async fn a_job_that_is_closed_or_was_never_opened_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(1).await;
     stream.commit(4, 4).await;

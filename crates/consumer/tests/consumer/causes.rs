@@ -161,7 +161,7 @@ async fn a_full_arena_is_named_and_so_is_what_it_delays() {
 
 /// A rank that requests all frames and releases none holds half of the arena; the other continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_greedy_rank_holds_nobody_up() {
+async fn a_greedy_rank_delays_no_other_rank() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(300, 20).await;
@@ -186,7 +186,7 @@ async fn a_greedy_rank_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_a_job_or_an_attempt_is_told_so() {
+async fn a_session_that_waits_for_a_job_or_an_attempt_is_notified() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(2, 2).await;
@@ -215,7 +215,7 @@ async fn who_waits_for_a_job_or_an_attempt_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_opens_an_attempt_while_the_store_is_down_is_told_so() {
+async fn a_rank_that_opens_an_attempt_while_the_store_is_down_is_notified() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(1).await;
     stream.commit(2, 2).await;

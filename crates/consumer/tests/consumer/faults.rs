@@ -51,7 +51,7 @@ async fn a_flipped_transfer_is_fetched_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_object_is_refused_to_those_who_need_it() {
+async fn a_flipped_object_is_refused_to_ranks_that_need_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(20, 4).await;
@@ -238,7 +238,7 @@ async fn a_store_that_is_down_is_named_and_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_can_not_be_read_fails_those_who_need_more() {
+async fn a_log_that_can_not_be_read_fails_ranks_that_need_more() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(4, 4).await;

@@ -105,7 +105,7 @@ fn flood(path: &Path, random: &mut StdRng, stop: &AtomicBool) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_messages_holds_nobody_up() {
+async fn a_flood_of_messages_delays_no_other_rank() {
     let dir = tempfile::tempdir().unwrap();
     let seed = rand::random();
     println!("seed {seed}");

@@ -52,7 +52,7 @@ async fn a_flipped_index_is_read_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_index_entry_is_refused_to_those_who_need_it() {
+async fn a_wrong_index_entry_is_refused_to_ranks_that_need_it() {
     let dir = tempfile::tempdir().unwrap();
     let stream = uneven(12).await;
     let key = stream.data_keys()[1].clone();

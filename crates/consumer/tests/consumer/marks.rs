@@ -153,8 +153,9 @@ async fn a_restart_from_each_mark_gives_identical_bytes() {
         }
         reader.close(TIMEOUT).unwrap();
         states
-    });
-    let states = states.await.unwrap();
+    })
+    .await
+    .unwrap();
     let all = bytes_from(&daemon, 'b', 4, &Start::Step(0)).await;
     assert_eq!(all.len(), 160);
     for (i, (state, dp)) in states.iter().zip([4, 2, 4, 1]).enumerate() {

@@ -48,11 +48,12 @@ async fn a_drawn_attempt_ends_no_running_one_and_a_given_one_does() {
         ..drawn(&daemon, 0)
     };
     drop(connect(alone).await);
-    let run = spawn_blocking(move || {
+    let mut run = spawn_blocking(move || {
         assert_eq!(run.next(TIMEOUT).unwrap().unwrap().step(), 0, "it goes on");
         run
-    });
-    let mut run = run.await.unwrap();
+    })
+    .await
+    .unwrap();
     assert_eq!(
         stream.manifest().await.jobs()[&"llm".parse().unwrap()]
             .attempts
@@ -72,8 +73,9 @@ async fn a_drawn_attempt_ends_no_running_one_and_a_given_one_does() {
                 return why;
             }
         }
-    });
-    let ended = ended.await.unwrap();
+    })
+    .await
+    .unwrap();
     assert_eq!(ended.name(), ErrorName::AttemptSuperseded.name(), "{ended}");
     let given = ConnectOptions {
         attempt: Some("b".repeat(32)),

@@ -50,11 +50,15 @@ async fn a_rank_that_is_gone_holds_up_no_neighbour() {
         let late;
         (stays, late) = waits.await.unwrap();
         assert!(late);
-        let reached = stream.store.keys().into_iter().filter_map(|key| {
-            let told = keys::parse_progress(&key)?;
-            (told.first == 0).then_some(told.step)
-        });
-        let reached = reached.max();
+        let reached = stream
+            .store
+            .keys()
+            .into_iter()
+            .filter_map(|key| {
+                let told = keys::parse_progress(&key)?;
+                (told.first == 0).then_some(told.step)
+            })
+            .max();
         if reached == Some(60) {
             break;
         }

@@ -78,8 +78,7 @@ async fn a_rank_that_is_killed_late_in_an_attempt_is_not_told_again() {
     let counted = Counted::with_classes(stream.store.clone(), &keys::CLASSES);
     let daemon = Daemon::start(Arc::new(counted.clone()), consumer(dir.path()));
     // The other rank stays connected, so that the daemon keeps the attempt.
-    let other = Client::connect(options(&daemon.socket, 0, 2, 0));
-    let mut other = other.unwrap();
+    let mut other = Client::connect(options(&daemon.socket, 0, 2, 0)).unwrap();
     for (from, end) in [(0, 600), (600, 650), (650, 690)] {
         let killed = read(resumed(&daemon, 1, 2, from), end, &[], Some(3));
         let reads = spawn_blocking(move || {

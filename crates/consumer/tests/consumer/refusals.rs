@@ -38,8 +38,9 @@ async fn hellos_that_do_not_fit() {
     let reader = tokio::task::spawn_blocking({
         let good = good.clone();
         move || Client::connect(good).unwrap()
-    });
-    let reader = reader.await.unwrap();
+    })
+    .await
+    .unwrap();
 
     let twice = refused(good.clone()).await;
     assert_eq!(

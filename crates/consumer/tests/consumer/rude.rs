@@ -204,7 +204,7 @@ fn within_a_session(path: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_breaks_the_protocol_is_told_and_nobody_else_notices() {
+async fn a_client_that_breaks_the_protocol_is_refused_and_others_are_unaffected() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(200, 20).await;
@@ -222,7 +222,7 @@ async fn who_breaks_the_protocol_is_told_and_nobody_else_notices() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rank_that_never_releases_stops_at_its_credits_and_holds_nobody_up() {
+async fn a_rank_that_never_releases_stops_at_its_credits_and_delays_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(1).await;
     stream.commit(100, 20).await;

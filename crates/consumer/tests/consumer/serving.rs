@@ -156,7 +156,7 @@ async fn ranks_outlive_daemons() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rank_that_stops_reading_holds_nobody_up() {
+async fn a_rank_that_stops_reading_delays_no_other_rank() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     // 2,000 steps are many times the size of an arena of one segment.

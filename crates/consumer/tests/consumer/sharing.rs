@@ -88,7 +88,7 @@ async fn a_rank_that_stands_still_or_goes_holds_up_none_of_its_peers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_say_that_it_shares_is_refused() {
+async fn a_rank_that_does_not_announce_sharing_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
     stream.commit(4, 2).await;
@@ -111,8 +111,10 @@ async fn who_does_not_say_that_it_shares_is_refused() {
         global_rank: None,
         ..rank(&daemon, 1)
     };
-    let error = tokio::task::spawn_blocking(|| Client::connect(nameless).map(drop));
-    let error = error.await.unwrap().expect_err("who is it?");
+    let error = tokio::task::spawn_blocking(|| Client::connect(nameless).map(drop))
+        .await
+        .unwrap()
+        .expect_err("who is it?");
     assert!(matches!(error, ClientError::BadHello(_)), "{error}");
     assert!(error.to_string().contains("global_rank"), "{error}");
     drop(first);
@@ -136,8 +138,9 @@ async fn progress_of_a_coordinate_is_that_of_its_last_rank() {
             let _ = slow.next(TIMEOUT).unwrap();
         }
         slow
-    });
-    let slow = slow.await.unwrap();
+    })
+    .await
+    .unwrap();
     let told = || {
         let keys = stream.store.keys();
         let progress = keys.iter().filter(|key| key.contains("/progress/"));

@@ -133,6 +133,8 @@ impl PositionSchedule {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     const LEAD: u64 = 16;
@@ -142,16 +144,17 @@ mod tests {
     }
 
     /// A held producer whose reads take `took`, and a job that has used its lead `cycle` after it got it; the
-    /// times of the reads until `end`.
+    /// times of the reads within a range.
     fn reads(
         schedule: &mut PositionSchedule,
-        (from, end): (Duration, Duration),
-        (took, producers): (Duration, usize),
+        within: Range<Duration>,
+        took: Duration,
+        producers: usize,
         cycle: impl Fn(Duration) -> Option<Duration>,
     ) -> Vec<Duration> {
-        let (mut now, mut given) = (from, from);
+        let (mut now, mut given) = (within.start, within.start);
         let mut all = Vec::new();
-        while now < end {
+        while now < within.end {
             now = now.max(schedule.note_near(now, true));
             let began = now;
             now += took;
@@ -178,11 +181,13 @@ mod tests {
     #[test]
     fn a_fast_job_is_read_when_its_next_progress_is_due() {
         let mut schedule = PositionSchedule::default();
-        let (first, end) = (Duration::ZERO, Duration::from_secs(10));
+        let within = Duration::ZERO..Duration::from_secs(10);
         let fast = |_| Some(ms(20.0));
-        let all = reads(&mut schedule, (first, end), (ms(0.5), 1), fast);
-        let late = all.iter().filter(|at| **at > Duration::from_secs(5));
-        let late: Vec<_> = late.collect();
+        let all = reads(&mut schedule, within, ms(0.5), 1, fast);
+        let late: Vec<_> = all
+            .iter()
+            .filter(|at| **at > Duration::from_secs(5))
+            .collect();
         let widest = late
             .windows(2)
             .map(|pair| pair[1].saturating_sub(*pair[0]))
@@ -201,8 +206,8 @@ mod tests {
             (1.0, 9000, 500.0),
         ] {
             let mut schedule = PositionSchedule::default();
-            let within = (Duration::ZERO, Duration::from_secs(20));
-            let all = reads(&mut schedule, within, (ms(took), producers), |_| {
+            let within = Duration::ZERO..Duration::from_secs(20);
+            let all = reads(&mut schedule, within, ms(took), producers, |_| {
                 Some(ms(1.0))
             });
             for pair in all.windows(2).skip(1) {
@@ -220,13 +225,15 @@ mod tests {
         let mut schedule = PositionSchedule::default();
         let stops = |now: Duration| (now < Duration::from_secs(5)).then(|| ms(20.0));
         let hour = Duration::from_hours(1);
-        let within = (Duration::ZERO, hour);
-        let all = reads(&mut schedule, within, (ms(0.5), 1), stops);
-        let quiet = all.iter().filter(|at| **at > Duration::from_secs(6));
-        let quiet = quiet.count();
+        let within = Duration::ZERO..hour;
+        let all = reads(&mut schedule, within, ms(0.5), 1, stops);
+        let quiet = all
+            .iter()
+            .filter(|at| **at > Duration::from_secs(6))
+            .count();
         assert!((300..500).contains(&quiet), "{quiet} reads in an hour");
-        let again = (hour, hour + Duration::from_secs(30));
-        let all = reads(&mut schedule, again, (ms(0.5), 1), |_| Some(ms(20.0)));
+        let again = hour..hour + Duration::from_secs(30);
+        let all = reads(&mut schedule, again, ms(0.5), 1, |_| Some(ms(20.0)));
         let first = all[1];
         let soon = all.iter().filter(|at| **at < first + ms(100.0)).count();
         assert!(soon > 10, "{soon} reads in 100 ms after the job resumed");
@@ -236,8 +243,8 @@ mod tests {
     fn a_slow_job_costs_two_reads_per_second_at_most() {
         let mut schedule = PositionSchedule::default();
         let slow = |_| Some(Duration::from_secs(16));
-        let within = (Duration::ZERO, Duration::from_mins(10));
-        let all = reads(&mut schedule, within, (ms(0.5), 1), slow);
+        let within = Duration::ZERO..Duration::from_mins(10);
+        let all = reads(&mut schedule, within, ms(0.5), 1, slow);
         // One more for each of 37 holds.
         assert!(all.len() < 1200 + 38, "{}", all.len());
     }

@@ -160,8 +160,9 @@ fn a_lane_that_others_wait_for_is_never_held_by_waiting_tgbs() {
         bytes: None,
         ..flow.limits
     });
-    let held = Gate::new(&without, &b.m, None).item(&more.producer, &more.tgbs);
-    let held = held.unwrap_err();
+    let held = Gate::new(&without, &b.m, None)
+        .item(&more.producer, &more.tgbs)
+        .unwrap_err();
     assert_eq!(held.bound, Bound::LaneLead(4));
     assert!(held.to_string().contains("lane a: step 0"), "{held}");
     let first = b.batch("a", 8);

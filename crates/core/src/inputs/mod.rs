@@ -210,6 +210,20 @@ impl AsRef<PinnedFile> for PinnedFile {
     }
 }
 
+/// Bounds on the links of a chain.
+#[derive(Debug, Clone, Copy)]
+struct LinkBounds {
+    /// The number of links of one size class that become one of the next.
+    fan: u64,
+    /// Bytes of the files that one link names.
+    bytes_max: u64,
+}
+
+const BOUNDS: LinkBounds = LinkBounds {
+    fan: INPUTS_FAN,
+    bytes_max: INPUTS_FILES_BYTES,
+};
+
 impl Chain {
     /// Returns the newest link, which names the list; `None` before the first [`Chain::grow`].
     pub fn head(&self) -> Option<LinkId> {
@@ -234,14 +248,14 @@ impl Chain {
         opening: (Epoch, Nonce),
         all: &[impl AsRef<PinnedFile>],
     ) -> (LinkId, Vec<NewLink>) {
-        self.grow_by(opening, all, (INPUTS_FAN, INPUTS_FILES_BYTES))
+        self.grow_by(opening, all, BOUNDS)
     }
 
     fn grow_by(
         &mut self,
         opening: (Epoch, Nonce),
         all: &[impl AsRef<PinnedFile>],
-        bounds: (u64, u64),
+        bounds: LinkBounds,
     ) -> (LinkId, Vec<NewLink>) {
         let mut links = if all.len() as u64 > self.files() {
             self.join(opening, all, bounds)
@@ -260,19 +274,19 @@ impl Chain {
         &mut self,
         opening: (Epoch, Nonce),
         all: &[impl AsRef<PinnedFile>],
-        (fan, bytes_max): (u64, u64),
+        bounds: LinkBounds,
     ) -> Vec<NewLink> {
         let new: Vec<u64> = self
             .own(all)
             .map(|file| file.line().len() as u64 + 2)
             .collect();
         let (files, bytes) = (new.len() as u64, new.iter().sum());
-        let kept = self.kept(files, bytes, (fan, bytes_max));
+        let kept = self.kept(files, bytes, bounds);
         self.0.truncate(kept);
         let mut lines: Vec<String> = Vec::new();
         let (mut links, mut bytes) = (Vec::new(), 0);
         for line in self.own(all).map(PinnedFile::line) {
-            if !lines.is_empty() && bytes + line.len() as u64 + 2 > bytes_max {
+            if !lines.is_empty() && bytes + line.len() as u64 + 2 > bounds.bytes_max {
                 links.push(self.link(opening, &std::mem::take(&mut lines)));
                 bytes = 0;
             }
@@ -293,18 +307,19 @@ impl Chain {
     }
 
     /// Returns the number of links that stay when `files` join.
-    fn kept(&self, mut files: u64, mut bytes: u64, (fan, bytes_max): (u64, u64)) -> usize {
-        let size = |files: u64| files.max(1).ilog(fan);
+    fn kept(&self, mut files: u64, mut bytes: u64, bounds: LinkBounds) -> usize {
+        let size = |files: u64| files.max(1).ilog(bounds.fan);
         let mut kept = self.0.len();
         loop {
             let small = |link: &&Link| {
-                link.bytes.saturating_mul(fan) < bytes_max && size(link.files) <= size(files)
+                link.bytes.saturating_mul(bounds.fan) < bounds.bytes_max
+                    && size(link.files) <= size(files)
             };
             let run = self.0[..kept].iter().rev().take_while(small);
             let sums = run.fold((0, 0, 0), |(n, files, bytes), link| {
                 (n + 1, files + link.files, bytes + link.bytes)
             });
-            if sums.0 as u64 + 1 < fan || bytes.saturating_add(sums.2) > bytes_max {
+            if sums.0 as u64 + 1 < bounds.fan || bytes.saturating_add(sums.2) > bounds.bytes_max {
                 return kept;
             }
             (kept, files, bytes) = (kept - sums.0, files + sums.1, bytes + sums.2);

@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::*;
 
 /// Bounds at which links are merged at once, so that chains leave links behind.
-const BOUNDS: (u64, u64) = (2, 1 << 20);
+const FEW: LinkBounds = LinkBounds {
+    fan: 2,
+    bytes_max: 1 << 20,
+};
 const FILES_MAX: usize = 4;
 const EPOCHS_MAX: u64 = 3;
 const STEPS_MAX: usize = 11;
@@ -168,7 +171,7 @@ impl Model {
         let (mut chain, _) = reader.finish();
         instance.list.push(instance.list.len() as u8);
         let opening = self.opening(instance.epoch);
-        let (head, made) = chain.grow_by(opening, &files(&instance.list), BOUNDS);
+        let (head, made) = chain.grow_by(opening, &files(&instance.list), FEW);
         instance.links = chain.ids().collect();
         instance.heads.push((head, instance.list.len()));
         let epoch = instance.epoch;

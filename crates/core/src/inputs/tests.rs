@@ -35,7 +35,7 @@ proptest! {
         for (files, name_bytes) in growths {
             let first = all.len() as u64;
             all.extend((first..first + files).map(|n| file(n, name_bytes)));
-            let (head, links) = chain.grow_by(OPENING, &all, (fan, bytes_max));
+            let (head, links) = chain.grow_by(OPENING, &all, LinkBounds { fan, bytes_max });
             prop_assert_eq!(Some(head), chain.head());
             stored.extend(links);
             heads.push((chain.head(), all.len()));

@@ -174,8 +174,7 @@ pub fn candidacy(manifest: &Manifest, entry: &Entry) -> Candidacy {
 }
 
 /// Adds the longest chain of intents from `next` on, then the other useful ones of the producer.
-fn chain(next: Seq, announced: &[(Announced, &String)], wanted: &mut Vec<String>) {
-    let mut next = next;
+fn chain(mut next: Seq, announced: &[(Announced, &String)], wanted: &mut Vec<String>) {
     let longest = |next: Seq| {
         let starts = announced.iter().filter_map(|(what, key)| match what {
             Announced::Batch(first, last) if *first == next && *last >= next => Some((*last, *key)),

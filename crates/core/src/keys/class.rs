@@ -46,12 +46,12 @@ fn is_data(key: &str) -> bool {
     ) else {
         return false;
     };
-    let opening = opening.split_once('-').is_some_and(|(epoch, nonce)| {
+    let is_opening = opening.split_once('-').is_some_and(|(epoch, nonce)| {
         let digits = !epoch.is_empty() && epoch.bytes().all(|c| c.is_ascii_digit());
         digits && nonce.len() == 16 && is_hex(nonce)
     });
-    let name = data_seqs(name).or(provenance_seqs(name));
-    producer.parse::<ProducerName>().is_ok() && opening && name.is_some()
+    let seqs = data_seqs(name).or(provenance_seqs(name));
+    producer.parse::<ProducerName>().is_ok() && is_opening && seqs.is_some()
 }
 
 /// Returns whether this is the stored file of a tokenizer, by its fingerprint.

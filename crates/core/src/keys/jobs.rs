@@ -49,16 +49,17 @@ pub fn mark(
     }
 }
 
-/// Returns the key of a progress object: the coordinates `first..=last`, all on this node, have received
-/// every step below `step`.
+/// Returns the key of a progress object: the coordinates from the first to the last one of `coordinates`, all on
+/// this node, have received every step below `step`.
 pub fn progress(
     job: &JobName,
     opened: Version,
     attempt: AttemptNo,
     step: Step,
-    (first, last): (u32, u32),
+    coordinates: (u32, u32),
     node: &str,
 ) -> String {
+    let (first, last) = coordinates;
     let folder = progress_of(job, opened, attempt);
     format!("{folder}{step:012}-{first}_{last}-{node}.json")
 }

@@ -94,8 +94,10 @@ fn check_numbers(m: &Manifest) -> Result<(), String> {
         .producers
         .iter()
         .flat_map(|(_, p)| [p.epoch, p.began, p.next_seq]);
-    let jobs = m.jobs.values();
-    let jobs = jobs.flat_map(|job| [job.opened, job.start, job.lease_seconds.unwrap_or(0)]);
+    let jobs = m
+        .jobs
+        .values()
+        .flat_map(|job| [job.opened, job.start, job.lease_seconds.unwrap_or(0)]);
     let attempts = || m.jobs.values().flat_map(|job| &job.attempts);
     let attempted = attempts().flat_map(|a| [a.number, a.start, a.head.unwrap_or(0)]);
     let skipped = m.quarantine.iter().flat_map(|q| [q.first, q.last]);
@@ -206,9 +208,11 @@ fn check_lanes(m: &Manifest) -> Result<(), String> {
         (name.clone(), tgbs.collect())
     });
     let finished = m.producers.iter().filter(|(_, p)| p.finished);
+    let (turn, since) = m.lanes.turn();
     let given = Lanes::stored(
         &m.stream,
-        m.lanes.turn(),
+        turn,
+        since,
         queues.collect(),
         finished.map(|(name, _)| name),
     );

@@ -64,7 +64,8 @@ impl Lanes {
     /// Returns the state of a snapshot; `finished` are the named producers that have finished.
     pub(super) fn stored<'p>(
         stream: &StreamConfig,
-        (turn, since): (u32, Version),
+        turn: u32,
+        since: Version,
         queues: BTreeMap<ProducerName, BTreeMap<Seq, Arc<Waiting>>>,
         finished: impl Iterator<Item = &'p ProducerName>,
     ) -> Self {

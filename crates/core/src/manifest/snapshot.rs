@@ -104,7 +104,8 @@ impl Manifest {
         let finished = stored.producers.iter().filter(|(_, p)| p.finished);
         let lanes = Lanes::stored(
             &stream,
-            (stored.turn, stored.turn_since),
+            stored.turn,
+            stored.turn_since,
             stored.waiting,
             finished.map(|(name, _)| name),
         );

@@ -281,8 +281,9 @@ fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
     ] {
         assert!(text.contains(from), "{from} in {text}");
         let broken = text.replacen(from, to, 1);
-        let refused = Manifest::from_snapshot(stream.clone(), broken.as_bytes(), version);
-        let refused = refused.expect_err(to).to_string();
+        let refused = Manifest::from_snapshot(stream.clone(), broken.as_bytes(), version)
+            .expect_err(to)
+            .to_string();
         // The format is checked first: another one may have another kind of digest.
         let why = if from.contains("format") {
             "format 3 is not known"
@@ -292,8 +293,9 @@ fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
         assert!(refused.contains(why), "{to}: {refused}");
         // The same with a right digest: the state itself breaks a rule.
         let signed = crate::json::sign_again(broken.as_bytes()).unwrap();
-        let refused = Manifest::from_snapshot(stream.clone(), &signed, version);
-        let refused = refused.expect_err(to).to_string();
+        let refused = Manifest::from_snapshot(stream.clone(), &signed, version)
+            .expect_err(to)
+            .to_string();
         assert!(!refused.contains("digest"), "{to}: {refused}");
     }
 }

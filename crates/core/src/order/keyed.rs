@@ -91,7 +91,7 @@ mod tests {
 
     /// Another implementation of docs/order.md compares its own with these.
     #[test]
-    fn keys_and_draws_are_those_of_the_page() {
+    fn keys_and_draws_match_the_page() {
         let key = Key::new(Purpose::Blocks, "web", &[7, 0]);
         assert_eq!(key.0[0], FIRST_WORD);
         assert_eq!(key.draw(0), FIRST_DRAW);

@@ -66,9 +66,10 @@ impl Weight {
 
 /// Returns the weights for numbers of the configuration; at least one must be above 0.
 pub fn weights(numbers: &[f64]) -> Result<Vec<Weight>, WeightError> {
-    let weights: Result<Vec<Weight>, WeightError> =
-        numbers.iter().map(|number| Weight::new(*number)).collect();
-    let weights = weights?;
+    let weights = numbers
+        .iter()
+        .map(|number| Weight::new(*number))
+        .collect::<Result<Vec<Weight>, WeightError>>()?;
     if weights.iter().all(|weight| *weight == Weight::ZERO) {
         return Err(WeightError::AllZero);
     }

@@ -139,8 +139,11 @@ impl Sampler {
 
     /// Returns the passes of a source: those by which the next document was taken before, or those of the configuration.
     fn passes(&self, source: usize) -> u64 {
-        let stored = self.state.passes.first();
-        let stored = stored.and_then(|(_, passes)| passes.get(source));
+        let stored = self
+            .state
+            .passes
+            .first()
+            .and_then(|(_, passes)| passes.get(source));
         let configured = self.options.passes.get(source);
         stored.or(configured).copied().unwrap_or(1)
     }

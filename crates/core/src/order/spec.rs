@@ -69,11 +69,15 @@ impl MixtureSpec {
 
     /// Returns the weights of mixture `id` for `sources`, which have names and configured weights.
     pub fn weights(&self, id: u64, sources: &[(&str, Weight)]) -> Result<Vec<Weight>, SpecError> {
-        let mixture = self.mixtures.iter().find(|m| m.id == id);
-        let mixture = mixture.ok_or(SpecError::Forgotten)?;
-        let all = sources.iter();
-        let all = all.map(|(name, own)| mixture.weights.get(*name).copied().unwrap_or(*own));
-        let all: Vec<Weight> = all.collect();
+        let mixture = self
+            .mixtures
+            .iter()
+            .find(|m| m.id == id)
+            .ok_or(SpecError::Forgotten)?;
+        let all: Vec<Weight> = sources
+            .iter()
+            .map(|(name, own)| mixture.weights.get(*name).copied().unwrap_or(*own))
+            .collect();
         if all.iter().all(|weight| *weight == Weight::ZERO) {
             return Err(WeightError::AllZero.into());
         }

@@ -152,13 +152,7 @@ impl CrowdReads {
     }
 
     /// Notes what a read at `now` gave; the log is folded up to `next`, exclusively, and has `steps`.
-    pub fn note(
-        &mut self,
-        read: NextRead,
-        gave: Gave,
-        (next, steps): (Version, u64),
-        now: Duration,
-    ) {
+    pub fn note(&mut self, read: NextRead, gave: Gave, next: Version, steps: u64, now: Duration) {
         if gave == Gave::Records {
             // A record that is read because bundles do not help has others behind it.
             let one = read == NextRead::Record;

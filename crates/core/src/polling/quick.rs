@@ -32,8 +32,9 @@ impl QuickPolls {
 
     /// Notes how long a poll that found nothing took.
     pub fn note_read(&mut self, took: Duration) {
-        let took = took.as_secs_f64();
-        self.read = Some(self.read.map_or(took, |mean| mean + (took - mean) * WEIGHT));
+        let seconds = took.as_secs_f64();
+        let blended = |mean| mean + (seconds - mean) * WEIGHT;
+        self.read = Some(self.read.map_or(seconds, blended));
     }
 
     /// Returns the pause to a quick poll if there is a budget for one, in place of the pause `starved`.
@@ -42,8 +43,9 @@ impl QuickPolls {
         let most = f64::from(self.per_hour);
         let earned = most * now.saturating_sub(at).as_secs_f64() / HOUR.as_secs_f64();
         self.left = ((left + earned).min(most), now);
-        let pause = Duration::try_from_secs_f64(self.read? * PART_OF_READ).ok()?;
-        let pause = pause.max(PAUSE_MIN);
+        let pause = Duration::try_from_secs_f64(self.read? * PART_OF_READ)
+            .ok()?
+            .max(PAUSE_MIN);
         (pause < starved && self.left.0 >= 1.0).then_some(pause)
     }
 

@@ -66,9 +66,10 @@ impl Block {
         let out = &mut self.out;
         let last = self.last.as_ref();
         let near = last.filter(|l| (l.pass, l.file) == (piece.pass, piece.file));
-        let step = near.and_then(|l| zigzag(l.unit, piece.unit));
         // A step that leaves no room for the flags is rare: the unit is written in full.
-        let step = step.filter(|step| step >> (u64::BITS - FLAG_BITS) == 0);
+        let step = near
+            .and_then(|l| zigzag(l.unit, piece.unit))
+            .filter(|step| step >> (u64::BITS - FLAG_BITS) == 0);
         let mut head = step.map_or(ELSEWHERE, |step| step << FLAG_BITS);
         head |= if piece.skip > 0 { SKIPS } else { 0 };
         head |= if piece.new_row { NEW_ROW } else { 0 };

@@ -170,14 +170,14 @@ fn each_rule_has_its_error() {
         form: Form::Rows,
         pieces: vec![piece(0, 0, 5, true)],
     };
-    let good = Provenance {
+    let provenance = Provenance {
         inputs: Hash([7; 32]),
         first_seq: 40,
         tgbs: vec![sources],
     };
-    assert_eq!(good.get(40), good.tgbs.first());
-    assert_eq!((good.get(39), good.get(41)), (None, None));
-    let good = good.encode();
+    assert_eq!(provenance.get(40), provenance.tgbs.first());
+    assert_eq!((provenance.get(39), provenance.get(41)), (None, None));
+    let good = provenance.encode();
     let broken = |edit: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         edit(&mut bytes);

@@ -75,8 +75,11 @@ impl AttemptObjects {
         } else {
             dp_size as usize
         };
-        let by_each = self.marks.iter().filter(|(_, made)| made.len() >= enough);
-        let by_each = by_each.map(|(step, _)| *step);
+        let by_each = self
+            .marks
+            .iter()
+            .filter(|(_, made)| made.len() >= enough)
+            .map(|(step, _)| *step);
         by_each.chain(self.for_all.iter().copied()).collect()
     }
 

@@ -136,8 +136,9 @@ mod tests {
         let state = "x".repeat(MARK_BYTES_MAX);
         let refused = read(&Mark { state, ..mark() }).unwrap_err();
         assert!(matches!(refused, FormatError::TooLarge { .. }));
-        let unknown = String::from_utf8(good.to_json()).unwrap();
-        let unknown = unknown.replace("\"opened\"", "\"opens\"");
+        let unknown = String::from_utf8(good.to_json())
+            .unwrap()
+            .replace("\"opened\"", "\"opens\"");
         assert!(Mark::from_json(unknown.as_bytes(), &key, stream).is_err());
     }
 }

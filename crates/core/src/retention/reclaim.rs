@@ -193,8 +193,10 @@ impl<'m> Reclaim<'m> {
         let Some((producer, epoch, what)) = keys::parse_intent(key) else {
             return Fate::Foreign;
         };
-        let known = self.m.producer(&producer);
-        let known = known.map_or(epoch == 0, |p| p.finished || epoch <= p.epoch);
+        let known = self
+            .m
+            .producer(&producer)
+            .map_or(epoch == 0, |p| p.finished || epoch <= p.epoch);
         if known && intent::is_dead(self.m, &producer, epoch, &what) {
             Fate::Dead
         } else {
@@ -234,8 +236,10 @@ impl<'m> Reclaim<'m> {
         }
         let (mark, progress) = (keys::parse_mark(key), keys::parse_progress(key));
         let alive = keys::parse_alive(key);
-        let owner = mark.as_ref().map(|m| &m.owner);
-        let owner = owner.or_else(|| progress.as_ref().map(|p| &p.owner));
+        let owner = mark
+            .as_ref()
+            .map(|m| &m.owner)
+            .or_else(|| progress.as_ref().map(|p| &p.owner));
         let Some(owner) = owner.or_else(|| alive.as_ref().map(|a| &a.owner)) else {
             return Fate::Foreign;
         };
@@ -264,8 +268,10 @@ impl<'m> Reclaim<'m> {
     /// Returns whether a mark is dead. One below the watermark, or of an abandoned history, can't become a
     /// restart point again, and does not change the floor where it matters.
     fn mark_dead(&self, mark: &MarkKey, job: &JobState) -> bool {
-        let later = job.attempts.iter();
-        let later = later.filter(|later| later.number > mark.owner.attempt);
+        let later = job
+            .attempts
+            .iter()
+            .filter(|later| later.number > mark.owner.attempt);
         let lowest = later.map(|attempt| attempt.start).min();
         mark.step < self.watermark || lowest.is_some_and(|start| mark.step > start)
     }
@@ -298,8 +304,8 @@ fn alive_dead(alive: &AliveKey, job: &JobState, objects: Option<&JobObjects>) ->
     if attempt + 1 < job.attempts_opened() {
         return true;
     }
-    let objects = objects.and_then(|objects| objects.get(&attempt));
-    let newest = objects.and_then(|objects| objects.alive.get(&alive.node));
+    let of_attempt = objects.and_then(|objects| objects.get(&attempt));
+    let newest = of_attempt.and_then(|objects| objects.alive.get(&alive.node));
     newest.is_some_and(|newest| *newest > alive.beat)
 }
 

@@ -35,8 +35,10 @@ fn own_points(
     objects: Option<&AttemptObjects>,
 ) -> impl Iterator<Item = Step> + use<> {
     let start = attempt.start;
-    let marks = objects.map(|objects| objects.complete_marks(attempt.dp_size));
-    let marks = marks.unwrap_or_default().into_iter();
+    let marks = objects
+        .map(|objects| objects.complete_marks(attempt.dp_size))
+        .unwrap_or_default()
+        .into_iter();
     marks.filter(move |mark| *mark >= start).chain([start])
 }
 
@@ -55,8 +57,8 @@ pub fn floor(job: &JobState, objects: &JobObjects) -> Option<Step> {
     if guards::ignores_progress() {
         return Some(kept);
     }
-    let objects = objects.get(&newest.number);
-    let position = objects.map_or(newest.start, |objects| objects.position(newest));
+    let of_newest = objects.get(&newest.number);
+    let position = of_newest.map_or(newest.start, |objects| objects.position(newest));
     Some(kept.min(position))
 }
 

@@ -208,12 +208,13 @@ impl ObjectBuilder {
         self.bytes.extend_from_slice(&trailer.encode());
         let mut index = index_offset;
         let chunks = self.entries.chunk_by(|a, b| a.seq == b.seq);
-        let runs = chunks.map(|entries| {
-            let run = run(key, entries, index);
-            index += run.part.index_bytes();
-            run
-        });
-        let runs = runs.collect();
+        let runs = chunks
+            .map(|entries| {
+                let run = run(key, entries, index);
+                index += run.part.index_bytes();
+                run
+            })
+            .collect();
         Ok(Object {
             key: key.to_owned(),
             bytes: share(self.bytes),

@@ -22,10 +22,10 @@ impl fmt::Display for FrameLocation {
             ("seq", self.seq),
             ("slice", self.slice.map(u64::from)),
         ];
-        let known = numbers
+        let known: Vec<_> = numbers
             .iter()
-            .filter_map(|(name, n)| n.map(|n| format!("{name} {n}")));
-        let known: Vec<_> = known.collect();
+            .filter_map(|(name, n)| n.map(|n| format!("{name} {n}")))
+            .collect();
         if known.is_empty() {
             return Ok(());
         }

@@ -52,8 +52,9 @@ fn order(entries: &[IndexEntry], trailer: &Trailer) -> Result<(), Fault> {
     let mut start = 0;
     let mut before: Option<&IndexEntry> = None;
     for entry in entries {
-        let end = frame_bytes(entry.payload_bytes).and_then(|n| n.checked_add(entry.offset));
-        let end = end.unwrap_or(u64::MAX);
+        let end = frame_bytes(entry.payload_bytes)
+            .and_then(|n| n.checked_add(entry.offset))
+            .unwrap_or(u64::MAX);
         if entry.offset != start || end > trailer.index_offset {
             return Err(Fault::Offset {
                 start: entry.offset,

@@ -71,7 +71,7 @@ fn golden(name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn objects_are_byte_for_byte_those_of_version_1() {
+fn objects_match_version_1_byte_for_byte() {
     golden("tgb-v1-equal.tgb", &object(&equal()).bytes);
     golden("tgb-v1-unequal.tgb", &object(&unequal()).bytes);
     let mut records = Vec::new();

@@ -87,8 +87,10 @@ impl Waits {
         };
         let rank = rank.to_string();
         let of_rank = last.iter().filter(|((of, _), _)| *of == rank);
-        let grown = of_rank.map(|(key, now)| (now - first.get(key).unwrap_or(&0.0), &key.1));
-        let grown: Vec<_> = grown.filter(|(seconds, _)| *seconds > 0.0).collect();
+        let grown: Vec<_> = of_rank
+            .map(|(key, now)| (now - first.get(key).unwrap_or(&0.0), &key.1))
+            .filter(|(seconds, _)| *seconds > 0.0)
+            .collect();
         let all: f64 = grown.iter().map(|(seconds, _)| seconds).sum();
         let most = grown.iter().max_by(|a, b| a.0.total_cmp(&b.0));
         let covered = self.covered.as_secs_f64();

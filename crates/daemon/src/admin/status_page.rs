@@ -285,15 +285,19 @@ fn shown(table: &Table, families: &[MetricFamily]) -> Shown {
 fn jobs(families: &[MetricFamily], name: &str) -> String {
     let family = families.iter().filter(|family| family.name() == name);
     let metrics = family.flat_map(MetricFamily::get_metric);
-    let named = metrics.filter_map(|metric| labels(metric).remove("training_job"));
-    let mut named: Vec<String> = named.take(ROWS_MAX).collect();
+    let mut named: Vec<String> = metrics
+        .filter_map(|metric| labels(metric).remove("training_job"))
+        .take(ROWS_MAX)
+        .collect();
     named.sort();
     named.join(", ")
 }
 
 pub(super) fn labels(metric: &Metric) -> BTreeMap<String, String> {
-    let pairs = metric.get_label().iter();
-    let pairs = pairs.map(|pair| (pair.name().to_owned(), pair.value().to_owned()));
+    let pairs = metric
+        .get_label()
+        .iter()
+        .map(|pair| (pair.name().to_owned(), pair.value().to_owned()));
     pairs.collect()
 }
 

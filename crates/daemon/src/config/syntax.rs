@@ -209,8 +209,7 @@ impl<'t> Line<'t> {
         } else {
             value.len()
         };
-        let end = end.min(comment);
-        value[..end].trim()
+        value[..end.min(comment)].trim()
     }
 
     /// Whether the parser stopped within brackets or braces.

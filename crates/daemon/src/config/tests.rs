@@ -363,8 +363,9 @@ fn a_command_line_replaces_keys_and_leaves_out_tables_of_other_programs() {
     assert_eq!(config.tags, ["a", "b"]);
     assert_eq!(config.poll.listen, "127.0.0.1:9".parse().unwrap());
     assert_eq!(config.poll.interval, Period::millis(1000), "of the file");
-    let why = parse_with::<Sample>("f.toml", text, &overrides(&["arena.slots=many"]));
-    let why = why.unwrap_err().to_string();
+    let why = parse_with::<Sample>("f.toml", text, &overrides(&["arena.slots=many"]))
+        .unwrap_err()
+        .to_string();
     assert!(why.contains("--set arena.slots=many"), "{why}");
     let why = parse::<Sample>("f.toml", text).unwrap_err().to_string();
     assert!(why.contains("stream"), "another program's table: {why}");

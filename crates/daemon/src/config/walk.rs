@@ -20,8 +20,7 @@ pub(super) struct Places(BTreeMap<String, Range<usize>>);
 
 impl Places {
     /// Returns the place of `key`, or of the nearest enclosing table in the file.
-    pub(super) fn nearest(&self, key: &str) -> Option<Range<usize>> {
-        let mut key = key;
+    pub(super) fn nearest(&self, mut key: &str) -> Option<Range<usize>> {
         loop {
             if let Some(place) = self.0.get(key) {
                 return Some(place.clone());
@@ -81,8 +80,9 @@ impl<'i> Leaf<'i> {
         let span = self.value.span();
         match (at.get_mut(), part) {
             (DeValue::Table(table), Part::Key(key)) => {
-                let inner = table.entry(key.clone());
-                let inner = inner.or_insert_with(|| empty(&span, rest.first()));
+                let inner = table
+                    .entry(key.clone())
+                    .or_insert_with(|| empty(&span, rest.first()));
                 self.put(inner, rest, alone);
             }
             (DeValue::Array(items), Part::Item(number)) => {

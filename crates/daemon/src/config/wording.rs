@@ -140,8 +140,12 @@ impl Kind {
                 format!("; write it in brackets: [{}]", found(value))
             }
             (Self::Table, _) => {
-                let keys = known.and_then(Value::as_object).into_iter().flatten();
-                let keys: Vec<&str> = keys.map(|(key, _)| key.as_str()).collect();
+                let keys: Vec<&str> = known
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, _)| key.as_str())
+                    .collect();
                 if keys.is_empty() {
                     String::new()
                 } else {
@@ -229,9 +233,10 @@ fn variant(message: &str) -> Option<String> {
     let (word, rest) = rest.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     let quoted: Vec<String> = known.iter().map(|one| format!("\"{one}\"")).collect();
-    let near = dtype(word).filter(|one| known.contains(one));
-    let near = near.or_else(|| nearest(word, known.iter().copied()));
-    let near = near.map_or(String::new(), |one| format!("; did you mean \"{one}\"?"));
+    let near = dtype(word)
+        .filter(|one| known.contains(one))
+        .or_else(|| nearest(word, known.iter().copied()))
+        .map_or(String::new(), |one| format!("; did you mean \"{one}\"?"));
     Some(format!(
         "\"{word}\" is not one of {}{near}",
         quoted.join(", ")
@@ -243,8 +248,8 @@ fn field(message: &str) -> Option<String> {
     if let Some(rest) = message.strip_prefix("unknown field `") {
         let (word, rest) = rest.split_once('`')?;
         let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-        let near = nearest(word, known.iter().copied());
-        let near = near.map_or(String::new(), |one| format!("; did you mean `{one}`?"));
+        let near = nearest(word, known.iter().copied())
+            .map_or(String::new(), |one| format!("; did you mean `{one}`?"));
         return Some(format!(
             "`{word}` is not a key of this table; known here: {}{near}",
             known.join(", ")

@@ -54,13 +54,13 @@ impl Upload {
             let part = self
                 .parts
                 .get(number)
-                .filter(|part| etag.as_ref().is_none_or(|etag| *etag == part.etag));
-            let part = part.ok_or_else(|| {
-                s3_error!(
-                    InvalidPart,
-                    "Part {number} was not uploaded, or has another ETag."
-                )
-            })?;
+                .filter(|part| etag.as_ref().is_none_or(|etag| *etag == part.etag))
+                .ok_or_else(|| {
+                    s3_error!(
+                        InvalidPart,
+                        "Part {number} was not uploaded, or has another ETag."
+                    )
+                })?;
             if at + 1 < chosen.len() && part.body.len() < MIN_PART_BYTES {
                 let size = part.body.len();
                 return Err(s3_error!(

@@ -54,8 +54,12 @@ pub(super) fn process_seconds(process: &str) -> Result<f64, CliError> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The program's name, which may hold anything, ends with the last bracket.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = fields.split_ascii_whitespace().skip(11).take(2);
-    let ticks: Result<Vec<f64>, _> = ticks.map(str::parse).collect();
+    let ticks: Result<Vec<f64>, _> = fields
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(2)
+        .map(str::parse)
+        .collect();
     match ticks.map_err(bench_error)?.as_slice() {
         [user, system] => Ok((user + system) / TICKS_PER_SECOND),
         _ => Err(bench_error(format!(

@@ -47,7 +47,7 @@ pub(crate) async fn measure(args: &FreshnessArgs, json: bool) -> Result<String, 
     if json {
         words.push("--json".to_owned());
     }
-    let report = python::report(&args.python, MODULE, &words, (&env, json)).await;
+    let report = python::report(&args.python, MODULE, &words, &env, json).await;
     // It lives as long as the measurement.
     drop(server);
     report

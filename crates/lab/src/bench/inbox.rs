@@ -49,7 +49,7 @@ pub(crate) async fn measure(args: &InboxArgs, json: bool) -> Result<String, CliE
     if json {
         words.push("--json".to_owned());
     }
-    let report = python::report(&args.python, MODULE, &words, (&env, json)).await;
+    let report = python::report(&args.python, MODULE, &words, &env, json).await;
     // It lives as long as the measurement.
     drop(server);
     report

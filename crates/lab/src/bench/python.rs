@@ -14,7 +14,8 @@ use batchweave_console::CliError;
 pub(super) async fn of_calls(
     python: &Path,
     module: &str,
-    (rounds, calls): (u32, u32),
+    rounds: u32,
+    calls: u32,
     json: bool,
 ) -> Result<String, CliError> {
     let (rounds, calls) = (rounds.to_string(), calls.to_string());
@@ -22,7 +23,7 @@ pub(super) async fn of_calls(
     if !json {
         words.push("--text".to_owned());
     }
-    report(python, module, &words, (&[], json)).await
+    report(python, module, &words, &[], json).await
 }
 
 /// Starts a `dev-s3` with the latencies of S3 Standard, and returns it with its bucket. Its log is in `folder`.
@@ -42,7 +43,8 @@ pub(super) async fn report(
     python: &Path,
     module: &str,
     args: &[String],
-    (env, json): (&[(String, String)], bool),
+    env: &[(String, String)],
+    json: bool,
 ) -> Result<String, CliError> {
     let mut command = Command::new(python);
     command.args(["-m", module]).args(args);
@@ -94,8 +96,10 @@ pub(super) mod tests {
     async fn a_python_without_the_package_is_named() {
         for (script, why) in [("exit 1", "exit status: 1"), ("echo nothing", "not JSON")] {
             let (_folder, python) = program(script);
-            let error = report(&python, "m", &[], (&[], true)).await.unwrap_err();
-            let error = error.to_string();
+            let error = report(&python, "m", &[], &[], true)
+                .await
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(why), "{error}");
             assert!(error.contains("--python PROGRAM"), "{error}");
         }

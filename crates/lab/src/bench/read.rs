@@ -25,7 +25,7 @@ pub(crate) struct ReadArgs {
 
 /// Runs the measurement and returns its output: one JSON object with `json`, else a table.
 pub(crate) async fn measure(args: &ReadArgs, json: bool) -> Result<String, CliError> {
-    python::of_calls(&args.python, MODULE, (args.rounds, args.calls), json).await
+    python::of_calls(&args.python, MODULE, args.rounds, args.calls, json).await
 }
 
 #[cfg(test)]

@@ -30,11 +30,12 @@ pub(crate) struct Aftermath {
 pub(super) async fn inspect(log: &mut Log) -> Result<Aftermath, DemoError> {
     let failed = |e: &dyn std::fmt::Display| DemoError::Store(e.to_string());
     let mut reclaimer = Reclaimer::new();
-    let pass = reclaimer.pass(log, Limits::default()).await;
-    let pass = pass.map_err(|e| failed(&e))?;
+    let pass = reclaimer
+        .pass(log, Limits::default())
+        .await
+        .map_err(|e| failed(&e))?;
     let name: JobName = JOB.parse().map_err(|e| failed(&e))?;
-    let proof = prove_job(log.store(), name).await;
-    let proof = proof.map_err(|e| failed(&e))?;
+    let proof = prove_job(log.store(), name).await.map_err(|e| failed(&e))?;
     let data = pass.totals.get(&Class::Data).copied().unwrap_or_default();
     Ok(Aftermath {
         reclaimed: pass.watermark,

@@ -77,14 +77,14 @@ fn shares(documents: &Documents, shape: Shape) -> Result<Vec<Share>, DemoError> 
         Ok(tokens)
     };
     let share = |index| {
-        let portion = (index, shape.producers);
+        let of = shape.producers;
         let Documents {
             sources,
             changes,
             shuffle,
         } = documents;
         let advance = shape.advance();
-        let all = order::documents(sources, changes, *shuffle, portion, advance, &tokenize)?;
+        let all = order::documents(sources, changes, *shuffle, index, of, advance, &tokenize)?;
         let mut end = 0;
         let ends = all.iter().map(|document| {
             end += document.len();

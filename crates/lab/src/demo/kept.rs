@@ -37,8 +37,11 @@ pub(super) fn commands(args: &DemoArgs, folder: &Path, summary: &Summary) -> Str
     // The embedded server ended with the demo, and its objects with it.
     let stays = args.store != DemoStore::S3;
     let rows: Vec<_> = look.into_iter().filter(|_| stays).chain([remove]).collect();
-    let width = rows.iter().map(|(command, _)| command.len()).max();
-    let width = width.unwrap_or(0);
+    let width = rows
+        .iter()
+        .map(|(command, _)| command.len())
+        .max()
+        .unwrap_or(0);
     let row = |(command, why): &(String, String)| match why.as_str() {
         "" => format!("  {command}"),
         why => format!("  {command:width$}  # {why}"),

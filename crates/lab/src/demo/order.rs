@@ -42,13 +42,14 @@ pub(crate) fn documents(
     sources: &[DemoSource],
     changes: &[DemoChange],
     shuffle: DemoShuffle,
-    (index, of): (usize, usize),
+    index: usize,
+    of: usize,
     advance: usize,
     tokenize: &impl Fn(&str) -> Result<Document, DemoError>,
 ) -> Result<Vec<Document>, DemoError> {
     let mut queues = Vec::new();
     for source in sources {
-        let lines = source_order(source, shuffle, (index, of))?;
+        let lines = source_order(source, shuffle, index, of)?;
         let all: Result<Vec<Document>, DemoError> =
             lines.iter().map(|line| tokenize(line)).collect();
         queues.push(all?.into_iter());
@@ -89,12 +90,16 @@ pub(crate) fn documents(
 fn source_order(
     source: &DemoSource,
     shuffle: DemoShuffle,
-    (index, of): (usize, usize),
+    index: usize,
+    of: usize,
 ) -> Result<Vec<String>, DemoError> {
     let read =
         |path: &PathBuf| fs::read_to_string(path).map_err(|e| DemoError::io("read", path, &e));
-    let texts: Result<Vec<String>, DemoError> = source.files.iter().map(read).collect();
-    let texts = texts?;
+    let texts = source
+        .files
+        .iter()
+        .map(read)
+        .collect::<Result<Vec<String>, DemoError>>()?;
     let blocks = blocks(&texts);
     let bytes: usize = texts.iter().map(String::len).sum();
     let mean = (bytes / blocks.len().max(1)).max(1) as u64;
@@ -176,9 +181,9 @@ fn key(purpose: &str, numbers: &[u64], name: &str) -> Key {
         hash.update(number.to_le_bytes());
     }
     hash.update(name);
-    let hash = hash.finalize();
+    let digest = hash.finalize();
     let word = |n: usize| {
-        let bytes = hash[8 * n..8 * n + 8].iter().rev();
+        let bytes = digest[8 * n..8 * n + 8].iter().rev();
         bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
     };
     [word(0), word(1), word(2), word(3)]

@@ -47,8 +47,8 @@ impl Program {
         let log = fs::File::options()
             .create(true)
             .append(true)
-            .open(&self.log);
-        let log = log.map_err(|e| DemoError::io("write", &self.log, &e))?;
+            .open(&self.log)
+            .map_err(|e| DemoError::io("write", &self.log, &e))?;
         let mut command = Command::new(&self.path);
         command.args(&self.args).envs(self.env.iter().cloned());
         command

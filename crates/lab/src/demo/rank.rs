@@ -88,8 +88,11 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     };
     let mut out = open_out(&args.out, saved.as_ref().map_or(0, |s| s.bytes))
         .map_err(io("open", &args.out))?;
-    let waits = File::options().create(true).append(true).open(&args.waits);
-    let mut waits = waits.map_err(io("open", &args.waits))?;
+    let mut waits = File::options()
+        .create(true)
+        .append(true)
+        .open(&args.waits)
+        .map_err(io("open", &args.waits))?;
     let marks = |step: u64| args.mark_every > 0 && step.is_multiple_of(args.mark_every);
     let mut next_step = 0;
     if let Some(saved) = saved.filter(|_| marks(reader.next_step())) {

@@ -24,8 +24,10 @@ impl S3Server {
         more: &[&str],
         log: PathBuf,
     ) -> Result<Self, DemoError> {
-        let args = ["dev-s3", "--listen", "127.0.0.1:0", "--json", "--bucket"];
-        let args = args.iter().chain([&bucket]).chain(more);
+        let args = ["dev-s3", "--listen", "127.0.0.1:0", "--json", "--bucket"]
+            .iter()
+            .chain([&bucket])
+            .chain(more);
         let program = Program {
             name: "dev-s3".to_owned(),
             path: program,

@@ -99,9 +99,9 @@ impl Setup {
     }
 
     fn configured(&self, daemon: &Start, name: &str, config: &str) -> Result<Program, DemoError> {
-        let path = self.folder.join(format!("{name}.toml"));
-        fs::write(&path, config).map_err(|e| DemoError::io("write", &path, &e))?;
-        let path = path.display().to_string();
+        let file = self.folder.join(format!("{name}.toml"));
+        fs::write(&file, config).map_err(|e| DemoError::io("write", &file, &e))?;
+        let path = file.display().to_string();
         Ok(self.program(name, daemon.clone(), &["--config", &path]))
     }
 

@@ -139,8 +139,11 @@ impl PositionReader {
     }
 
     fn known(&self, job: &JobName, opened: Version, attempt: &AttemptState) -> Step {
-        let seen = self.sent.positions.get(job);
-        let seen = seen.filter(|p| p.opened == opened && p.attempt == attempt.number);
+        let seen = self
+            .sent
+            .positions
+            .get(job)
+            .filter(|p| p.opened == opened && p.attempt == attempt.number);
         seen.map_or(attempt.start, |p| p.step.max(attempt.start))
     }
 

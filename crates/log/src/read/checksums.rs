@@ -37,8 +37,10 @@ pub type StepCrcs = Result<BTreeMap<u32, u32>, String>;
 
 /// Returns the checksums of `slices`, in order.
 pub fn slice_crcs(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
-    let step = step.ok_or("it was not read")?;
-    let crcs = step.as_ref().map_err(Clone::clone)?;
+    let crcs = step
+        .ok_or("it was not read")?
+        .as_ref()
+        .map_err(Clone::clone)?;
     let found: Option<Vec<u32>> = slices.map(|slice| crcs.get(&slice).copied()).collect();
     found.ok_or_else(|| "its index does not have all slices".into())
 }

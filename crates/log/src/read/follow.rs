@@ -107,7 +107,7 @@ impl Follower {
             Gave::Nothing
         };
         self.crowd
-            .note(read, gave, (at, log.manifest().next_step()), now);
+            .note(read, gave, at, log.manifest().next_step(), now);
     }
 
     async fn read_window(&mut self, log: &mut Log, first: bool) -> Result<bool, LogError> {

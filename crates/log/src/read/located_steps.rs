@@ -23,8 +23,9 @@ impl Log {
 
     /// Whether the record that an entry names commits its TGB.
     pub(crate) async fn is_committed(&self, entry: &StepEntry) -> Result<bool, LogError> {
-        let record = window::get_record(self.store.as_ref(), entry.version).await?;
-        let record = record.and_then(|bytes| Record::from_json(&bytes, entry.version).ok());
+        let record = window::get_record(self.store.as_ref(), entry.version)
+            .await?
+            .and_then(|bytes| Record::from_json(&bytes, entry.version).ok());
         Ok(record.is_some_and(|record| entry.is_in(&record)))
     }
 

@@ -83,7 +83,8 @@ impl Distant {
 
     async fn ask<T>(
         &self,
-        (op, key): (Op, &str),
+        op: Op,
+        key: &str,
         most_ms: u64,
         answer: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -128,7 +129,7 @@ impl layer::Intercept for Distant {
             Op::Create | Op::Upload | Op::Delete => WRITE_MS,
             _ => READ_MS,
         };
-        self.ask((call.op, call.key), most_ms, run).await
+        self.ask(call.op, call.key, most_ms, run).await
     }
 }
 

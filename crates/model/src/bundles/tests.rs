@@ -49,7 +49,7 @@ fn run(mut bundles: Bundles) -> Found {
 }
 
 #[test]
-fn who_reads_bundles_has_a_prefix_of_the_log_and_at_last_all_of_it() {
+fn a_reader_of_bundles_has_a_prefix_of_the_log_and_at_last_all_of_it() {
     for bundles in [FAULTY, FORGED, PLANTED, TOGETHER] {
         let found = run(bundles);
         assert!(found.counterexample.is_none() && !found.cut);

@@ -88,11 +88,14 @@ fn write(path: &Path, texts: &[String], writer: &str, number: u64) {
 /// Returns the lines of a corpus and its documents.
 fn documents(seed: u64, count: usize) -> (Corpus, Vec<String>) {
     let corpus = Corpus::new(seed, count);
-    let texts = corpus.lines.iter().map(|line| {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        line["text"].as_str().unwrap().to_owned()
-    });
-    let texts = texts.collect();
+    let texts = corpus
+        .lines
+        .iter()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["text"].as_str().unwrap().to_owned()
+        })
+        .collect();
     (corpus, texts)
 }
 

@@ -76,8 +76,8 @@ async fn messages_that_say_so_are_not_learned_and_a_changed_setting_is_refused()
         ("weight", json!(0.0)),
         ("loss", json!(false)),
         ("train", json!(false)),
-    ];
-    let lines = lines.map(|(key, value)| conversation(key, &value));
+    ]
+    .map(|(key, value)| conversation(key, &value));
     let world = World::new();
     let chat = config(&world, PackingMode::Chat, &lines);
     world.run(chat.clone()).await.unwrap();

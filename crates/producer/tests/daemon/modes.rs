@@ -128,8 +128,12 @@ async fn samples_come_out_as_they_went_in() {
     let mut expected = Vec::new();
     for line in lines.lines().filter(|line| !line.contains("bad")) {
         let sample: serde_json::Value = serde_json::from_str(line).unwrap();
-        let image = sample["image"].as_array().unwrap().iter();
-        let image: Vec<u8> = image.map(|n| n.as_u64().unwrap() as u8).collect();
+        let image: Vec<u8> = sample["image"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap() as u8)
+            .collect();
         let action = sample["action"].as_array().unwrap().iter();
         let numbers = action.flat_map(|item| item.as_array().unwrap());
         let action = numbers.flat_map(|n| (n.as_f64().unwrap() as f32).to_le_bytes());

@@ -189,7 +189,7 @@ async fn texts_of_a_webdataset_are_packed_as_lines_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conversations_of_a_webdataset_are_those_of_lines() {
+async fn conversations_of_a_webdataset_match_conversations_of_lines() {
     let chat = |world: &World, path: &Path| {
         let mut config = World::config(&[path.display().to_string()], "a");
         let template = world.folder.path().join("t.jinja");

@@ -42,7 +42,7 @@ fn stored(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tokenizer_s_file_is_kept_whatever_the_form_of_the_slices() {
+async fn the_tokenizer_s_file_is_kept_with_every_form_of_slices() {
     for mode in [PackingMode::Concat, PackingMode::BestFit] {
         let world = World::new();
         let mut config = config(&world);

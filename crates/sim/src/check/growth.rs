@@ -24,12 +24,18 @@ pub(crate) fn counts(evidence: &Evidence) -> BTreeMap<&'static str, u64> {
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
     let lives = evidence.actors.len() as u64;
-    let uploads = evidence.events.iter();
-    let uploads = uploads.filter(|e| e.op == Op::Upload && e.key.starts_with(keys::DATA));
-    let uploads = uploads.filter(|e| e.what == What::Landed { created: true });
+    let uploads = evidence
+        .events
+        .iter()
+        .filter(|e| e.op == Op::Upload && e.key.starts_with(keys::DATA))
+        .filter(|e| e.what == What::Landed { created: true });
     // Half a segment stays until the whole one is due.
-    let debris = evidence.plan.mischief.iter();
-    let debris = debris.filter(|(_, m)| *m == Mischief::Debris).count() as u64;
+    let debris = evidence
+        .plan
+        .mischief
+        .iter()
+        .filter(|(_, m)| *m == Mischief::Debris)
+        .count() as u64;
     let bounds = BTreeMap::from([
         ("stream", 1),
         ("log", log.records.len() as u64),

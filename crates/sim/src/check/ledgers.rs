@@ -158,8 +158,12 @@ impl Ledgers<'_> {
         for reach in &object.told {
             let reader = (object.id, reach.dp_rank);
             self.below(reader, reach.to, &format!("{key} says that it"));
-            let claims = self.claimed.entry(reader).or_default();
-            let claims = claims.entry(object.node.clone()).or_default();
+            let claims = self
+                .claimed
+                .entry(reader)
+                .or_default()
+                .entry(object.node.clone())
+                .or_default();
             if claims.last().is_none_or(|(to, _)| *to < reach.to) {
                 claims.push((reach.to, self.at));
             }
@@ -266,8 +270,10 @@ impl Ledgers<'_> {
         for (&reader, steps) in &self.tells {
             let inherited = self.inherited_from(reader.0);
             for (&step, tells) in steps {
-                let times = received.get(&(reader, step));
-                let times = times.map(Vec::as_slice).unwrap_or_default();
+                let times = received
+                    .get(&(reader, step))
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
                 let heirs: BTreeSet<&str> = tells
                     .iter()
                     .filter(|tell| tell.resumed && inherited.is_some_and(|from| tell.at >= from))
@@ -278,8 +284,10 @@ impl Ledgers<'_> {
                 if firsts > 1 + unaware || tells.len() > times.len() + unaware + heirs.len() {
                     let (id, rank) = reader;
                     let by: Vec<_> = tells.iter().map(|t| (t.at, &t.node, t.resumed)).collect();
-                    let sessions = evidence.sessions.iter();
-                    let sessions = sessions.filter(|s| (s.attempt, s.coordinate) == reader);
+                    let sessions = evidence
+                        .sessions
+                        .iter()
+                        .filter(|s| (s.attempt, s.coordinate) == reader);
                     let sessions: Vec<_> =
                         sessions.map(|s| (s.at, &s.instance, s.next_step)).collect();
                     texts.push(format!(

@@ -65,8 +65,11 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
 
 fn contents(log: &Log) -> BTreeMap<&str, Vec<Content>> {
     let mut contents: BTreeMap<&str, Vec<Content>> = BTreeMap::new();
-    let waiting = log.producers.values().flat_map(|p| &p.waiting);
-    let waiting = waiting.map(|tgb| (Step::MAX, tgb));
+    let waiting = log
+        .producers
+        .values()
+        .flat_map(|p| &p.waiting)
+        .map(|tgb| (Step::MAX, tgb));
     let placed = (0..).zip(&log.steps);
     for (step, tgb) in placed.chain(waiting) {
         let Tgb {
@@ -131,8 +134,10 @@ impl<'a> Replay<'a> {
         let Ok(record) = Record::from_json(body, version) else {
             return;
         };
-        let placed = self.log.steps[self.steps as usize..].iter();
-        let placed = placed.take_while(|tgb| tgb.placed <= version).count() as Step;
+        let placed = self.log.steps[self.steps as usize..]
+            .iter()
+            .take_while(|tgb| tgb.placed <= version)
+            .count() as Step;
         self.ahead(self.steps + placed);
         self.steps += placed;
         for entry in &record.entries {
@@ -241,8 +246,11 @@ impl<'a> Replay<'a> {
     fn at_the_end(&mut self) {
         self.at = self.evidence.lasted;
         self.actor = 0;
-        let holding = self.jobs.values().filter(|job| job.holds);
-        let holding = holding.filter(|job| !job.ahead(self.steps));
+        let holding = self
+            .jobs
+            .values()
+            .filter(|job| job.holds)
+            .filter(|job| !job.ahead(self.steps));
         let needs: Option<Vec<Step>> = holding.map(|job| job.needs(self.steps)).collect();
         let most = needs.and_then(|needs| needs.into_iter().min());
         if let Some(most) = most.filter(|most| *most.min(&self.steps) > self.watermark) {
@@ -261,8 +269,10 @@ impl<'a> Replay<'a> {
             }
         }
         self.hints_and_signs();
-        let live = self.contents.iter();
-        let live = live.filter(|(_, all)| all.iter().any(|c| c.step >= self.watermark));
+        let live = self
+            .contents
+            .iter()
+            .filter(|(_, all)| all.iter().any(|c| c.step >= self.watermark));
         let lost = live
             .map(|(key, _)| *key)
             .find(|key| !objects.contains_key(*key));

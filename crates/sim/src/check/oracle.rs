@@ -117,8 +117,12 @@ impl Oracle<'_> {
             self.log.records.push(body.clone());
             self.version += 1;
         }
-        let records = self.evidence.objects.keys();
-        let records = records.filter(|k| k.starts_with(keys::LOG)).count() as u64;
+        let records = self
+            .evidence
+            .objects
+            .keys()
+            .filter(|k| k.starts_with(keys::LOG))
+            .count() as u64;
         if records != self.version {
             let text = format!("{records} records, but none at {}", self.version);
             self.wrong("gap", text);
@@ -198,8 +202,12 @@ impl Oracle<'_> {
         let mixed = (e.first_seq..=e.last_seq).any(|seq| mixture(seq) != e.mixture);
         state.next = state.next.max(e.last_seq + 1);
         let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
-        let made = e.tgbs.iter().flat_map(|tgb| &tgb.parts);
-        let made: Vec<_> = made.filter_map(|part| mixture_of(&part.key)).collect();
+        let made: Vec<_> = e
+            .tgbs
+            .iter()
+            .flat_map(|tgb| &tgb.parts)
+            .filter_map(|part| mixture_of(&part.key))
+            .collect();
         if mixed || made.iter().any(|made| *made != e.mixture) {
             self.wrong(
                 "mixture",

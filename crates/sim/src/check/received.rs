@@ -47,8 +47,9 @@ impl History {
     pub(super) fn read(log: &Log) -> Self {
         let mut history = Self::default();
         for (version, body) in (0..).zip(&log.records) {
-            let record = Record::from_json(body, version);
-            let record = record.ok().filter(|_| !log.void.contains(&version));
+            let record = Record::from_json(body, version)
+                .ok()
+                .filter(|_| !log.void.contains(&version));
             for entry in record.iter().flat_map(|r| &r.entries) {
                 history.entry(version, entry);
             }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_lists_the_log() {
+    fn no_client_lists_the_log() {
         let sent = What::Sent { print: 0, bytes: 0 };
         for prefix in ["log/", "log/0000", "", "l"] {
             assert_eq!(

@@ -93,8 +93,8 @@ fn measure(shared: &Shared, measured: [Duration; 2], [log_reads, throttled]: [u6
     let counts = |at: &Duration| *at >= measured[0] && *at < measured[1];
     let state = shared.state();
     let known = state.known.iter().filter_map(|(version, at)| {
-        let landed = landed.get(*version as usize).filter(|at| counts(at))?;
-        Some(at.saturating_sub(*landed))
+        let created = landed.get(*version as usize).filter(|at| counts(at))?;
+        Some(at.saturating_sub(*created))
     });
     let mut took: Vec<_> = known.collect();
     took.sort_unstable();

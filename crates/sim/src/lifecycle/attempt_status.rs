@@ -31,7 +31,8 @@ pub(super) async fn attempt_status(
     shared: &Arc<Shared>,
     actor: &Arc<Actor>,
     store: &Arc<dyn Store>,
-    (job, wanted): (&JobName, &AttemptRequest),
+    job: &JobName,
+    wanted: &AttemptRequest,
 ) -> AttemptStatus {
     let log = loop {
         let options = options(shared, actor, false);

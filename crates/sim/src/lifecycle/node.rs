@@ -65,8 +65,12 @@ enum End {
 impl Node {
     pub(super) fn new(shared: &Arc<Shared>, job: &JobPlan, number: usize) -> Arc<Self> {
         let plan = job.daemons.get(number).cloned().unwrap_or_default();
-        let stalls = job.attempts.iter().filter(|_| number == 0);
-        let stalls = stalls.map(|attempt| attempt.stalls.clone()).collect();
+        let stalls = job
+            .attempts
+            .iter()
+            .filter(|_| number == 0)
+            .map(|attempt| attempt.stalls.clone())
+            .collect();
         Arc::new(Self {
             shared: Arc::clone(shared),
             config: config(job, &plan),
@@ -105,9 +109,9 @@ impl Node {
 
     /// Runs one process after another until the machine ends.
     pub(super) async fn run(self: Arc<Self>) {
-        let mut ends = self.plan.ends.clone();
-        ends.sort_unstable();
-        let mut ends = ends.into_iter().peekable();
+        let mut sorted = self.plan.ends.clone();
+        sorted.sort_unstable();
+        let mut ends = sorted.into_iter().peekable();
         for number in 0.. {
             if self.state().over {
                 break;

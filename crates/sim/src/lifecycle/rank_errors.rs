@@ -50,7 +50,8 @@ impl Rank {
             &self.shared,
             &self.actor,
             &self.store,
-            (&self.job.name, &self.wanted),
+            &self.job.name,
+            &self.wanted,
         )
         .await
     }

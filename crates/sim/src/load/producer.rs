@@ -141,8 +141,8 @@ impl Process<'_> {
             }
             seq += 1;
             // Between half and one and a half times the mean.
-            let gap = gap.mul_f64(0.5 + self.actor.draw(Draw::unit));
-            next = (next + gap).max(time.now());
+            let pause = gap.mul_f64(0.5 + self.actor.draw(Draw::unit));
+            next = (next + pause).max(time.now());
         }
         // A leader that leaves would disturb the measured time.
         time.sleep_until(begin + plan.whole() + STAY).await;

@@ -215,11 +215,12 @@ fn rates(draw: &mut Draw) -> Rates {
 }
 
 fn producer(draw: &mut Draw, number: u32, long: bool, busy: bool) -> ProducerPlan {
-    let jumps = (0..draw.range(0..3)).map(|_| Jump {
-        at: draw.duration(Duration::ZERO, 60 * S),
-        by: draw.duration(Duration::ZERO, 600 * S),
-    });
-    let mut jumps: Vec<_> = jumps.collect();
+    let mut jumps: Vec<_> = (0..draw.range(0..3))
+        .map(|_| Jump {
+            at: draw.duration(Duration::ZERO, 60 * S),
+            by: draw.duration(Duration::ZERO, 600 * S),
+        })
+        .collect();
     jumps.sort_by_key(|j| j.at);
     let shared = [1, 1, 2, 4, 16][draw.range(0..5) as usize];
     let objects = if long {

@@ -171,8 +171,10 @@ impl Handle {
     }
 
     async fn get_whole(&self, key: &str, at_most: u64, fresh: bool) -> Result<Bytes, StoreError> {
-        let bytes = self.get_some(Op::Get, key, None, fresh).await?;
-        let bytes = bytes.unwrap_or_default();
+        let bytes = self
+            .get_some(Op::Get, key, None, fresh)
+            .await?
+            .unwrap_or_default();
         let size = bytes.len() as u64;
         if size > at_most {
             let location = format!("{ROOT}/{key}");

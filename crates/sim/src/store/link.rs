@@ -145,8 +145,9 @@ mod tests {
     #[test]
     fn lies_are_independent_and_a_fresh_connection_is_honest() {
         let mut some = link(10, 0);
-        let lies = (0..10_000).filter(|_| some.carries(Op::Get, &BYTES, true).1);
-        let lies = lies.count();
+        let lies = (0..10_000)
+            .filter(|_| some.carries(Op::Get, &BYTES, true).1)
+            .count();
         assert!((50..200).contains(&lies), "{lies}");
 
         let mut bad = link(0, 5);

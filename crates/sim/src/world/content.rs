@@ -65,10 +65,12 @@ pub(crate) fn digest(name: &ProducerName, seq: Seq) -> Digest {
 
 /// Returns an object with the TGBs `first..first + count`, and their records.
 pub(crate) fn object(
-    (stream, epoch): (StreamId, Epoch),
+    stream: StreamId,
+    epoch: Epoch,
     name: &ProducerName,
     key: &str,
-    (first, count): (Seq, u64),
+    first: Seq,
+    count: u64,
 ) -> (Bytes, Vec<TgbRecord>) {
     let mut builder = ObjectBuilder::new(Identity::new(stream, name, epoch));
     for seq in first..first + count {
@@ -93,7 +95,7 @@ pub(crate) fn object(
 
 /// Returns only the records of such an object.
 pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
-    object((StreamId([0; 16]), 0), name, key, (first, count)).1
+    object(StreamId([0; 16]), 0, name, key, first, count).1
 }
 
 /// Returns the cursor before TGB `seq`.
@@ -129,7 +131,7 @@ mod tests {
     fn objects_are_whole_and_as_announced() {
         let name = "p1".parse().unwrap();
         let stream = StreamId::from_random([7; 16]);
-        let (bytes, records) = object((stream, 2), &name, "data/p1/o", (2, 3));
+        let (bytes, records) = object(stream, 2, &name, "data/p1/o", 2, 3);
         check_object(&bytes, "data/p1/o").unwrap();
         let indexed = |record: &TgbRecord| record.parts[0].index.is_some();
         assert_eq!(

@@ -68,12 +68,14 @@ fn mixture(
 ) -> impl Fn(&Manifest) -> Entry + use<> {
     let request = RequestId(person.bytes());
     move |m| {
-        let from = ahead.iter().filter_map(|(name, ahead)| {
-            let state = m.producer(name).filter(|p| !p.finished)?;
-            let set = state.mixtures.keys().max().copied().unwrap_or(0);
-            Some((name.clone(), (state.next_seq + ahead).max(set)))
-        });
-        let from = from.collect();
+        let from = ahead
+            .iter()
+            .filter_map(|(name, ahead)| {
+                let state = m.producer(name).filter(|p| !p.finished)?;
+                let set = state.mixtures.keys().max().copied().unwrap_or(0);
+                Some((name.clone(), (state.next_seq + ahead).max(set)))
+            })
+            .collect();
         Entry::Mixture(Mixture {
             request,
             id: m.mixture().id + 1,

@@ -128,7 +128,7 @@ impl Process {
             let end = next.unwrap_or(Seq::MAX).min(self.plan.tgbs);
             let count = count.min(end - seq);
             let mixture = known.range(..=seq).next_back().map_or(0, |(_, id)| *id);
-            let made = self.item((epoch, nonce), (seq, count), mixture).await;
+            let made = self.item(epoch, nonce, seq, count, mixture).await;
             let Some(item) = made else {
                 return Ok(End::Failed("an upload failed for too long".to_owned()));
             };
@@ -177,15 +177,17 @@ impl Process {
     /// Uploads an object, with retries.
     async fn item(
         &self,
-        (epoch, nonce): (Epoch, Nonce),
-        (first, count): (Seq, u64),
+        epoch: Epoch,
+        nonce: Nonce,
+        first: Seq,
+        count: u64,
         mixture: u64,
     ) -> Option<CommitItem> {
         let random = random_with(self.actor.draw(|d| d.range(0..u64::MAX)), mixture);
         let seqs = (first, first + count - 1);
         let key = keys::data(&self.name, epoch, nonce, seqs, random, 0);
-        let whose = (self.shared.stream_id(), epoch);
-        let (body, tgbs) = object(whose, &self.name, &key, (first, count));
+        let stream = self.shared.stream_id();
+        let (body, tgbs) = object(stream, epoch, &self.name, &key, first, count);
         for _ in 0..20 {
             if self.store.upload(&key, body.clone()).await.is_ok() {
                 return Some(CommitItem {

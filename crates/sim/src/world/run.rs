@@ -47,8 +47,12 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         },
         keep: Keep::All,
     };
-    let named = plan.producers.iter().filter(|_| plan.named);
-    let named = named.map(|p| name(p.number)).collect();
+    let named = plan
+        .producers
+        .iter()
+        .filter(|_| plan.named)
+        .map(|p| name(p.number))
+        .collect();
     let stream = stream(plan.seed, plan.order, named);
     let stream_json = Bytes::from(stream.to_json());
     let store = SimStore::new(time, settings);
@@ -109,8 +113,10 @@ async fn run_actors(shared: Arc<Shared>) -> Vec<Vec<Read>> {
             tokio::spawn(reader.run())
         })
         .collect();
-    let life = plan.life.as_ref();
-    let life = life.map(|life| tokio::spawn(lifecycle::run(Arc::clone(&shared), life.clone())));
+    let life = plan
+        .life
+        .as_ref()
+        .map(|life| tokio::spawn(lifecycle::run(Arc::clone(&shared), life.clone())));
     let operator = tokio::spawn(operate(Arc::clone(&shared)));
     let faulty = tokio::spawn(spoil(Arc::clone(&shared)));
     if let Some(at) = plan.sealed_at {

@@ -55,8 +55,10 @@ pub(super) fn forget(folder: &Path) {
 
 /// Syncs the parents of `folder` and of all above that this process does not know yet.
 fn settle_above(root: &Path, folder: &Path) -> io::Result<()> {
-    let above = folder.ancestors();
-    let mut above: Vec<&Path> = above.take_while(|each| *each != root).collect();
+    let mut above: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|each| *each != root)
+        .collect();
     above.retain(|each| each.starts_with(root));
     if let Some(stamp) = unknown(root)? {
         settle_root(&root.canonicalize()?)?;

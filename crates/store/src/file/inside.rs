@@ -70,8 +70,10 @@ pub fn file(root: &Path, key: &Path) -> io::Result<File> {
 /// Opens the folder of `key` and returns it with the key's last name.
 fn parent<'k>(root: &Path, key: &'k Path) -> io::Result<(OwnedFd, &'k OsStr)> {
     let name = key.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let above = key.parent().filter(|above| *above != Path::new(""));
-    let above = above.unwrap_or(Path::new("."));
+    let above = key
+        .parent()
+        .filter(|above| *above != Path::new(""))
+        .unwrap_or(Path::new("."));
     let folder = open(root, above, OFlags::PATH | OFlags::DIRECTORY).map_err(named)?;
     Ok((folder, name))
 }

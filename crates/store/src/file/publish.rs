@@ -106,7 +106,7 @@ impl Draft {
             Err(error) => error,
         };
         match error.kind() {
-            io::ErrorKind::AlreadyExists => self.who_won(target),
+            io::ErrorKind::AlreadyExists => self.creation_result(target),
             // File systems without hard links.
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::Unsupported
@@ -116,7 +116,7 @@ impl Draft {
     }
 
     /// Compares the files, because an NFS client that repeats a link after a lost answer is answered "exists".
-    fn who_won(&self, target: &Path) -> io::Result<Create> {
+    fn creation_result(&self, target: &Path) -> io::Result<Create> {
         let (ours, there) = (
             fs::symlink_metadata(&self.0)?,
             fs::symlink_metadata(target)?,

@@ -84,10 +84,15 @@ pub(super) async fn unfinished(
     key::check_prefix(Op::List, &store.0.root, prefix)?;
     let (mut found, mut after) = (Vec::new(), (None, None));
     for _ in 0..UPLOAD_PAGES {
-        let list = store.0.data.list_multipart_uploads();
-        let list = list.bucket(&store.0.bucket).prefix(store.full(prefix));
-        let list = list.set_key_marker(after.0).set_upload_id_marker(after.1);
-        let list = list.encoding_type(EncodingType::Url);
+        let list = store
+            .0
+            .data
+            .list_multipart_uploads()
+            .bucket(&store.0.bucket)
+            .prefix(store.full(prefix))
+            .set_key_marker(after.0)
+            .set_upload_id_marker(after.1)
+            .encoding_type(EncodingType::Url);
         let request = format!("{prefix}?uploads");
         let page = match list.send().await {
             Ok(page) => page,

@@ -130,8 +130,8 @@ impl Bucket for S3Store {
         };
         let date = error
             .raw_response()
-            .and_then(|raw| raw.headers().get("date"));
-        let date = date.and_then(|text| DateTime::from_str(text, DateTimeFormat::HttpDate).ok());
+            .and_then(|raw| raw.headers().get("date"))
+            .and_then(|text| DateTime::from_str(text, DateTimeFormat::HttpDate).ok());
         match date.and_then(|date| SystemTime::try_from(date).ok()) {
             Some(time) => Ok(time),
             None if errors::status(&error) == Some(404) => {

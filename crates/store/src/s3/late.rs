@@ -30,9 +30,9 @@ pub(super) async fn put(
         .body(ByteStream::new(SdkBody::from_body_1_x(Late::new(
             body, halves,
         ))))
-        .customize();
-    // The time-out covers the other put, for which this one waits.
-    let put = put.config_override(config::for_body(size));
+        .customize()
+        // The time-out covers the other put, for which this one waits.
+        .config_override(config::for_body(size));
     match put.disable_payload_signing().send().await {
         Ok(_) => Ok(Create::Created),
         Err(error) if errors::status(&error) == Some(412) => Ok(Create::Exists),

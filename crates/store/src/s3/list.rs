@@ -39,8 +39,9 @@ pub(super) async fn page_after(
     let last = answer.contents().last().and_then(Object::key);
     let next = last.filter(|_| answer.is_truncated() == Some(true));
     let encoded = answer.encoding_type() == Some(&EncodingType::Url);
-    let next = next.map(|full| decoded(full, encoded));
-    let next = next.and_then(|full| Some(full.strip_prefix(&store.0.prefix)?.to_owned()));
+    let next = next
+        .map(|full| decoded(full, encoded))
+        .and_then(|full| Some(full.strip_prefix(&store.0.prefix)?.to_owned()));
     if next.as_deref().is_some_and(|next| next <= after) {
         let detail = "a listing after a key names keys before it: the store does not list in order";
         return Err(broken(store, prefix, detail));
@@ -55,8 +56,9 @@ pub(super) async fn page_after(
 pub(super) async fn folders(store: &S3Store, prefix: &str) -> Result<Vec<String>, StoreError> {
     let (mut names, mut page) = (Vec::new(), None);
     loop {
-        let list = request(store, prefix).delimiter("/");
-        let list = list.set_continuation_token(page.clone());
+        let list = request(store, prefix)
+            .delimiter("/")
+            .set_continuation_token(page.clone());
         let answer = send(store, prefix, list).await?;
         let encoded = answer.encoding_type() == Some(&EncodingType::Url);
         let full = store.full(prefix);
@@ -102,8 +104,9 @@ fn next_page(
     answer: &ListObjectsV2Output,
     page: Option<&str>,
 ) -> Result<Option<String>, StoreError> {
-    let next = answer.next_continuation_token();
-    let next = next.filter(|_| answer.is_truncated() == Some(true));
+    let next = answer
+        .next_continuation_token()
+        .filter(|_| answer.is_truncated() == Some(true));
     if next.is_some() && next == page {
         let detail = "endless listing: a page names itself as the next";
         return Err(broken(store, prefix, detail));
@@ -170,8 +173,9 @@ fn foreign(
     object: &Object,
     encoded: bool,
 ) -> Result<Option<ObjectMeta>, Unreadable> {
-    let full = (object.key()).and_then(|key| decoded_exactly(key, encoded));
-    let full = full.ok_or(Unreadable)?;
+    let full = (object.key())
+        .and_then(|key| decoded_exactly(key, encoded))
+        .ok_or(Unreadable)?;
     let key = full.strip_prefix(&store.0.prefix).ok_or(Unreadable)?;
     let found = described(object, key).ok_or(Unreadable)?;
     if found.key.is_empty() && found.size == 0 {

@@ -25,8 +25,11 @@ impl S3Store {
             |detail: String| self.error(op, key, ErrorKind::Invalid, Effect::DidNot, detail);
         let config = PresigningConfig::expires_in(valid).map_err(|why| invalid(why.to_string()))?;
         let get = self.0.data.get_object().bucket(&self.0.bucket);
-        let signed = get.key(self.full(key)).presigned(config).await;
-        let signed = signed.map_err(|error| self.mapped(op, key, &error))?;
+        let signed = get
+            .key(self.full(key))
+            .presigned(config)
+            .await
+            .map_err(|error| self.mapped(op, key, &error))?;
         super::secrets::note_url(signed.uri());
         Ok(signed)
     }

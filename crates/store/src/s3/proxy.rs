@@ -58,8 +58,10 @@ pub(super) fn way(url: &str) -> Way {
 }
 
 fn way_by(matcher: &Matcher, url: &str) -> Way {
-    let uri: Option<Uri> = url.parse().ok();
-    let uri = uri.filter(|uri| !uri.host().is_some_and(is_near));
+    let uri = url
+        .parse::<Uri>()
+        .ok()
+        .filter(|uri| !uri.host().is_some_and(is_near));
     let Some(found) = uri.and_then(|uri| matcher.intercept(&uri)) else {
         return Way::Direct;
     };

@@ -197,7 +197,7 @@ async fn fetch(
     let length = answer
         .content_length()
         .and_then(|length| u64::try_from(length).ok());
-    check_answer(store, key, range, (answer.content_range(), length))?;
+    check_answer(store, key, range, answer.content_range(), length)?;
     Ok((answer.body, answer.e_tag))
 }
 
@@ -206,7 +206,8 @@ pub(super) fn check_answer(
     store: &S3Store,
     key: &str,
     range: &Range<u64>,
-    (content_range, length): (Option<&str>, Option<u64>),
+    content_range: Option<&str>,
+    length: Option<u64>,
 ) -> Result<(), StoreError> {
     let first = format!("bytes {}-", range.start);
     let starts_there = content_range.is_some_and(|answer| answer.starts_with(&first));

@@ -152,8 +152,8 @@ pub(super) async fn part(
         .config_override(config::for_body(size))
         .disable_payload_signing()
         .send()
-        .await;
-    let sent = sent.map_err(|error| store.mapped(Op::Upload, key, &error))?;
+        .await
+        .map_err(|error| store.mapped(Op::Upload, key, &error))?;
     Ok(CompletedPart::builder()
         .part_number(number)
         .set_e_tag(sent.e_tag)

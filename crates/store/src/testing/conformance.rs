@@ -67,8 +67,9 @@ pub async fn run(store: Arc<dyn Store>, effort: Effort) {
 }
 
 async fn probed(store: &dyn Store, random: u64) {
-    let report = probe_long(store, random, 3, crate::Access::Write).await;
-    let report = report.unwrap_or_else(|error| panic!("the probe refuses the store: {error}"));
+    let report = probe_long(store, random, 3, crate::Access::Write)
+        .await
+        .unwrap_or_else(|error| panic!("the probe refuses the store: {error}"));
     assert_eq!(report.rounds, 3, "probe rounds");
 }
 
@@ -85,12 +86,13 @@ impl Bench {
     }
 
     async fn read(&self, key: &str, range: Range<u64>) -> Bytes {
-        let chunks = ok(
+        let chunks: Result<Vec<Bytes>, _> = ok(
             "get_range",
             key,
             self.store.get_range(key, range.clone()).await,
-        );
-        let chunks: Result<Vec<Bytes>, _> = chunks.try_collect().await;
+        )
+        .try_collect()
+        .await;
         let body = Bytes::from(ok("chunks of", key, chunks).concat());
         assert_eq!(
             body.len() as u64,

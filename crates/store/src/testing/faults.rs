@@ -282,11 +282,10 @@ impl layer::Intercept for FaultStore {
             Some(Fault::FlippedByte) => {
                 let this = self.clone();
                 let mut done = false;
-                let flip_first = move |chunk: Bytes| {
+                let mut flip_first = move |chunk: Bytes| {
                     let flip = !std::mem::replace(&mut done, true);
                     if flip { this.flip(&chunk) } else { chunk }
                 };
-                let mut flip_first = flip_first;
                 chunks.map(move |chunk| chunk.map(&mut flip_first)).boxed()
             }
             _ => chunks,

@@ -25,8 +25,10 @@ async fn errors_of_single_keys_are_read() {
         errors.concat()
     );
     let (store, seen) = scripted(vec![ok("", &body)]).await;
-    let refused = store.delete_many(&keys(&["a", "b", "c", "d", "e"])).await;
-    let refused = refused.unwrap();
+    let refused = store
+        .delete_many(&keys(&["a", "b", "c", "d", "e"]))
+        .await
+        .unwrap();
     let told: Vec<_> = refused
         .iter()
         .map(|(key, error)| (key.as_str(), error.kind, error.effect))

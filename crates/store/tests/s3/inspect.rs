@@ -94,8 +94,9 @@ impl Bucket for Careless<'_> {
 async fn completions_that_are_not_exclusive_are_found() {
     let (_server, store) = served(Options::default(), "p").await;
     let bucket = store.inspect().unwrap().bucket().unwrap();
-    let error = probe_completions(&*store, &Careless(bucket), 7, 1).await;
-    let error = error.unwrap_err();
+    let error = probe_completions(&*store, &Careless(bucket), 7, 1)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Contract, "{error}");
     let text = error.to_string();
     assert!(text.contains("8 of 8 concurrent completions"), "{text}");

@@ -64,10 +64,11 @@ impl NewestRecords {
             let body = store.get(&key, keys::bytes_max(&key)).await?;
             Ok((version, body))
         });
-        let read = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
-        let read = read.try_fold(self, |all, (version, body)| async move {
-            Ok(all.plus(version, &body))
-        });
+        let read = stream::iter(reads)
+            .buffer_unordered(READS_AT_ONCE)
+            .try_fold(self, |all, (version, body)| async move {
+                Ok(all.plus(version, &body))
+            });
         let mut all = read.await?;
         // The sums go on; of single records only the newest are of interest.
         all.tgbs = all.tgbs.split_off(&next.saturating_sub(NEWEST));

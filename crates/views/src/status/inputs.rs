@@ -61,8 +61,12 @@ struct At {
 pub(super) async fn places(store: &dyn Store, m: &Manifest) -> Vec<InputStatus> {
     let (mut all, mut read) = (Vec::new(), 0);
     for (name, state) in m.producers() {
-        let at = state.cursor.0.get("at").cloned();
-        let at = at.and_then(|at| serde_json::from_value::<At>(at).ok());
+        let at = state
+            .cursor
+            .0
+            .get("at")
+            .cloned()
+            .and_then(|at| serde_json::from_value::<At>(at).ok());
         let (Some(at), Ok(Some(list))) = (at, head_of(&state.cursor)) else {
             continue;
         };
@@ -94,8 +98,11 @@ pub(super) async fn places(store: &dyn Store, m: &Manifest) -> Vec<InputStatus> 
 
 /// Returns the sources of a cursor of several; empty for one source.
 fn sources(cursor: &Cursor) -> Vec<SourceStatus> {
-    let order = cursor.0.get("order").cloned();
-    let order = order.and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
+    let order = cursor
+        .0
+        .get("order")
+        .cloned()
+        .and_then(|order| serde_json::from_value::<SamplerState>(order).ok());
     let named = cursor
         .0
         .pointer("/settings/sources")

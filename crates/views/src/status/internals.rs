@@ -21,8 +21,10 @@ fn rows(report: &StatusReport) -> Vec<(&'static str, String)> {
     let mut rows = stream::rows(&report.root, &report.stream);
     // The summary has these.
     rows.retain(|(name, _)| !["root", "batch"].contains(name));
-    let version = report.head.version;
-    let version = version.map_or("no commit yet".to_owned(), |v| format!("version {v}"));
+    let version = report
+        .head
+        .version
+        .map_or("no commit yet".to_owned(), |v| format!("version {v}"));
     let steps = report.head.steps;
     let held = match range(0, steps).as_str() {
         "none" => String::new(),
@@ -34,8 +36,10 @@ fn rows(report: &StatusReport) -> Vec<(&'static str, String)> {
     if report.mixture.id > 0 {
         rows.push(("mixture", report.mixture.id.to_string()));
     }
-    let snapshots = report.snapshots.iter();
-    let snapshots = snapshots.map(|s| format!("{} ({})", s.version, bytes(s.bytes)));
+    let snapshots = report
+        .snapshots
+        .iter()
+        .map(|s| format!("{} ({})", s.version, bytes(s.bytes)));
     rows.push(("snapshots", joined(snapshots, "none")));
     rows
 }

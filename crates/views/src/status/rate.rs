@@ -54,11 +54,14 @@ pub(super) async fn times(store: &dyn Store, tgbs: &BTreeMap<Version, u64>) -> V
     let versions: Vec<Version> = tgbs.keys().copied().collect();
     let every = versions.len().div_ceil(SAMPLES).max(1);
     // From the end, so that the newest record is among them.
-    let heads = versions.into_iter().rev().step_by(every);
-    let heads = heads.map(|version| async move {
-        let meta = store.head(&keys::log(version)).await.ok()?;
-        Some((version, meta.modified?))
-    });
+    let heads = versions
+        .into_iter()
+        .rev()
+        .step_by(every)
+        .map(|version| async move {
+            let meta = store.head(&keys::log(version)).await.ok()?;
+            Some((version, meta.modified?))
+        });
     let mut written: Vec<Written> = stream::iter(heads)
         .buffer_unordered(SAMPLES)
         .filter_map(|one| async move { one })
@@ -84,8 +87,9 @@ impl Rate {
         let within = earlier.iter().find(|(_, time)| age(*time) <= COVERED);
         // When there is a longer pause before the newest record: since the one before it.
         let first = within.or(earlier.last());
-        let over = first.map(|(_, time)| age(*time).as_secs_f64());
-        let over = over.filter(|seconds| *seconds > 0.0);
+        let over = first
+            .map(|(_, time)| age(*time).as_secs_f64())
+            .filter(|seconds| *seconds > 0.0);
         let steps_per_second = first.zip(over).map(|((first, _), seconds)| {
             let steps: u64 = tgbs.range(first + 1..=last).map(|(_, tgbs)| tgbs).sum();
             steps as f64 / seconds

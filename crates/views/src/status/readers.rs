@@ -102,8 +102,11 @@ async fn observations(
         .await
         .ok()?;
     objects.extend(context::list(store, &folder(keys::marks)).await.ok()?);
-    let opened = store.head(&keys::log(newest.opened)).await.ok();
-    let opened = opened.and_then(|meta| Some((meta.modified?, newest.start)));
+    let opened = store
+        .head(&keys::log(newest.opened))
+        .await
+        .ok()
+        .and_then(|meta| Some((meta.modified?, newest.start)));
     Some((objects, opened))
 }
 
@@ -134,8 +137,12 @@ fn speed(objects: &[ObjectMeta], opened: Option<Reached>) -> Speed {
     };
     let overlaps = |other: (u32, u32)| other.0 <= of.1 && of.0 <= other.1;
     let before = |(time, from): &Reached| *time < at && *from <= step;
-    let earlier = earlier.into_iter().filter(|(other, _)| overlaps(*other));
-    let mut earlier: Vec<Reached> = earlier.map(|(_, one)| one).filter(before).collect();
+    let mut earlier: Vec<Reached> = earlier
+        .into_iter()
+        .filter(|(other, _)| overlaps(*other))
+        .map(|(_, one)| one)
+        .filter(before)
+        .collect();
     earlier.sort_unstable();
     let age = |time: SystemTime| at.duration_since(time).unwrap_or_default();
     let within = earlier.iter().find(|(time, _)| age(*time) <= COVERED);

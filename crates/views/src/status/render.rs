@@ -85,8 +85,11 @@ fn producer_table(report: &StatusReport, style: Style) -> String {
         return "no producer was opened yet\n".to_owned();
     }
     let rows = report.producers.iter().map(|p| {
-        let input = report.inputs.iter().find(|input| input.producer == p.name);
-        let input = input.map(|input| input.text(p.state == "finished"));
+        let input = report
+            .inputs
+            .iter()
+            .find(|input| input.producer == p.name)
+            .map(|input| input.text(p.state == "finished"));
         cells![p.name, p.state, p.next_seq, or_dash(input)]
     });
     table(style, &["PRODUCER", "STATE", "BATCHES", "INPUT"], rows)

@@ -50,8 +50,11 @@ impl PerStep {
         let inputs = log.manifest().stream().batch_items();
         let store = log.store().as_ref();
         let reads = chosen.iter().map(|key| sources::provenance(store, key));
-        let read = stream::iter(reads).buffer_unordered(SAMPLES);
-        let read: Vec<Provenance> = read.filter_map(|one| async { one.ok() }).collect().await;
+        let read: Vec<Provenance> = stream::iter(reads)
+            .buffer_unordered(SAMPLES)
+            .filter_map(|one| async { one.ok() })
+            .collect()
+            .await;
         let steps: u64 = read.iter().map(|one| one.tgbs.len() as u64).sum();
         let documents: u64 = read.iter().map(|one| begun(one, inputs)).sum();
         let known = steps > 0 && 2 * read.len() > tried;

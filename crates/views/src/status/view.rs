@@ -86,16 +86,20 @@ pub(crate) struct JobView {
 
 impl StreamView {
     pub(super) fn new(report: &StatusReport, recent: &Recent, now: SystemTime) -> Self {
-        let rows = render::rows(report, batchweave_console::output::Style::default()).into_iter();
         // The heading names the root.
-        let rows = rows.filter(|(name, _)| *name != "root");
+        let rows = render::rows(report, batchweave_console::output::Style::default())
+            .into_iter()
+            .filter(|(name, _)| *name != "root");
         let kept = ("retained", retained(report, recent, report.watermark));
         let facts = rows.chain([kept]).map(|(name, text)| {
             let name = name.to_owned();
             Fact { name, text }
         });
-        let slowest = report.readers.iter().filter(|reader| reader.step.is_some());
-        let slowest = slowest.min_by_key(|reader| reader.step);
+        let slowest = report
+            .readers
+            .iter()
+            .filter(|reader| reader.step.is_some())
+            .min_by_key(|reader| reader.step);
         let jobs = report.jobs.iter().zip(&report.readers);
         Self {
             root: report.root.clone(),

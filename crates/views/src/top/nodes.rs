@@ -67,11 +67,15 @@ fn row(node: &NodeReport, style: Style) -> Vec<String> {
         0 => first.to_string(),
         _ => format!("{first}..{last}"),
     });
-    let slowest = ranks.iter().map(|rank| rank.steps_per_second);
-    let slowest = slowest.min_by(f64::total_cmp);
+    let slowest = ranks
+        .iter()
+        .map(|rank| rank.steps_per_second)
+        .min_by(f64::total_cmp);
     let waiting = ranks.iter().map(|rank| rank.waiting).max_by(f64::total_cmp);
-    let ahead = ranks.iter().filter_map(|rank| rank.ahead_seconds);
-    let ahead = ahead.min_by(f64::total_cmp);
+    let ahead = ranks
+        .iter()
+        .filter_map(|rank| rank.ahead_seconds)
+        .min_by(f64::total_cmp);
     let state = if node.ready { "ready" } else { "not ready" };
     let short: String = node.doing.chars().take(DOING_COLUMNS).collect();
     let dots = if short.len() < node.doing.len() {

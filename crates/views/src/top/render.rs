@@ -50,8 +50,11 @@ fn ranks(report: &NodeReport, style: Style) -> String {
 
 /// Formats a table of ranks, each with its node; `by_node`: the node has a column.
 pub(super) fn rank_table(ranks: &[(&str, &RankReport)], by_node: bool, style: Style) -> String {
-    let causes = ranks.iter().flat_map(|(_, rank)| rank.causes.keys());
-    let causes: BTreeSet<&str> = causes.map(String::as_str).collect();
+    let causes: BTreeSet<&str> = ranks
+        .iter()
+        .flat_map(|(_, rank)| rank.causes.keys())
+        .map(String::as_str)
+        .collect();
     let mut header = vec!["RANK", "STEP", "STEPS/S", "WAITS %"];
     header.extend(&causes);
     header.extend(["AHEAD STEPS", "AHEAD TIME", "HELD FRAMES"]);

@@ -168,8 +168,11 @@ impl NodeReport {
             now,
             seconds: seconds.max(1e-3),
         };
-        let ranks = now.labels("rank_step", "dp_rank").into_iter();
-        let mut ranks: Vec<_> = ranks.map(|dp_rank| interval.rank(&dp_rank)).collect();
+        let mut ranks: Vec<_> = now
+            .labels("rank_step", "dp_rank")
+            .into_iter()
+            .map(|dp_rank| interval.rank(&dp_rank))
+            .collect();
         ranks.sort_by_key(|rank| rank.dp_rank.parse::<u32>().unwrap_or(u32::MAX));
         let part = |part| interval.gauge("arena_bytes", &[("part", part)]);
         Self {

@@ -81,8 +81,11 @@ impl Scrape {
 
     /// Returns the distinct values of a label.
     pub(super) fn labels(&self, name: &str, label: &str) -> Vec<String> {
-        let values = self.all(name).filter_map(|sample| sample.labels.get(label));
-        let values: BTreeSet<String> = values.cloned().collect();
+        let values: BTreeSet<String> = self
+            .all(name)
+            .filter_map(|sample| sample.labels.get(label))
+            .cloned()
+            .collect();
         values.into_iter().collect()
     }
 }
@@ -91,9 +94,11 @@ impl Scrape {
 fn sample(line: &str) -> Option<Sample> {
     let (left, value) = line.strip_prefix(PREFIX)?.trim().rsplit_once(' ')?;
     let (name, labels) = left.split_once('{').unwrap_or((left, ""));
-    let labels = labels.trim_end_matches('}').split(',');
-    let pairs = labels.filter_map(|pair| pair.split_once('='));
-    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()));
+    let pairs = labels
+        .trim_end_matches('}')
+        .split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()));
     Some(Sample {
         name: name.to_owned(),
         labels: pairs.collect(),

@@ -55,10 +55,11 @@ pub(super) fn state(stream: &StreamView, failing: Option<&str>, daemons: &[Daemo
     if let Some(why) = all.iter().find_map(|daemon| daemon.held()) {
         lines.push(line(Level::Warn, format!("producers are {why}")));
     }
-    let unable = all
+    let unable: Vec<String> = all
         .iter()
-        .filter(|d| !["ready", "held"].contains(&d.state.as_str()));
-    let unable: Vec<String> = unable.map(|daemon| daemon.title()).collect();
+        .filter(|d| !["ready", "held"].contains(&d.state.as_str()))
+        .map(|daemon| daemon.title())
+        .collect();
     match unable.as_slice() {
         [] => {}
         [one] => lines.push(line(Level::Bad, format!("{one} is not ready"))),

@@ -309,7 +309,7 @@ async fn counted() -> (Counted, Arc<dyn Store>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_while_nobody_looks() {
+async fn nothing_is_read_while_no_page_is_open() {
     let (counted, store) = counted().await;
     let mut stream = Watched::open(store).await.unwrap();
     let page = Arc::new(page(stream.view().await.unwrap()));

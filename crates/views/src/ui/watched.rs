@@ -193,8 +193,10 @@ impl Read {
             POINTS,
             stream.lead_steps.map(|steps| steps as f64),
         );
-        let passes = stream.producers.iter();
-        let passes = passes.filter_map(|p| Some((p.name.clone(), p.passes?)));
+        let passes = stream
+            .producers
+            .iter()
+            .filter_map(|p| Some((p.name.clone(), p.passes?)));
         push(&mut self.passes, PASSES, (self.at, passes.collect()));
         stream.jobs.extend(self.closed(&stream));
         self.stream = stream;
@@ -216,16 +218,17 @@ impl Read {
     /// Returns the jobs that were on the page before and are no longer open.
     fn closed(&self, now: &StreamView) -> Vec<JobView> {
         let gone = |job: &&JobView| !now.jobs.iter().any(|open| open.job == job.job);
-        let closed = self.stream.jobs.iter().rev().filter(gone).take(CLOSED_MAX);
-        let mut closed: Vec<JobView> = closed.cloned().map(JobView::closed).collect();
+        let last = self.stream.jobs.iter().rev().filter(gone).take(CLOSED_MAX);
+        let mut closed: Vec<JobView> = last.cloned().map(JobView::closed).collect();
         closed.reverse();
         closed
     }
 
     pub(super) fn body(&self, every: Duration) -> Body<'_> {
         let trying = self.trying_since.map(|since| since.elapsed());
-        let slow = trying.filter(|time| *time > SLOW);
-        let slow = slow.map(|time| format!("no answer for {}", period(time.as_secs_f64())));
+        let slow = trying
+            .filter(|time| *time > SLOW)
+            .map(|time| format!("no answer for {}", period(time.as_secs_f64())));
         let failing = self.error.as_deref().or(slow.as_deref());
         let plot = |title, unit, points| Plot {
             title,

@@ -32,8 +32,10 @@ impl<'p> SliceArrays<'p> {
     /// Finds the arrays of a payload; an error says which offsets divide nothing.
     pub(super) fn read(layout: &'p Layout, payload: &'p [u8]) -> Result<Self, String> {
         let of = |name: &str| layout.array(&format!("{name}{OFFSETS}"));
-        let segments = layout.array(SEGMENTS);
-        let segments = segments.map(|array| offsets(array, payload)).transpose()?;
+        let segments = layout
+            .array(SEGMENTS)
+            .map(|array| offsets(array, payload))
+            .transpose()?;
         let is_text = segments.is_some() || layout.array("tokens").is_some();
         let mut found = Self {
             arrays: Vec::new(),

@@ -120,8 +120,9 @@ fn figure(out: &mut String, one: &Picture) {
     let caption = escaped(&one.caption);
     let image = one.address.as_ref();
     // An address has letters, digits and the signs of base64 only.
-    let image = image.map(|url| format!("<img alt=\"{caption}\" src=\"{url}\">"));
-    let image = image.unwrap_or_default();
+    let image = image
+        .map(|url| format!("<img alt=\"{caption}\" src=\"{url}\">"))
+        .unwrap_or_default();
     let _ = writeln!(
         out,
         "<figure>{image}<figcaption>{caption}</figcaption></figure>"

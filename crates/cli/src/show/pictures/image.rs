@@ -59,17 +59,20 @@ pub(super) fn pictures(
     match (items.shape.as_slice(), sizes) {
         (&[height, width, channels @ (1 | 3)], _) if height * width > 0 => {
             let all = data.chunks_exact(items.item_bytes());
-            let shown = all.take(limit);
-            let shown = shown.map(|pixels| of_pixels(items.name, pixels, height, width, channels));
+            let shown = all
+                .take(limit)
+                .map(|pixels| of_pixels(items.name, pixels, height, width, channels));
             Some((shown.collect(), items.count(document).saturating_sub(limit)))
         }
         (&[channels], Some(sizes)) => {
             let all = pairs(sizes.of(document));
-            let shown = all.take(limit).map_while(|(height, width)| {
-                let pixels = rest.split_off(..height * width * channels)?;
-                Some(of_pixels(items.name, pixels, height, width, channels))
-            });
-            let shown: Vec<Picture> = shown.collect();
+            let shown: Vec<Picture> = all
+                .take(limit)
+                .map_while(|(height, width)| {
+                    let pixels = rest.split_off(..height * width * channels)?;
+                    Some(of_pixels(items.name, pixels, height, width, channels))
+                })
+                .collect();
             let more = sizes.count(document).saturating_sub(shown.len());
             Some((shown, more))
         }
@@ -98,8 +101,11 @@ fn of_pixels(name: &str, pixels: &[u8], height: usize, width: usize, channels: u
     let lines = pixels
         .chunks_exact((width * channels).max(1))
         .step_by(every);
-    let sampled = lines.flat_map(|line| line.chunks_exact(channels).step_by(every));
-    let sampled: Vec<u8> = sampled.flatten().copied().collect();
+    let sampled: Vec<u8> = lines
+        .flat_map(|line| line.chunks_exact(channels).step_by(every))
+        .flatten()
+        .copied()
+        .collect();
     let (height, width) = (height.div_ceil(every), width.div_ceil(every));
     match png(&sampled, height as u32, width as u32, channels) {
         Ok(file) => Picture {

@@ -44,7 +44,7 @@ fn slices_that_ranks_need_are_looked_up_and_no_others() {
 }
 
 #[test]
-fn a_slice_whose_place_can_not_be_had_stops_those_who_reach_it() {
+fn a_slice_whose_place_can_not_be_had_stops_sessions_that_reach_it() {
     let mut world = unknown(2, 3);
     world.open(0, 0..1, 0, 2);
     world.open(1, 1..2, 0, 2);

@@ -117,7 +117,7 @@ impl Node {
 }
 
 #[test]
-fn at_most_one_request_per_step_whichever_side_is_faster() {
+fn at_most_one_request_per_step_with_either_side_faster() {
     for (slices, slice_bytes) in [
         (1, 8 * MIB),
         (8, MIB),

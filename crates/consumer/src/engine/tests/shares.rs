@@ -36,7 +36,7 @@ fn a_rank_beside_greedy_ones_reads_all_of_its_steps() {
 
 /// When a rank disconnects, more room is free, and the others may hold more.
 #[test]
-fn what_a_rank_leaves_is_shared_by_those_who_stay() {
+fn room_of_a_leaving_rank_is_shared_by_the_remaining_ranks() {
     let mut world = beside_greedy(2);
     world.engine.close(0);
     world.held.remove(&0);
@@ -47,7 +47,7 @@ fn what_a_rank_leaves_is_shared_by_those_who_stay() {
 
 /// Each rank may hold two steps, however small the arena is.
 #[test]
-fn two_steps_are_allowed_whatever_others_hold() {
+fn two_steps_are_allowed_regardless_of_other_ranks() {
     let mut world = World::new(4, 2, 10);
     world.open(0, 0..1, 0, GREEDY);
     world.settle(&[]);

@@ -122,7 +122,7 @@ fn answers_that_queue_make_it_fewer_while_nothing_is_lost() {
 }
 
 #[test]
-fn who_does_not_want_more_is_not_given_more() {
+fn a_limit_without_a_queue_does_not_grow() {
     let mut limit = ConcurrencyLimit::new(64);
     for read in 0..2000_u32 {
         let now = Duration::from_millis(50) * read;

@@ -62,8 +62,8 @@ fn every_state_is_refused_exactly_when_a_drawn_id_would_end_a_running_attempt() 
     for first in &some {
         for second in &some {
             for yields in [false, true] {
-                let ranks = [*first, *second];
-                let ranks = ranks.iter().flatten();
+                let pair = [*first, *second];
+                let ranks = pair.iter().flatten();
                 let asked = request(3, yields);
                 let ends = ranks.clone().any(|other| {
                     other.job.as_str() == "llm" && other.opened == 7 && other.attempt != 3

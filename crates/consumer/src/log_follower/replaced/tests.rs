@@ -60,7 +60,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     let _ = create(&store, &config()).await.unwrap();
     let mut log = open_log(&store, 1).await;
     let table = job();
-    open_job(&mut log, (&table.name, &table), "test")
+    open_job(&mut log, &table.name, &table, "test")
         .await
         .unwrap();
     let request = AttemptRequest {

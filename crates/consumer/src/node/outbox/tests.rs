@@ -25,7 +25,7 @@ fn outbox(slice_count: u32) -> Outbox {
     };
     let hello = Hello::new("test", 3);
     let owner = Owner::new(0, &hello, None);
-    Outbox::new((&hello, owner), welcome, None)
+    Outbox::new(&hello, owner, welcome, None)
 }
 
 #[test]

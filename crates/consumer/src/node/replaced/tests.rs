@@ -55,7 +55,7 @@ fn state(next_step: Step) -> State {
         arena_bytes: 4096,
     };
     let segment = Segment::create("test", 4096, &MemoryLimits::default()).unwrap();
-    let mut state = State::new(limits, segment, (metrics, Arc::default()), deliveries);
+    let mut state = State::new(limits, segment, metrics, Arc::default(), deliveries);
     state.set_head(head(next_step));
     state
 }
@@ -93,7 +93,7 @@ fn join(state: &mut State, hello: &Hello) -> SessionId {
     };
     let quarantine = Arc::clone(&member.quarantine);
     let owner = Owner::new(0, hello, Some(&member));
-    state.open_session((hello, owner), welcome, Some(member), quarantine);
+    state.open_session(hello, owner, welcome, Some(member), quarantine);
     session
 }
 
@@ -134,7 +134,7 @@ fn a_rank_that_has_more_than_the_new_log_is_stopped_and_no_other() {
 }
 
 #[test]
-fn a_step_that_is_another_batch_now_stops_those_who_have_it() {
+fn a_step_that_is_another_batch_now_stops_sessions_that_have_it() {
     let mut state = state(20);
     let far = join(&mut state, &hello(0, Mode::Resume, 9));
     let near = join(&mut state, &hello(1, Mode::Resume, 8));

@@ -227,7 +227,8 @@ impl Dac {
         now: Duration,
         queue: Queue,
         leads: bool,
-        (others, full): (&[u64], bool),
+        others: &[u64],
+        full: bool,
     ) -> Action {
         self.new = false;
         self.view.link.put_took(self.took(now));
@@ -334,7 +335,7 @@ impl Policy for Dac {
             (Event::Gathered(others), _) => self.gathered(now, queue, others),
             (Event::Won { others, full }, doing) => {
                 let leads = matches!(doing, Doing::Put { leads: true });
-                self.won(now, queue, leads, (&others, full))
+                self.won(now, queue, leads, &others, full)
             }
             (Event::Lost(record), _) => self.lost(now, queue, &record),
             (Event::Ready | Event::Timer, _) => self.decide(now, queue),

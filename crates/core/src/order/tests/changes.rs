@@ -103,7 +103,7 @@ impl Run {
         let (mut clock, mut changes) = (0, VecDeque::from(self.changes.clone()));
         let mut kills = VecDeque::from(self.kills.clone());
         loop {
-            match self.instance(&opened, &mut log, (&mut clock, &mut changes, &mut kills)) {
+            match self.instance(&opened, &mut log, &mut clock, &mut changes, &mut kills) {
                 End::Over => return log,
                 End::Killed | End::WentBack => {}
             }
@@ -114,7 +114,9 @@ impl Run {
         &self,
         opened: &Opened,
         log: &mut Log,
-        (clock, changes, kills): (&mut u64, &mut VecDeque<Change>, &mut VecDeque<u64>),
+        clock: &mut u64,
+        changes: &mut VecDeque<Change>,
+        kills: &mut VecDeque<u64>,
     ) -> End {
         let state: SamplerState = serde_json::from_str(&log.cursor.0).unwrap();
         let (from, passes) = (log.from.clone(), opened.options.passes.clone());
@@ -320,8 +322,8 @@ fn any_run() -> impl Strategy<Value = Run> {
             |(sources, (seed, tokens), mut changes, mut kills, (lag, look))| {
                 changes.sort_by_key(|(at, ..)| *at);
                 kills.sort_unstable();
-                let sources = sources.into_iter().enumerate();
-                let sources = sources.map(|(n, (files, window, passes))| Source {
+                let numbered = sources.into_iter().enumerate();
+                let sources = numbered.map(|(n, (files, window, passes))| Source {
                     files,
                     window,
                     passes,

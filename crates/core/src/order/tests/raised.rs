@@ -20,11 +20,15 @@ type Taken = Vec<(Given, SamplerState)>;
 
 /// Takes documents from `state` on, up to a total of `until` or the end.
 fn take(opened: &Opened, state: SamplerState, until: u64) -> Taken {
-    let walks = opened.orders.iter().zip(&opened.files).enumerate();
-    let walks = walks.map(|(n, (order, files))| {
-        Walk::new(order, files, opened.options.passes[n], state.at[n].position)
-    });
-    let mut walks: Vec<_> = walks.collect();
+    let mut walks: Vec<_> = opened
+        .orders
+        .iter()
+        .zip(&opened.files)
+        .enumerate()
+        .map(|(n, (order, files))| {
+            Walk::new(order, files, opened.options.passes[n], state.at[n].position)
+        })
+        .collect();
     let mut waiting = vec![None; walks.len()];
     let mut sampler = Sampler::new(opened.options.clone(), state);
     let mut taken = Taken::new();

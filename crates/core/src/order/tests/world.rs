@@ -43,11 +43,15 @@ impl World {
             seed: self.seed,
             window,
         };
-        let orders = self.sources.iter().zip(&files).enumerate();
-        let orders = orders.map(|(n, (source, files))| {
-            let shuffle = source.window.map(shuffle);
-            SourceOrder::new(&format!("s{n}"), files.blocks(), shuffle, portion)
-        });
+        let orders = self
+            .sources
+            .iter()
+            .zip(&files)
+            .enumerate()
+            .map(|(n, (source, files))| {
+                let shuffle = source.window.map(shuffle);
+                SourceOrder::new(&format!("s{n}"), files.blocks(), shuffle, portion)
+            });
         let numbers: Vec<f64> = self.sources.iter().map(|source| source.weight).collect();
         Opened {
             orders: orders.collect(),

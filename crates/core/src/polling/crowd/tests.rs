@@ -36,8 +36,10 @@ struct Run {
 /// One follower of records that appear at these times; bundles exist if `bundles` says so.
 fn follow(
     records: &[f64],
-    (lead, followers): (u64, u32),
-    (until, seed): (f64, u64),
+    lead: u64,
+    followers: u32,
+    until: f64,
+    seed: u64,
     bundles: impl Fn(Version) -> bool,
 ) -> Run {
     let (mut crowd, mut now, mut next, mut polls) = (CrowdReads::default(), 0.0, 0, 0);
@@ -70,7 +72,7 @@ fn follow(
         } else {
             Gave::Nothing
         };
-        crowd.note(read, gave, (next, next), seconds(now));
+        crowd.note(read, gave, next, next, seconds(now));
         let pause = crowd.pause(Some(lead), followers).as_secs_f64();
         now += pause * (0.9 + 0.2 * draw(seed * 100_000 + polls));
     }
@@ -82,7 +84,7 @@ fn follow(
 /// the delays.
 fn crowd(records: &[f64], lead: u64) -> (f64, f64, f64) {
     let runs: Vec<_> = (0..20)
-        .map(|n| follow(records, (lead, 10_000), (600.0, n), |_| true))
+        .map(|n| follow(records, lead, 10_000, 600.0, n, |_| true))
         .collect();
     let reads: usize = runs.iter().map(|run| run.reads).sum();
     let mut delays: Vec<_> = runs.into_iter().flat_map(|run| run.delays).collect();
@@ -117,7 +119,7 @@ fn followers_with_steps_ahead_read_by_their_lead() {
 #[test]
 fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
     let records = appear(2.0, 300.0);
-    let run = follow(&records, (0, 10_000), (340.0, 0), |_| false);
+    let run = follow(&records, 0, 10_000, 340.0, 0, |_| false);
     assert!(run.delays.iter().all(|delay| *delay < 51.0), "it keeps up");
     assert_eq!(
         run.delays.len(),
@@ -128,7 +130,7 @@ fn without_bundles_each_record_is_read_and_a_pause_costs_one_read_at_a_time() {
         let now = seconds(f64::from(n));
         let read = crowd.next(5, 10_000, now);
         assert_eq!(read, NextRead::Record, "nothing is known");
-        crowd.note(read, Gave::Nothing, (5, 5), now);
+        crowd.note(read, Gave::Nothing, 5, 5, now);
     }
 }
 
@@ -163,8 +165,8 @@ fn followers_that_fell_behind_together_read_all_records_at_different_times() {
 #[test]
 fn after_refused_bundles_ever_more_records_are_read_at_the_rate_of_the_crowd() {
     let (mut crowd, now) = (CrowdReads::default(), seconds(100.0));
-    crowd.note(NextRead::Head, Gave::Nothing, (0, 0), seconds(0.0));
-    crowd.note(NextRead::Head, Gave::Records, (100, 100), seconds(50.0));
+    crowd.note(NextRead::Head, Gave::Nothing, 0, 0, seconds(0.0));
+    crowd.note(NextRead::Head, Gave::Records, 100, 100, seconds(50.0));
     let mut next = 100;
     for records in [1, 2, 4, 8, 8] {
         assert!(matches!(crowd.next(next, 10_000, now), NextRead::Bundle(_)));
@@ -174,15 +176,15 @@ fn after_refused_bundles_ever_more_records_are_read_at_the_rate_of_the_crowd() {
             let pause = crowd.pause(Some(64), 10_000);
             assert!(pause < seconds(2.5), "its lead does not help it");
             // The head may be reached meanwhile.
-            crowd.note(NextRead::Record, Gave::Nothing, (next, next), now);
+            crowd.note(NextRead::Record, Gave::Nothing, next, next, now);
             next += 1;
-            crowd.note(NextRead::Record, Gave::Records, (next, next), now);
+            crowd.note(NextRead::Record, Gave::Records, next, next, now);
         }
         // The rest is expected still.
         crowd.beyond = 9.0;
     }
     let read = crowd.next(next, 10_000, now);
-    crowd.note(read, Gave::Records, (next + 8, next + 8), now);
+    crowd.note(read, Gave::Records, next + 8, next + 8, now);
     crowd.note_refused();
     assert_eq!(crowd.records, 1, "a bundle was good");
 }
@@ -207,7 +209,7 @@ fn a_follower_that_slept_for_hours_goes_on() {
             Gave::Records
         };
         next += 4 * u64::from(gave == Gave::Records);
-        crowd.note(crowd.next(next, 10_000, now), gave, (next, next), now);
+        crowd.note(crowd.next(next, 10_000, now), gave, next, next, now);
     }
     assert!(crowd.gain <= GAIN.1);
 }
@@ -217,7 +219,7 @@ fn after_a_pause_of_the_writers_bundles_are_read_again() {
     let mut records = appear(2.0, 60.0);
     let later: Vec<_> = records.iter().map(|at| at + 200.0).collect();
     records.extend(later);
-    let run = follow(&records, (0, 10_000), (300.0, 0), |_| true);
+    let run = follow(&records, 0, 10_000, 300.0, 0, |_| true);
     assert_eq!(
         run.delays.len(),
         records.iter().filter(|at| **at > SETTLED).count()

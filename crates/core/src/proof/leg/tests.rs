@@ -268,8 +268,8 @@ fn missing_ledgers_are_holes_and_contradict_nothing() {
         run.holes()
     };
     let each = |attempt, ranks: Range<u32>, steps: &[(Step, Step)]| -> Vec<_> {
-        let steps = steps.iter();
         let holes = steps
+            .iter()
             .flat_map(|&(from, to)| (ranks.clone()).map(move |rank| (attempt, rank, from..to)));
         holes.collect()
     };

@@ -158,8 +158,10 @@ impl JobRecord {
             attempt: parent,
             step,
         } = named;
-        let found = self.attempt(parent).filter(|_| parent < attempt);
-        let found = found.ok_or(LineageError::NoParent { attempt, parent })?;
+        let found = self
+            .attempt(parent)
+            .filter(|_| parent < attempt)
+            .ok_or(LineageError::NoParent { attempt, parent })?;
         if step != start {
             return Err(LineageError::OtherStart {
                 attempt,

@@ -80,8 +80,13 @@ fn the_lineage_follows_parents_and_leaves_dead_branches_out() {
     log.attempt(30, Some((0, 30)));
     log.attempt(30, Some((2, 30)));
     log.attempt(70, Some((3, 70)));
-    let legs = log.job().lineage().unwrap();
-    let legs: Vec<_> = legs.iter().map(|l| (l.attempt, l.from, l.to)).collect();
+    let legs: Vec<_> = log
+        .job()
+        .lineage()
+        .unwrap()
+        .iter()
+        .map(|l| (l.attempt, l.from, l.to))
+        .collect();
     let expected = [
         (0, 10, Some(30)),
         (2, 30, Some(30)),
@@ -168,8 +173,10 @@ fn a_quarantine_in_the_record_of_an_attempt_counts_as_daemons_count_it() {
     let as_daemons = |log: &Log| {
         let attempt = log.job().attempts.last().unwrap();
         let all = log.bench.m.quarantines().iter();
-        let daemons = all.filter(|q| q.in_force_at(attempt.state.opened));
-        let daemons: Vec<_> = daemons.map(|q| q.first..q.last + 1).collect();
+        let daemons: Vec<_> = all
+            .filter(|q| q.in_force_at(attempt.state.opened))
+            .map(|q| q.first..q.last + 1)
+            .collect();
         assert_eq!(attempt.skips, daemons);
     };
     let mut log = Log::new();

@@ -220,7 +220,7 @@ fn intents_of_a_finished_producer_are_deleted_in_any_epoch() {
 }
 
 #[test]
-fn the_newest_snapshots_stay_and_those_beyond_our_fold() {
+fn the_newest_snapshots_and_snapshots_beyond_our_fold_stay() {
     let b = bench();
     let rule = Reclaim::by(&b.m);
     assert_eq!(b.m.next_version(), 5);

@@ -40,7 +40,7 @@ fn each_key_of_a_list_of_tables_is_checked_and_named_by_its_table() {
 }
 
 #[test]
-fn a_broken_line_is_one_problem_beside_those_of_other_lines() {
+fn a_broken_line_is_one_problem_among_problems_of_other_lines() {
     let found = problems("items = [{ name = \"a\", share = 70% }]\narena.slots = \"8\"\n");
     let messages: Vec<&str> = found.iter().map(|(.., message)| message.as_str()).collect();
     assert_eq!(

@@ -48,12 +48,13 @@ impl Daemon {
             steps,
             ..
         }: Shape,
-        (connections, dp_size): (usize, u32),
+        connections: usize,
+        dp_size: u32,
     ) -> Result<Self, CliError> {
         let admin = free_port()?;
         let socket = place.folder.join(format!("{case}.sock"));
-        let segment = (slice_bytes >> 20).max(SEGMENT_MIB / 2) + 1;
-        let segment = segment.next_power_of_two();
+        let smallest = (slice_bytes >> 20).max(SEGMENT_MIB / 2) + 1;
+        let segment = smallest.next_power_of_two();
         let step = (slice_bytes * u64::from(slices)) >> 20;
         let arena = (step * 4).clamp(ARENA_MIB.0, ARENA_MIB.1).max(segment);
         let config = format!(

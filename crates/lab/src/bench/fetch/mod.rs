@@ -164,13 +164,13 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let own = shape.slices / args.dp_size;
     let objects = written::write(&shared, shape, own).await?;
-    let raw = match args.dp_size {
+    let connected = match args.dp_size {
         1 => Raw::new(&store, args.connections.into()).await?,
         // The raw sockets read all slices.
         _ => None,
     };
-    let raw = raw.map(Arc::new);
-    let daemon = Daemon::start(place, &name, shape, (args.connections.into(), args.dp_size))?;
+    let raw = connected.map(Arc::new);
+    let daemon = Daemon::start(place, &name, shape, args.connections.into(), args.dp_size)?;
     // A warm-up: the arena exists, connections are open, the server's memory is warm.
     daemon.pass().await?;
     let (mut walls, mut raws) = (Vec::new(), Vec::new());
@@ -180,8 +180,9 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
     for _ in 0..args.rounds {
         let idle = place.server_cpu()?;
         if let Some(raw) = raw.clone() {
-            let took = tokio::task::spawn_blocking(move || raw.pass());
-            let took = took.await.map_err(bench_error)??;
+            let took = tokio::task::spawn_blocking(move || raw.pass())
+                .await
+                .map_err(bench_error)??;
             raws.push(took.wall);
             raw_cpu.push(took.cpu);
         }

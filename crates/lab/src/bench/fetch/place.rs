@@ -91,9 +91,9 @@ impl Place {
         let text = format!(
             "[store]\nurl = {url:?}\nendpoint = {endpoint:?}\nregion = {region:?}\n\n{config}"
         );
-        let file = self.folder.join(format!("{case}.toml"));
-        std::fs::write(&file, text)?;
-        let file = file.display().to_string();
+        let path = self.folder.join(format!("{case}.toml"));
+        std::fs::write(&path, text)?;
+        let file = path.display().to_string();
         let args = start.first.into_iter().chain(["--config", &file]);
         Ok(Program {
             name: "consumer".to_owned(),

@@ -102,7 +102,7 @@ pub(super) async fn write(
     let (mut left, mut objects) = (shape.steps, (0, 0));
     while left > 0 {
         let count = group.min(left);
-        let parts = commit(store, &mut producer, &config, &payloads, (shape, count)).await?;
+        let parts = commit(store, &mut producer, &config, &payloads, shape, count).await?;
         let read = parts.iter().filter(|part| part.first_slice < own);
         objects = (parts.len() as u64, read.count() as u64);
         left -= count;
@@ -132,12 +132,14 @@ async fn commit(
     producer: &mut SingleCommits,
     config: &StreamConfig,
     payloads: &[Bytes],
-    (shape, count): (Shape, u64),
+    shape: Shape,
+    count: u64,
 ) -> Result<Vec<ObjectPart>, CliError> {
     let first = producer.next_seq();
     let rows = u64::from(config.rows_per_slice * config.slices);
-    let slices = (0..config.slices as usize).map(|slice| payloads[slice % payloads.len()].clone());
-    let slices: Vec<Bytes> = slices.collect();
+    let slices: Vec<Bytes> = (0..config.slices as usize)
+        .map(|slice| payloads[slice % payloads.len()].clone())
+        .collect();
     let tgb = |seq| TgbData {
         seq,
         rows,

@@ -131,7 +131,7 @@ pub(crate) async fn measure(args: &ImagesArgs) -> Result<ImagesReport, CliError>
             end_rss_bytes: ingest.end_rss,
         });
     }
-    Ok(report(args, (made, start, missing), rounds))
+    Ok(report(args, made, start, missing, rounds))
 }
 
 /// Measures the producer, then a trainer of its stream, then both at once.
@@ -162,13 +162,15 @@ async fn part<T: for<'a> Deserialize<'a>>(
         "--batch".to_owned(),
         BATCH.to_string(),
     ];
-    let text = python::report(&args.python, MODULE, &words, (&[], true)).await?;
+    let text = python::report(&args.python, MODULE, &words, &[], true).await?;
     serde_json::from_str(&text).map_err(|why| bench_error(format!("{MODULE} {name}: {why}")))
 }
 
 fn report(
     args: &ImagesArgs,
-    (made, start_seconds, missing): (Made, f64, Option<String>),
+    made: Made,
+    start_seconds: f64,
+    missing: Option<String>,
     rounds: Vec<Round>,
 ) -> ImagesReport {
     let images = f64::from(args.images);
@@ -266,11 +268,11 @@ mod tests {
         let made = Made {
             jpeg_bytes: 50_000_000,
         };
-        report(&args, (made, 0.1, missing), rounds.into())
+        report(&args, made, 0.1, missing, rounds.into())
     }
 
     #[test]
-    fn rates_and_ratios_are_those_of_the_rounds() {
+    fn rates_and_ratios_match_the_rounds() {
         let report = made_up(Some(20.0), None);
         let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
         near(report.decoder_images_per_second, 250.0);

@@ -25,8 +25,9 @@ pub(super) fn parquet(
     let schema = parse_message_type(SCHEMA).map_err(bench_error)?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
     let file = BufWriter::new(File::create(path)?);
-    let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()));
-    let mut writer = writer.map_err(bench_error)?;
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()))
+            .map_err(bench_error)?;
     let mut groups = Vec::new();
     for some in documents.chunks(rows.max(1)) {
         let values: Vec<ByteArray> = some.iter().map(|text| text.as_str().into()).collect();

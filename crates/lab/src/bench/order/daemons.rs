@@ -141,8 +141,7 @@ impl InputServer {
             latency,
             ..Options::default()
         };
-        let server = Server::start(options.clone()).await;
-        let server = server.map_err(bench_error)?;
+        let server = Server::start(options.clone()).await.map_err(bench_error)?;
         let own = Self { server, options };
         let open = OpenOptions {
             endpoint: Some(own.server.endpoint()),

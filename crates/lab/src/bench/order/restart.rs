@@ -188,8 +188,9 @@ fn places(
 
 fn read_once(list: &InputList, options: &ReadOptions) -> Result<f64, CliError> {
     let began = Instant::now();
-    let reader = FileReader::open_in(list, options, Place::default()).map_err(bench_error)?;
-    let mut reader = reader.ok_or_else(|| bench_error("no file"))?;
+    let mut reader = FileReader::open_in(list, options, Place::default())
+        .map_err(bench_error)?
+        .ok_or_else(|| bench_error("no file"))?;
     while reader.next_unit().map_err(bench_error)?.is_some() {}
     Ok(began.elapsed().as_secs_f64())
 }

@@ -71,17 +71,20 @@ pub(super) async fn measure(args: &OrderArgs) -> Result<SpeedReport, CliError> {
         text: &text,
         start,
     };
-    let mut places = vec![work.place(&mut daemons, ("files", local), None).await?];
+    let mut places = vec![work.place(&mut daemons, "files", local, None).await?];
     let (latency, objects) = (LatencyProfile::S3Standard, folder.join("s3"));
     let server = InputServer::start(&text.files, &objects, latency).await?;
-    let input = ("s3-standard", InputServer::input());
-    places.push(work.place(&mut daemons, input, Some(&server)).await?);
-    let lines = reads(args, &mut daemons, "lines", (&text.files, &server)).await?;
+    let input = InputServer::input();
+    places.push(
+        work.place(&mut daemons, "s3-standard", input, Some(&server))
+            .await?,
+    );
+    let lines = reads(args, &mut daemons, "lines", &text.files, &server).await?;
     server.server.shutdown().await;
     let parquet = parquet_files(folder, &text)?;
     let objects = folder.join("s3-parquet");
     let server = InputServer::start(&parquet, &objects, LatencyProfile::None).await?;
-    let groups = reads(args, &mut daemons, "row groups", (&parquet, &server)).await?;
+    let groups = reads(args, &mut daemons, "row groups", &parquet, &server).await?;
     server.server.shutdown().await;
     let reads = vec![lines, groups];
     let speeds = places.iter().map(|place| place.shuffled_over_ordered_speed);
@@ -130,7 +133,8 @@ impl Work<'_> {
     async fn place(
         &self,
         daemons: &mut Daemons,
-        (name, input): (&'static str, String),
+        name: &'static str,
+        input: String,
         server: Option<&InputServer>,
     ) -> Result<PlaceReport, CliError> {
         let task = |window: Option<ByteSize>| Task {
@@ -169,7 +173,8 @@ async fn reads(
     args: &OrderArgs,
     daemons: &mut Daemons,
     form: &'static str,
-    (files, server): (&[PathBuf], &InputServer),
+    files: &[PathBuf],
+    server: &InputServer,
 ) -> Result<ReadsReport, CliError> {
     let mut input_bytes = 0;
     for file in files {

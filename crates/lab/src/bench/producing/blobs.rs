@@ -74,14 +74,16 @@ pub(super) fn make(
         bytes: 0,
     };
     let shards = if large { count } else { SHARDS };
-    let mut sizes = sizes.into_iter().zip(0_u64..);
+    let mut numbered = sizes.into_iter().zip(0_u64..);
     for shard in 0..shards {
         let path = folder.join(format!("{shard:08}.{}", input.form));
         let file = BufWriter::with_capacity(1 << 20, File::create(&path)?);
         let end = count * (shard + 1) / shards - count * shard / shards;
-        let own: Vec<_> = sizes.by_ref().take(end as usize).collect();
-        let own = own.into_iter().map(|(size, n)| (sample(size), n));
-        let own = own.inspect(|(data, _)| input.bytes += data.len() as u64);
+        let own: Vec<_> = numbered.by_ref().take(end as usize).collect();
+        let own = own
+            .into_iter()
+            .map(|(size, n)| (sample(size), n))
+            .inspect(|(data, _)| input.bytes += data.len() as u64);
         if large {
             npy(file, own)?;
         } else {

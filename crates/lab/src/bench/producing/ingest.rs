@@ -107,7 +107,7 @@ pub(crate) async fn measure(args: &IngestArgs) -> Result<IngestReport, CliError>
         let samples = u64::from(SLICES * ROWS_PER_SLICE);
         let input = blobs::make(folder.path(), args.bytes.0, size.0, samples)?;
         for store in &args.stores {
-            let case = case(args, folder.path(), &input, (size.0, *store)).await?;
+            let case = case(args, folder.path(), &input, size.0, *store).await?;
             report.cases.push(case);
         }
     }
@@ -118,7 +118,8 @@ async fn case(
     args: &IngestArgs,
     folder: &Path,
     input: &blobs::Input,
-    (batch_bytes, store): (u64, Kind),
+    batch_bytes: u64,
+    store: Kind,
 ) -> Result<Case, CliError> {
     let mut rounds = Vec::new();
     for n in 0..args.rounds {

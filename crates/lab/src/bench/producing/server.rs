@@ -29,8 +29,11 @@ impl Server {
 
     /// Returns its process id as text.
     pub(super) fn process(&self) -> Result<String, CliError> {
-        let pid = self.0.running.pid();
-        let pid = pid.ok_or_else(|| bench_error("the S3 server has ended"))?;
+        let pid = self
+            .0
+            .running
+            .pid()
+            .ok_or_else(|| bench_error("the S3 server has ended"))?;
         Ok(pid.to_string())
     }
 

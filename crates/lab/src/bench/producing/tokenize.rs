@@ -56,8 +56,9 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
             metrics: None,
         };
         let reading = Arc::clone(&inputs);
-        let ours = tokio::task::spawn_blocking(move || pipeline(reading, work));
-        let ours = ours.await.map_err(bench_error)??;
+        let ours = tokio::task::spawn_blocking(move || pipeline(reading, work))
+            .await
+            .map_err(bench_error)??;
         if ours.tokens != limit.tokens {
             return Err(bench_error(format!(
                 "{} tokens, and {} by the tokenizer alone",

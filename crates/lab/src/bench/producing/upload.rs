@@ -59,8 +59,9 @@ pub(crate) async fn measure(args: &UploadArgs) -> Result<UploadReport, CliError>
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
         let (plain, again) = (args.clone(), body.clone());
-        let plain = tokio::task::spawn_blocking(move || plain_puts(&plain, address, &again));
-        let plain = plain.await.map_err(bench_error)??;
+        let plain = tokio::task::spawn_blocking(move || plain_puts(&plain, address, &again))
+            .await
+            .map_err(bench_error)??;
         rounds.push((plain, uploads(args, &store, &body).await?));
     }
     Ok(UploadReport {
@@ -81,8 +82,9 @@ async fn uploads(args: &UploadArgs, store: &Arc<dyn Store>, body: &Bytes) -> Res
         let task = tokio::spawn(async move { store.upload(&format!("data/{n}"), body).await });
         async move { task.await.map_err(bench_error)?.map_err(CliError::from) }
     };
-    let uploads = stream::iter(0..args.objects).map(upload);
-    let uploads = uploads.buffer_unordered(args.concurrency as usize);
+    let uploads = stream::iter(0..args.objects)
+        .map(upload)
+        .buffer_unordered(args.concurrency as usize);
     let done: Vec<_> = uploads.try_collect().await?;
     if done.len() as u64 != args.objects {
         return Err(bench_error("an upload is missing"));

@@ -116,9 +116,9 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
         measuring.sample(at, &run);
     }
     let now = requests(&counted);
-    let cost = (now.0.since(&before.0), now.1 - before.1);
+    let (cost, log_gets) = (now.0.since(&before.0), now.1 - before.1);
     server.shutdown().await;
-    let report = measuring.report(args, &run, cost);
+    let report = measuring.report(args, &run, cost, log_gets);
     if report.most_bytes > report.bound_bytes {
         let (most, bound) = (bytes(report.most_bytes), bytes(report.bound_bytes));
         return Err(bench_error(format!("{most} stored, more than {bound}")));
@@ -204,7 +204,8 @@ impl Measuring {
         self,
         args: &ReclaimArgs,
         run: &SimulatedRun,
-        (cost, log_gets): (Counts, u64),
+        cost: Counts,
+        log_gets: u64,
     ) -> ReclaimReport {
         let of = |op| cost.of(op).requests;
         let (lists, puts) = (of(Op::List), of(Op::Create));

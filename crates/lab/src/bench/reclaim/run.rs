@@ -146,8 +146,10 @@ async fn open_job(log: &mut Log, job: &JobName, keep: u32) -> Result<Version, Cl
         paces: false,
         lease_seconds: None,
     });
-    let opened = log.commit_entry("bench", |_| entry.clone()).await?;
-    let opened = opened.ok_or_else(|| bench_error("the job was open before"))?;
+    let opened = log
+        .commit_entry("bench", |_| entry.clone())
+        .await?
+        .ok_or_else(|| bench_error("the job was open before"))?;
     let attempt = Entry::AttemptOpened(AttemptOpened {
         job: job.clone(),
         opened,

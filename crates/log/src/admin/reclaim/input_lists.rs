@@ -42,8 +42,11 @@ impl InputLists {
         if links > LINKS_KEPT {
             self.0.clear();
         }
-        let producers = waiting.iter().filter_map(|o| keys::parse_inputs(&o.key));
-        let producers: BTreeSet<_> = producers.map(|(producer, _)| producer).collect();
+        let producers: BTreeSet<_> = waiting
+            .iter()
+            .filter_map(|o| keys::parse_inputs(&o.key))
+            .map(|(producer, _)| producer)
+            .collect();
         for producer in producers {
             let Ok(Some(head)) = rule.list_head(&producer) else {
                 continue;

@@ -82,8 +82,11 @@ impl Listed {
         let jobs = m.jobs().keys();
         let mut objects: ObjectsByJob = jobs.map(|j| (j.clone(), JobObjects::new())).collect();
         for (prefix, found) in &self.prefixes {
-            let attempt = objects.entry(prefix.job.clone()).or_default();
-            let attempt = attempt.entry(prefix.attempt).or_default();
+            let attempt = objects
+                .entry(prefix.job.clone())
+                .or_default()
+                .entry(prefix.attempt)
+                .or_default();
             for key in found {
                 attempt.note(key, prefix.dp_size, m.next_step());
             }

@@ -111,7 +111,7 @@ impl Reclaimer {
     ) -> Result<ReclaimReport, Error> {
         let mut report = ReclaimReport::default();
         let objects =
-            publish::publish(log, (&mut self.leases, &mut self.known), to, &mut report).await?;
+            publish::publish(log, &mut self.leases, &mut self.known, to, &mut report).await?;
         let fold = log.manifest().clone();
         report.watermark = fold.watermark();
         report.head = fold.next_step();

@@ -22,7 +22,8 @@ const LOST_MAX: u64 = 16;
 /// record; if none was committed, up to the head.
 pub(super) async fn publish(
     log: &mut Log,
-    (leases, known): (&mut Leases, &mut Known),
+    leases: &mut Leases,
+    known: &mut Known,
     to: Option<Step>,
     report: &mut ReclaimReport,
 ) -> Result<ObjectsByJob, ReclaimError> {
@@ -51,8 +52,8 @@ pub(super) async fn publish(
         // Without deliberate mistakes, `stale` is always `None`: a watermark is never carried over a lost race.
         let stale = computed
             .take()
-            .filter(|_| guards::accepts_stale_watermark());
-        let stale = stale.filter(|entry| log.manifest().validate(entry).is_ok());
+            .filter(|_| guards::accepts_stale_watermark())
+            .filter(|entry| log.manifest().validate(entry).is_ok());
         let Some(entry) = stale.or(entry) else {
             return Ok(objects);
         };

@@ -100,12 +100,12 @@ pub(super) async fn scan(
 ) -> Result<Found, LogError> {
     let mut found = Found::default();
     let named = known.segments.named(log, rule, &mut found.requests).await?;
-    let mixed = if guards::mixes_folds() {
+    let later_fold = if guards::mixes_folds() {
         Some(later(log).await?)
     } else {
         None
     };
-    let mixed = mixed.as_ref().map(Reclaim::by);
+    let mixed = later_fold.as_ref().map(Reclaim::by);
     let rule = mixed.as_ref().unwrap_or(rule);
     let mut scan = Scan {
         store: Arc::clone(&log.store),
@@ -238,8 +238,7 @@ impl Scan {
             .read(self.store.as_ref(), rule, &waiting, gets)
             .await?;
         let of = |producer: &ProducerName| lists.get(rule, producer);
-        let mut waiting = waiting.into_iter();
-        let noted = waiting.all(|object| {
+        let noted = waiting.into_iter().all(|object| {
             let fate = rule.inputs(&object.key, of);
             self.found.note(Class::Inputs, object, fate, keep)
         });
@@ -255,8 +254,10 @@ impl Scan {
         })
         .await?;
         let versions = listed.iter().filter_map(|o| keys::snapshot_version(&o.key));
-        let dead = rule.snapshots(&versions.collect::<Vec<_>>());
-        let dead: BTreeSet<_> = dead.into_iter().collect();
+        let dead: BTreeSet<_> = rule
+            .snapshots(&versions.collect::<Vec<_>>())
+            .into_iter()
+            .collect();
         for object in listed {
             let fate = match keys::snapshot_version(&object.key) {
                 None => Fate::Foreign,

@@ -53,7 +53,7 @@ async fn marked() -> Scene {
 }
 
 #[tokio::test]
-async fn the_watermark_is_a_record_first_and_then_what_nobody_needs_goes() {
+async fn the_watermark_is_recorded_before_unneeded_data_is_deleted() {
     let scene = marked().await;
     let mut log = scene.log(90).await;
     let mut reclaimer = Reclaimer::new();
@@ -64,8 +64,10 @@ async fn the_watermark_is_a_record_first_and_then_what_nobody_needs_goes() {
     assert_eq!((dead.objects, dead.bytes), (3, 3 * bytes));
     assert_eq!((plan.held[0].floor, plan.held[0].keep), (Some(14), 2));
     assert_eq!(scene.objects().len(), 10, "a plan does nothing");
-    let report = reclaimer.apply(&mut log, &plan, Limits::default());
-    let report = report.await.unwrap();
+    let report = reclaimer
+        .apply(&mut log, &plan, Limits::default())
+        .await
+        .unwrap();
     assert_eq!(
         (report.steps(), report.watermark, report.more),
         (14, 14, false)
@@ -190,8 +192,8 @@ async fn refusals_of_single_keys_are_told_and_tried_again_by_the_next_pass() {
         .memory
         .keys()
         .into_iter()
-        .find(|k| k.starts_with("data/"));
-    let key = key.unwrap();
+        .find(|k| k.starts_with("data/"))
+        .unwrap();
     faulty.inject(Op::Delete, &key, Fault::LostRequest);
     let store: Arc<dyn Store> = Arc::new(faulty);
     let mut log = Log::open(store, &options(90)).await.unwrap();
@@ -320,7 +322,7 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
 }
 
 #[tokio::test]
-async fn too_few_restart_points_hold_everything_and_the_plan_says_who() {
+async fn too_few_restart_points_hold_everything_and_the_plan_names_the_job() {
     let (mut scene, _) = Scene::with(4).await;
     scene.open_job(2, None).await;
     let held = Some(Due::HeldBy {
@@ -333,8 +335,10 @@ async fn too_few_restart_points_hold_everything_and_the_plan_says_who() {
     let made = scene.store.create(&half.key(), half.to_json().into()).await;
     let _ = made.unwrap();
     scene.progress(0, 11).await;
-    let plan = Reclaimer::new().plan(&mut scene.log(90).await, None).await;
-    let plan = plan.unwrap();
+    let plan = Reclaimer::new()
+        .plan(&mut scene.log(90).await, None)
+        .await
+        .unwrap();
     assert_eq!(Some(plan.due), held);
     assert_eq!(plan.held[0].restart_points, [3]);
     assert_eq!(plan.held[0].position, Some(11));
@@ -364,8 +368,8 @@ async fn a_lease_runs_out_on_the_reclaimers_own_clock() {
     for beat in 1..4 {
         scene.alive(0, beat).await;
         assert!(closed_after(9).await.is_empty(), "connected ranks");
-        let beats = scene.memory.keys();
-        let beats = beats.iter().filter(|key| keys::parse_alive(key).is_some());
+        let keys = scene.memory.keys();
+        let beats = keys.iter().filter(|key| keys::parse_alive(key).is_some());
         assert_eq!(beats.count(), 1, "older ones are reclaimed");
     }
     assert!(closed_after(9).await.is_empty());

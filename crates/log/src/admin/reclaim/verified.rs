@@ -47,13 +47,17 @@ impl VerifiedObjects {
                 return Ok((objects, reads));
             }
             reads += unread.len() as u64;
-            let reads = unread.into_iter().map(|(key, attempt)| {
-                let expected = (m.stream_id(), attempt.id, attempt.dp_size);
-                read(Arc::clone(&log.store), key, expected)
-            });
-            let reads: Vec<_> = reads.collect();
-            let read = stream::iter(reads).buffered(READS_AT_ONCE);
-            let read: Vec<_> = read.try_collect().await?;
+            let reads: Vec<_> = unread
+                .into_iter()
+                .map(|(key, attempt)| {
+                    let store = Arc::clone(&log.store);
+                    read(store, key, m.stream_id(), attempt.id, attempt.dp_size)
+                })
+                .collect();
+            let read: Vec<_> = stream::iter(reads)
+                .buffered(READS_AT_ONCE)
+                .try_collect()
+                .await?;
             for (key, why) in read {
                 let Some(why) = why else {
                     self.genuine.insert(key);
@@ -73,7 +77,9 @@ impl VerifiedObjects {
 async fn read(
     store: Arc<dyn Store>,
     key: String,
-    (stream, id, dp_size): (StreamId, AttemptId, u32),
+    stream: StreamId,
+    id: AttemptId,
+    dp_size: u32,
 ) -> Result<(String, Option<String>), StoreError> {
     let fits = |bytes: &Bytes| {
         let found = if keys::parse_mark(&key).is_some() {

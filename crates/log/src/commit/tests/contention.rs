@@ -12,8 +12,10 @@ const WORD_IN: Duration = Duration::from_secs(10);
 /// Commits as fast as it can until the stream is sealed.
 async fn flood(store: Arc<Distant>, name: String, seed: u64) -> CommitEnd {
     let producer = opened(&(store as _), &name, seed as u8).await;
-    let items = (0..).map(|first| item(&producer, first, 1));
-    let items: Vec<_> = items.take(50_000).collect();
+    let items: Vec<_> = (0..)
+        .map(|first| item(&producer, first, 1))
+        .take(50_000)
+        .collect();
     let policy = Dac::new(DacOptions {
         seed,
         ..DacOptions::default()
@@ -32,7 +34,7 @@ async fn flood(store: Arc<Distant>, name: String, seed: u64) -> CommitEnd {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_commits_without_a_pause_lets_others_in() {
+async fn a_producer_that_commits_without_a_pause_lets_others_in() {
     for producers in [1, 2, 16] {
         for steady in [true, false] {
             let (_, store) = world().await;

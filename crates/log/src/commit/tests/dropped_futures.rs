@@ -94,7 +94,7 @@ async fn commits_that_are_dropped_again_and_again_are_one_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_looks_at_the_log_after_a_dropped_commit_finds_it_there_or_puts_it() {
+async fn a_producer_that_reads_the_log_after_a_dropped_commit_finds_it_there_or_puts_it() {
     for fate in FATES {
         let (scripted, store, mut producer) = world().await;
         drop_commit(&scripted, &mut producer, 2, fate).await;

@@ -284,8 +284,9 @@ async fn producers_go_on_among_what_strangers_leave() {
             let distant = Distant::new(&store, seed + n);
             tasks.spawn(produce(distant, name, seed + n));
         }
-        let all = tokio::time::timeout(Duration::from_mins(1), tasks.join_all()).await;
-        let all = all.unwrap_or_else(|_| panic!("seed {seed}: somebody waits for ever"));
+        let all = tokio::time::timeout(Duration::from_mins(1), tasks.join_all())
+            .await
+            .unwrap_or_else(|_| panic!("seed {seed}: somebody waits for ever"));
         let refused: u64 = all.iter().map(|c| c.refused_intents).sum();
         let combined: u64 = all.iter().map(|c| c.combined).sum();
         println!("seed {seed}: {refused} refused, {combined} combined");

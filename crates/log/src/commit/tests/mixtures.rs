@@ -55,7 +55,7 @@ async fn items_of_the_mixture_in_force_are_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_of_an_older_mixture_ends_the_task_after_those_before_it() {
+async fn an_item_of_an_older_mixture_ends_the_task_after_earlier_items() {
     // The mixture begins with an item, or within one.
     for (from, expected) in [(4, 4), (5, 4), (3, 2)] {
         let store = stream(&[]).await;

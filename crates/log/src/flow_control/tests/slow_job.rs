@@ -49,7 +49,8 @@ async fn read(
     store: &Arc<dyn Store>,
     log: &mut Log,
     opened: Version,
-    (pace, steps): (Duration, u64),
+    pace: Duration,
+    steps: u64,
     seen: &Mutex<Seen>,
 ) {
     let until = seen.lock().unwrap().at + steps;
@@ -99,8 +100,8 @@ async fn producers_stay_within_the_bound_and_lose_nothing_once_the_job_speeds_up
         // Without bounds the producers would commit ten steps per second.
         let seen = Mutex::new(Seen::default());
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let slow = (Duration::from_secs(1), 600);
-        read(&memory, &mut log, opened, slow, &seen).await;
+        let pace = Duration::from_secs(1);
+        read(&memory, &mut log, opened, pace, 600, &seen).await;
         let slowly = *seen.lock().unwrap();
         assert_eq!(slowly.starved, 0, "{slowly:?}");
         assert_eq!(slowly.furthest, MOST, "the bound is used up, to the step");
@@ -109,8 +110,8 @@ async fn producers_stay_within_the_bound_and_lose_nothing_once_the_job_speeds_up
         // About 700 steps are committed; a held-back producer does not poll faster.
         assert!(requests < 10 * 700, "{requests}");
 
-        let fast = (Duration::from_millis(125), 1600);
-        read(&memory, &mut log, opened, fast, &seen).await;
+        let pace = Duration::from_millis(125);
+        read(&memory, &mut log, opened, pace, 1600, &seen).await;
         let quickly = *seen.lock().unwrap();
         println!("{quickly:?}");
         assert_eq!(

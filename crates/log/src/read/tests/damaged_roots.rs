@@ -59,7 +59,7 @@ async fn a_record_that_was_altered_after_it_was_read_is_named() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_altered_under_a_snapshot_is_named_by_whoever_opens() {
+async fn a_record_that_was_altered_under_a_snapshot_is_named_when_the_log_is_opened() {
     let (memory, store, mut producer) = history(300).await;
     producer.log_mut().settle_snapshots().await;
     alter(&memory, 255).await;
@@ -189,8 +189,7 @@ async fn far(store: &Arc<dyn Store>, memory: &MemoryStore, version: u64) {
     let (now, bytes) = producer.log().manifest().snapshot().unwrap();
     let record = store.get(&keys::log(now), u64::MAX).await.unwrap();
     memory.overwrite(&keys::log(version), record);
-    let text = String::from_utf8(bytes).unwrap();
-    let text = text.replacen(
+    let text = String::from_utf8(bytes).unwrap().replacen(
         &format!("\"version\":{now},"),
         &format!("\"version\":{version},"),
         1,

@@ -123,8 +123,7 @@ type Damage = fn(&[u8]) -> Vec<u8>;
 fn forged(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     assert!(text.contains(from), "{from} in {text:.500}");
-    let text = text.replace(from, to);
-    json::sign_again(text.as_bytes()).unwrap()
+    json::sign_again(text.replace(from, to).as_bytes()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

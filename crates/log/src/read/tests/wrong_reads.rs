@@ -203,7 +203,7 @@ async fn open_attempt(store: &Arc<dyn Store>) -> u64 {
 
 /// An editor that drops the last newline, a restore that formats it anew.
 #[tokio::test]
-async fn a_record_that_lost_its_last_byte_stops_everybody_with_its_key() {
+async fn a_record_that_lost_its_last_byte_stops_all_readers_with_its_key() {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();
@@ -218,8 +218,8 @@ async fn a_record_that_lost_its_last_byte_stops_everybody_with_its_key() {
         let _ = memory.create(&key, shorter).await.unwrap();
         let stopped = Log::open(Arc::clone(&store), &options(4))
             .await
-            .unwrap_err();
-        let stopped = stopped.to_string();
+            .unwrap_err()
+            .to_string();
         assert!(
             stopped.contains(&key) && stopped.contains("damaged"),
             "{stopped}"
@@ -267,8 +267,8 @@ async fn two_programs_that_judge_differently_stop_and_never_void_each_other() {
     let stopped = producer
         .try_commit(next.tgbs, next.cursor)
         .await
-        .unwrap_err();
-    let stopped = stopped.to_string();
+        .unwrap_err()
+        .to_string();
     for part in [
         "version 2",
         "by other",

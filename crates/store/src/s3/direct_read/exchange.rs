@@ -80,11 +80,12 @@ pub(super) async fn ask(
         };
         let status = answer.head.status;
         if matches!(status, 200..=299) {
-            let described = (answer.head.value("content-range"), answer.head.length());
-            if status == 206 && described.1.is_none() {
+            let content_range = answer.head.value("content-range");
+            let length = answer.head.length();
+            if status == 206 && length.is_none() {
                 return Ok(Asked::Refused("a body without a length".to_owned()));
             }
-            return read::check_answer(store, key, range, described)
+            return read::check_answer(store, key, range, content_range, length)
                 .map(|()| Asked::Answer(answer));
         }
         let document = document(&mut answer).await;

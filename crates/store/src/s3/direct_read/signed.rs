@@ -81,8 +81,10 @@ impl Signatures {
 
 /// Makes the request of a presigned URL, by the proxy of the environment.
 fn made(request: &PresignedRequest, generation: u64) -> Result<Signed, String> {
-    let headers = request.headers().filter(|(name, _)| *name != "host");
-    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let headers = request
+        .headers()
+        .filter(|(name, _)| *name != "host")
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let (mut to, path) = split(request.uri()).ok_or("no usable URL")?;
     to.proxy = match proxy::way(request.uri()) {
         Way::Direct => None,

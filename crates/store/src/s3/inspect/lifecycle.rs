@@ -89,8 +89,10 @@ mod tests {
             .storage_class(TransitionStorageClass::Glacier)
             .build();
         let abort = Abort::builder().days_after_initiation(7).build();
-        let full = rule("").transitions(move_on);
-        let full = full.abort_incomplete_multipart_upload(abort).build();
+        let full = rule("")
+            .transitions(move_on)
+            .abort_incomplete_multipart_upload(abort)
+            .build();
         let expected = LifecycleRule {
             id: "r".to_owned(),
             prefix: String::new(),

@@ -11,7 +11,7 @@ fn body() -> Bytes {
 }
 
 #[tokio::test]
-async fn writes_happen_or_not_whatever_is_said() {
+async fn writes_happen_or_not_regardless_of_the_reported_result() {
     for (fault, happened, effect) in [
         (Fault::Before, false, Effect::DidNot),
         (Fault::LostRequest, false, Effect::Unknown),

@@ -69,7 +69,7 @@ async fn bytes_go_both_ways_over_tls() {
 }
 
 #[tokio::test]
-async fn who_is_not_trusted_is_not_talked_to() {
+async fn an_untrusted_server_is_sent_no_request() {
     let (to, pool) = (echo().await, trusting(Vec::new()));
     let why = pool.connect(&to, false).await.err().unwrap();
     assert!(why.contains("certificate"), "{why}");
@@ -89,7 +89,7 @@ async fn who_is_not_trusted_is_not_talked_to() {
 }
 
 #[tokio::test]
-async fn connections_are_given_again_to_whoever_goes_to_the_same_place() {
+async fn connections_are_reused_for_the_same_destination() {
     let (here, there, pool) = (echo().await, echo().await, trusting(vec![certificate()]));
     let connection = pool.connect(&here, false).await.unwrap();
     assert!(!connection.used);

@@ -37,12 +37,12 @@ fn is_long() -> bool {
     std::env::var("BATCHWEAVE_LONG").is_ok_and(|v| v == "1")
 }
 
-/// 16 x 150 TGBs; with `BATCHWEAVE_LONG=1` 16 x 2,000.
+/// 16 x 50 TGBs; with `BATCHWEAVE_LONG=1` 16 x 2,000.
 #[test]
 fn sixteen_producers_under_kill_nine() {
     storm(Form {
         producers: 16,
-        tgbs: if is_long() { 2000 } else { 150 },
+        tgbs: if is_long() { 2000 } else { 50 },
         within: Duration::from_mins(30),
     });
 }

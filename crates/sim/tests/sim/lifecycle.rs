@@ -82,8 +82,8 @@ fn count(seen: &mut Seen, evidence: &Evidence) {
 }
 
 #[test]
-fn fifty_lifecycles() {
-    seeds_are_clean(0, 50);
+fn fifteen_lifecycles() {
+    seeds_are_clean(0, 15);
 }
 
 #[test]

@@ -37,7 +37,10 @@ pub(super) const CHANGE_AT: [u64; 2] = [16, 60];
 pub(super) const HOLD_AT: u64 = 90;
 pub(super) const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
 /// The end of a process that began with a forged snapshot.
-const FORGED_START: &str = "another state than the records of the log give";
+const FORGED_START: [&str; 2] = [
+    "than the records of the log give",
+    "gone or another one by now",
+];
 /// Much longer than a healthy run takes on a busy machine.
 pub(super) const WITHIN: Duration = Duration::from_mins(15);
 
@@ -307,7 +310,13 @@ impl Scene {
                 Some(Some(0)) => {}
                 // Killed, or the store failed for too long.
                 Some(None | Some(69)) => dead.push(name),
-                Some(Some(76)) if self.log_text(name).contains(FORGED_START) => dead.push(name),
+                Some(Some(76))
+                    if FORGED_START
+                        .iter()
+                        .any(|end| self.log_text(name).contains(end)) =>
+                {
+                    dead.push(name)
+                }
                 Some(Some(code)) => panic!("{name}: exit {code}\n{}", self.log_text(name)),
             }
         }
@@ -321,13 +330,8 @@ impl Scene {
 
     pub(super) fn log_text(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
-        text.chars()
-            .rev()
-            .take(3000)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-            .collect()
+        let from = text.ceil_char_boundary(text.len().saturating_sub(3000));
+        text[from..].to_owned()
     }
 
     /// Sets all changes of another run, while the producers wait below their bound.

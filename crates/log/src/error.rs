@@ -98,6 +98,13 @@ pub enum LogError {
         /// Whether the snapshot was deleted.
         removed: String,
     },
+    /// This process began with a snapshot that is gone or replaced by now, so its cause is not known.
+    #[error(
+        "this process folded the log wrongly, from {key}, which is gone or another one by now: it did not have the \
+         state of the log's records, or this machine's memory is damaged; nothing was published or deleted by \
+         this process; start the program again, and look at the memory if it happens again"
+    )]
+    LostSnapshot { key: String },
     /// Items that this producer saw committed are not in the log.
     #[error(
         "producer {producer} took sequence numbers below {was} for committed, but the log has only those \

@@ -73,6 +73,7 @@ impl CopyWriter {
             Err(
                 lost @ (LogError::Unconfirmed { .. }
                 | LogError::WrongSnapshot { .. }
+                | LogError::LostSnapshot { .. }
                 | LogError::Fold(_)),
             ) => Ok(Written {
                 lost: Some(lost),

@@ -42,14 +42,16 @@ impl WrongStart<'_> {
         let Some(base) = self.folds.base else {
             return Err(unconfirmed);
         };
-        // The same start, read again, leads to the same state: it is the snapshot, and not this process.
+        let key = keys::snapshot(base);
         match self.folds.from(Some(base), to).await? {
+            // The same start, read again, leads to the same state: it is the snapshot, and not this process.
             Some(same) if same.manifest == *self.manifest => {
-                let key = keys::snapshot(base);
                 let removed = self.remove(&key).await;
                 Err(LogError::WrongSnapshot { key, removed })
             }
-            _ => Err(unconfirmed),
+            Some(good) if good.manifest == whole.manifest => Err(unconfirmed),
+            // Another process may have found and deleted it, and a forger may have replaced it.
+            _ => Err(LogError::LostSnapshot { key }),
         }
     }
 

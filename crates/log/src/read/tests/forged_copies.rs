@@ -97,6 +97,29 @@ async fn a_process_that_began_with_a_forged_snapshot_deletes_it_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_whose_forged_snapshot_is_gone_or_replaced_ends_without_blaming_it() {
+    for replaced in [false, true] {
+        let (memory, store, mut producer) = history(256).await;
+        let newest = keys::snapshot(*snapshots(&store).await.last().unwrap());
+        let step = producer.log().manifest().first_open_step();
+        let first = located(producer.log_mut(), step).await;
+        let second = located(producer.log_mut(), step + 1).await;
+        let genuine = store.get(&newest, u64::MAX).await.unwrap();
+        forge(&memory, &newest, &first).await;
+        let log = Log::open(Arc::clone(&store), &reading()).await.unwrap();
+        store.delete(&newest).await.unwrap();
+        if replaced {
+            memory.overwrite(&newest, genuine);
+            forge(&memory, &newest, &second).await;
+        }
+        let why = log.confirm().await.unwrap_err();
+        assert!(matches!(why, LogError::LostSnapshot { .. }), "{why}");
+        let text = why.to_string();
+        assert!(text.contains(&newest) && text.contains("memory"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_forged_snapshot_of_the_second_fold_is_deleted_and_ends_nothing() {
     let (store, producer, _) = forged_snapshot().await;
     assert_eq!(producer.log().base, None);

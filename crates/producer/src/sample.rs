@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_short_whatever_the_row() {
+    fn a_sample_of_any_row_is_short() {
         let sampler = sampler();
         sampler.take(&group(0, &["\u{2603}".repeat(4000).as_str()], None));
         sampler.committed(1);

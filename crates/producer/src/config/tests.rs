@@ -64,7 +64,7 @@ fn required_keys_are_demanded() {
 }
 
 #[test]
-fn a_producer_must_be_among_those_named() {
+fn a_producer_must_be_among_the_named_ones() {
     let why = report("[producer]\nname = \"c\"\n[stream]\nproducers = [\"a\", \"b\"]\n");
     assert!(
         why.contains("stream.producers: does not list this producer, \"c\""),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_are_those_of_the_last_minute() {
+    fn speeds_cover_the_last_minute() {
         let began = Instant::now();
         let at = |ms| began + Duration::from_millis(ms);
         let mut window = Window::default();

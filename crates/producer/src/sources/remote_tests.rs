@@ -185,7 +185,7 @@ async fn as_from_files(folder: &Path, options: ReadOptions) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_of_objects_are_those_of_files() {
+async fn lines_of_objects_match_lines_of_files() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
     write("a.jsonl", lines(80_000).as_bytes());
@@ -199,7 +199,7 @@ async fn lines_of_objects_are_those_of_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_objects_are_those_of_files() {
+async fn rows_of_objects_match_rows_of_files() {
     let folder = tempfile::tempdir().unwrap();
     // Row groups of 1.1 MB, of 110 kB, and a page in a few pieces.
     row_groups(&folder.path().join("a.parquet"), &texts(2000, 2000), 500);
@@ -210,7 +210,7 @@ async fn rows_of_objects_are_those_of_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_of_objects_are_those_of_files() {
+async fn ids_of_objects_match_ids_of_files() {
     let folder = tempfile::tempdir().unwrap();
     pair(folder.path(), 9000);
     let megatron = ReadOptions {

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_whole_whatever_size_was_expected() {
+    fn a_file_is_read_whole_with_any_expected_size() {
         const LARGE: usize = 300_000;
         for length in [0, 1, 5, LARGE - 1, LARGE, LARGE + 64, LARGE + 65, 3 * LARGE] {
             for expected in [0, 5, LARGE as u64, u64::MAX] {

@@ -63,7 +63,7 @@ fn fingerprints_differ_and_stay() {
 }
 
 #[test]
-fn the_constants_of_builtin_vocabularies_are_those_of_the_tokenizers() {
+fn the_constants_of_builtin_vocabularies_match_the_tokenizers() {
     for builtin in Builtin::ALL {
         let tokenizer = match builtin {
             Builtin::Bytes => load(&Choice::Bytes).unwrap(),

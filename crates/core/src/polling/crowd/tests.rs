@@ -141,8 +141,8 @@ fn followers_that_fell_behind_together_read_all_records_at_different_times() {
         .map(|n| {
             let mut crowd = CrowdReads::default();
             let begins = 100.0 + 2.0 * draw(n);
-            crowd.note(NextRead::Head, Gave::Nothing, (5, 5), seconds(begins));
-            crowd.note(NextRead::Record, Gave::Records, (6, 6), seconds(begins));
+            crowd.note(NextRead::Head, Gave::Nothing, 5, 5, seconds(begins));
+            crowd.note(NextRead::Record, Gave::Records, 6, 6, seconds(begins));
             let is_head = |wait: &u32| {
                 crowd.next(6, 10_000, seconds(begins + f64::from(*wait))) == NextRead::Head
             };

@@ -42,7 +42,7 @@ async fn rows_from_every_place_on_are_lines_of_jsonl() {
 }
 
 #[tokio::test]
-async fn a_missing_column_is_named_with_those_that_exist() {
+async fn a_missing_column_is_named_with_the_existing_ones() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/inputs");
     let inputs = list(&folder.join("chat.parquet")).await;
     let units = read(&inputs, &with("turns"), Place::default());

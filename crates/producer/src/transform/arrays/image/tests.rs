@@ -58,7 +58,7 @@ fn size(data: &[u8], shortest: Option<u32>) -> [i32; 2] {
 }
 
 #[test]
-fn pixels_without_loss_are_those_of_the_image() {
+fn pixels_without_loss_match_the_image() {
     let image = placed(7, 5);
     for format in [ImageFormat::Png, ImageFormat::WebP] {
         let data = encoded(image.clone(), format);

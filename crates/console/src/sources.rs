@@ -1,7 +1,7 @@
 //! The source documents of steps: provenance objects, and file names from the producers' input lists.
 
 use batchweave_core::ids::ProducerName;
-use batchweave_core::inputs::{PinnedFile, head_of};
+use batchweave_core::inputs::{PinnedFile, head_of, unnamed_source};
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_log::{Log, LogError, get_fitting, read_inputs};
 use batchweave_store::{Store, found};
@@ -42,8 +42,15 @@ pub fn names<'a>(
         loop {
             let state = log.manifest().producer(producer);
             let head = state.and_then(|p| head_of(&p.cursor).ok()).flatten();
+            let unnamed = state.and_then(|p| unnamed_source(&p.cursor));
+            let unnamed = unnamed.map(str::to_owned);
             match read_inputs(log.store().as_ref(), producer, head).await {
-                Ok((_, pins)) => return Ok(pins),
+                Ok((_, mut pins)) => {
+                    for pin in pins.iter_mut().filter(|pin| pin.source.is_none()) {
+                        pin.source.clone_from(&unnamed);
+                    }
+                    return Ok(pins);
+                }
                 Err(LogError::Store(why)) if why.is_not_found() => {}
                 Err(why) => return Err(why.into()),
             }

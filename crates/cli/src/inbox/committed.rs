@@ -7,7 +7,7 @@ use batchweave_console::sources::{self, Names};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inbox::{Listed, Object};
-use batchweave_core::inputs::PinnedFile;
+use batchweave_core::inputs::{PinnedFile, unnamed_source};
 use batchweave_core::order::{Position, SamplerState};
 use batchweave_log::Log;
 use serde::Deserialize;
@@ -70,10 +70,8 @@ impl Place {
             .pointer("/settings/sources")
             .and_then(Value::as_array);
         let name = |source: &Value| source["name"].as_str().unwrap_or_default().to_owned();
-        let first = named.and_then(|named| named.first());
-        let first = first
-            .filter(|first| first["files"] == true)
-            .map(name)
+        let first = unnamed_source(cursor)
+            .map(str::to_owned)
             .zip(order.as_ref().and_then(|order| order.at.first()))
             .map(|(name, state)| (name, state.position));
         let passes = order.zip(named).map(|(order, named)| {
@@ -86,7 +84,7 @@ impl Place {
     /// Returns the committed rows of file `index`; `None` for all.
     fn rows(&self, index: usize, pin: &PinnedFile) -> Option<u64> {
         if let Some((name, at)) = &self.first
-            && pin.source.as_ref().is_none_or(|source| source == name)
+            && pin.source.as_ref() == Some(name)
         {
             return match (index as u64).cmp(&at.group) {
                 _ if at.pass > 0 => None,

@@ -160,6 +160,14 @@ pub fn head_of(cursor: &Cursor) -> Result<Option<LinkId>, IdError> {
     text.unwrap_or_default().parse().map(Some)
 }
 
+/// Returns the name of the source whose files have none in the list of a cursor: the first one, where the producer began
+/// with `[source]` and others joined.
+pub fn unnamed_source(cursor: &Cursor) -> Option<&str> {
+    let first = cursor.0.pointer("/settings/sources/0")?;
+    first.get("files").filter(|files| **files == true)?;
+    first.get("name")?.as_str()
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {

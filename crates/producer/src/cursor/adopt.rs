@@ -13,7 +13,9 @@ const FLAGS: [&str; 2] = ["follow", "inbox"];
 impl State {
     /// Returns whether this source is read in the order of its files: the producer began with `[source]`.
     pub(crate) fn is_in_file_order(&self, source: usize) -> bool {
-        source == 0 && (self.order.is_none() || self.settings[SOURCES][0][FILE_ORDER] == true)
+        let sources = self.settings.get(SOURCES);
+        let marked = sources.is_some_and(|sources| sources[0][FILE_ORDER] == true);
+        source == 0 && (self.order.is_none() || marked)
     }
 
     /// Returns the position of the first source, if it is read in the order of its files.

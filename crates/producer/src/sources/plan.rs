@@ -24,7 +24,7 @@ pub struct SourcePlan {
 pub(crate) enum ReadOrder {
     /// Unit after unit, file after file. Files that appear later are read at the end of the only pass.
     Files,
-    /// By blocks.
+    /// Block after block, shuffled or in the order of the files.
     Blocks(BlockOrders),
 }
 

@@ -111,8 +111,11 @@ fn empty<'i>(span: &Range<usize>, next: Option<&Part<'_>>) -> Spanned<DeValue<'i
 pub(super) fn walk<T: Config>(text: &str, table: Spanned<DeTable<'_>>) -> Walked<T> {
     let schema = schema::<T>();
     let span = table.span();
+    let default = serde_json::to_value(T::default()).unwrap_or(Value::Null);
+    let is_list = |key: &&str| default.pointer(&pointer(key)).is_some_and(Value::is_array);
+    let tables = T::tables_of().into_iter().map(|(key, _)| key);
     let mut collected = Collected {
-        lists: T::tables_of().iter().map(|(key, _)| *key).collect(),
+        lists: tables.filter(is_list).collect(),
         ..Collected::default()
     };
     let root = (Vec::new(), String::new(), String::new());
@@ -266,7 +269,7 @@ fn check_key<T: Config>(
             .span()
             .filter(|s| !s.is_empty())
             .unwrap_or_else(|| leaf.value.span());
-        let default = schema.pointer(&format!("/{}", leaf.known_as.replace('.', "/")));
+        let default = schema.pointer(&pointer(&leaf.known_as));
         let mut message = reword(why.message(), &leaf.value, &place, default);
         let nearest = message.ends_with('?');
         if let Some(hint) = T::value_hint(&leaf.known_as, value).filter(|_| !nearest) {
@@ -277,12 +280,16 @@ fn check_key<T: Config>(
     found
 }
 
+/// Returns the place of a key in a schema.
+fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('.', "/"))
+}
+
 /// Returns all keys with their defaults; a list of tables, and a table without a default, as one table.
 fn schema<T: Config>() -> Value {
     let mut schema = serde_json::to_value(T::default()).unwrap_or(Value::Null);
     for (key, table) in T::tables_of() {
-        let place = format!("/{}", key.replace('.', "/"));
-        if let Some(known) = schema.pointer_mut(&place) {
+        if let Some(known) = schema.pointer_mut(&pointer(key)) {
             *known = table;
         }
     }

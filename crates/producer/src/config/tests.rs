@@ -50,6 +50,30 @@ fn all_problems_are_in_one_report_with_their_lines() {
 }
 
 #[test]
+fn a_shuffle_of_one_source_is_checked_and_names_its_keys() {
+    for (text, part) in [
+        ("windw = 3", "source.shuffle.windw: unknown key"),
+        (
+            "window = \"1KiB\"",
+            "source.shuffle.window: must be at least 1MiB",
+        ),
+        (
+            "window = \"3GiB\"",
+            "the windows of 1 shuffled sources need 6GiB",
+        ),
+        (
+            "seed = 1\n[[sources]]\nname = \"x\"\npaths = [\"y\"]",
+            "can't be combined with source.shuffle",
+        ),
+    ] {
+        let why = report(&format!(
+            "[source.shuffle]\n{text}\n[producer]\nname = \"a\"\n"
+        ));
+        assert!(why.contains(part), "{part} in {why}");
+    }
+}
+
+#[test]
 fn required_keys_are_demanded() {
     let why = parse::<ProducerConfig>("f.toml", "")
         .unwrap_err()

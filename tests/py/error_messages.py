@@ -37,5 +37,7 @@ def texts(path: Path) -> dict[str, str]:
 
 
 def has_a_remedy(message: str) -> bool:
-    """Whether a message goes on with what to do, behind what has failed."""
-    return bool(re.search(r"; |\\n[a-z]|\. [A-Z]|: (choose|reserve)\b|, or set ", message))
+    """Whether a message ends in what to do, or in another message, which does."""
+    return message.endswith("}") or bool(
+        re.search(r"; |\\n[a-z]|\. [A-Z]|: (choose|reserve)\b|, or set ", message)
+    )

@@ -1,4 +1,4 @@
-"""Messages of the error enums in the Rust sources, as docs/troubleshooting.md lists them."""
+"""Messages of the error enums in the Rust sources."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def first_words(message: str) -> str:
 
 def messages(path: Path) -> dict[str, str]:
     """First words by `Enum::Variant`, of all variants with a message of their own."""
+    return {name: words for name, text in texts(path).items() if (words := first_words(text))}
+
+
+def texts(path: Path) -> dict[str, str]:
+    """Whole messages by `Enum::Variant`."""
     text = path.read_text().split("#[cfg(test)]")[0]
     found = {}
     for enum, body in re.findall(r"pub(?:\(\w+\))? enum (\w+) \{\n(.*?)\n\}", text, re.DOTALL):
@@ -27,5 +32,12 @@ def messages(path: Path) -> dict[str, str]:
             literal = re.search(r'"((?:[^"\\]|\\.)*)"', attributes, re.DOTALL)
             if literal:
                 whole = re.sub(r"\\\n\s*", "", literal[1]).replace('\\"', '"')
-                found[f"{enum}::{name}"] = first_words(whole)
-    return {name: words for name, words in found.items() if words}
+                found[f"{enum}::{name}"] = whole
+    return found
+
+
+def has_a_remedy(message: str) -> bool:
+    """Whether a message ends in what to do, or in another message, which does."""
+    return message.endswith("}") or bool(
+        re.search(r"; |\\n[a-z]|\. [A-Z]|: (choose|reserve)\b|, or set ", message)
+    )

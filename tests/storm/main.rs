@@ -18,6 +18,7 @@ mod mixtures;
 mod ordered;
 mod proof;
 mod real;
+mod records;
 mod whole;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -22,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
 
 use crate::adversary::Beside;
-use crate::{URL, open_store, start_server};
+use crate::{URL, open_store, records, start_server};
 
 /// The daemons of a run, and the lanes of each; a daemon without lanes is one producer.
 pub(super) type Daemons = &'static [(&'static str, &'static [&'static str])];
@@ -365,7 +365,7 @@ impl Scene {
     pub(super) fn content(&self) -> Content {
         self.server.faults().set(FaultSpec::default());
         self.runtime.block_on(async {
-            let mut log = self.log().await.unwrap();
+            let mut log = records::open(self.store().await.as_ref()).await;
             let mut content = Content::default();
             assert!(
                 log.manifest().end().is_some(),

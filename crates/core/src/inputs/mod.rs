@@ -20,6 +20,10 @@ use crate::ids::{Epoch, Hash, IdError, Nonce};
 use crate::json;
 use crate::limits::{INPUTS_FAN, INPUTS_FILES_BYTES, INPUTS_LINK_BYTES_MAX};
 
+mod unnamed;
+
+pub use unnamed::unnamed_source;
+
 /// Begins the fingerprint of a local file.
 const CRC64: &str = "crc64 ";
 const EARLIER_DIGITS: usize = 16;
@@ -158,14 +162,6 @@ pub fn head_of(cursor: &Cursor) -> Result<Option<LinkId>, IdError> {
     }
     let text = cursor.0.get("inputs").and_then(serde_json::Value::as_str);
     text.unwrap_or_default().parse().map(Some)
-}
-
-/// Returns the name of the source whose files have none in the list of a cursor: the first one, where the producer began
-/// with `[source]` and others joined.
-pub fn unnamed_source(cursor: &Cursor) -> Option<&str> {
-    let first = cursor.0.pointer("/settings/sources/0")?;
-    first.get("files").filter(|files| **files == true)?;
-    first.get("name")?.as_str()
 }
 
 #[derive(Deserialize)]

@@ -201,19 +201,3 @@ fn a_fingerprint_covers_both_ends() {
     let fingerprint = earlier;
     assert!(PinnedFile { fingerprint, ..pin }.has_earlier_fingerprint());
 }
-
-#[test]
-fn files_without_a_name_belong_to_the_marked_source() {
-    let cursor =
-        |sources: serde_json::Value| Cursor(serde_json::json!({"settings": {"sources": sources}}));
-    let marked = cursor(serde_json::json!([{"name": "web", "files": true}, {"name": "code"}]));
-    assert_eq!(unnamed_source(&marked), Some("web"));
-    for none in [
-        cursor(serde_json::json!([{"name": "web"}, {"name": "code", "files": true}])),
-        cursor(serde_json::json!([])),
-        Cursor(serde_json::json!({"settings": {}})),
-        Cursor::default(),
-    ] {
-        assert_eq!(unnamed_source(&none), None, "{none:?}");
-    }
-}

@@ -228,7 +228,8 @@ fn from_table<T: Config>(
     unknown: &mut Vec<String>,
 ) -> Result<T, toml::de::Error> {
     serde_ignored::deserialize(Deserializer::from(table), |path| {
-        unknown.push(path.to_string());
+        // A table without a default has a part of its own in the path.
+        unknown.push(path.to_string().replace(".?", ""));
     })
 }
 

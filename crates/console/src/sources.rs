@@ -1,7 +1,8 @@
 //! The source documents of steps: provenance objects, and file names from the producers' input lists.
 
 use batchweave_core::ids::ProducerName;
-use batchweave_core::inputs::{PinnedFile, head_of, unnamed_source};
+use batchweave_core::inputs::{PinnedFile, head_of};
+use batchweave_core::order::unnamed_source;
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_log::{Log, LogError, get_fitting, read_inputs};
 use batchweave_store::{Store, found};

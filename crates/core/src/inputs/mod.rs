@@ -20,10 +20,6 @@ use crate::ids::{Epoch, Hash, IdError, Nonce};
 use crate::json;
 use crate::limits::{INPUTS_FAN, INPUTS_FILES_BYTES, INPUTS_LINK_BYTES_MAX};
 
-mod unnamed;
-
-pub use unnamed::unnamed_source;
-
 /// Begins the fingerprint of a local file.
 const CRC64: &str = "crc64 ";
 const EARLIER_DIGITS: usize = 16;

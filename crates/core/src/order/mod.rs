@@ -8,7 +8,7 @@
 //! - `mixture` selects the source of the next document, `sampler` keeps what each one has given;
 //! - `changes` brings changes of the mixture from the log to the sampler, `spec` is their form in the log;
 //! - `cursor` is the state: four small numbers and the given amount per source;
-//! - `split` holds documents out by their place;
+//! - `split` holds documents out by their place; `unnamed` finds the source of files without a name;
 //! - `keyed` makes keys and draws; `synthetic` is a world of documents without files, for tests and measurements.
 //!
 //! Invariants:
@@ -28,6 +28,7 @@ mod source;
 mod spec;
 mod split;
 pub mod synthetic;
+mod unnamed;
 mod walk;
 
 pub use blocks::{Block, Blocks, FileShape, Span};
@@ -38,6 +39,7 @@ pub use sampler::{Limit, PASS_OF_EMPTY, Sampler, SamplerOptions, WhenSourceEnds}
 pub use source::{OpenBlock, Portion, Quota, Shuffle, SourceOrder};
 pub use spec::{MixtureSpec, NumberedMixture, SpecError, named_weights};
 pub use split::{FileSplit, Split};
+pub use unnamed::unnamed_source;
 pub use walk::{Documents, Walk};
 
 #[cfg(test)]

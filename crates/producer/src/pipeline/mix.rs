@@ -111,12 +111,15 @@ impl MixedFeed {
         let endless = self.plans.iter().filter(|plan| plan.passes == 0);
         let left = endless.map(|plan| plan.name()).collect::<Vec<_>>();
         let left = left.join(", ");
+        if left.is_empty() {
+            return;
+        }
         if self.sampler.next().is_none() {
             tracing::info!(
                 left,
                 "all sources with an end have given their passes, so the run ends"
             );
-        } else if !left.is_empty() {
+        } else {
             tracing::warn!(
                 left,
                 "only sources of epochs = 0 are left, and they repeat: up to producer.limit, and without it for ever"

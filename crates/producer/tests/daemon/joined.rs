@@ -208,7 +208,11 @@ async fn another_first_source_and_a_weight_at_once_are_refused() {
     let shuffle = |config: &mut ProducerConfig| {
         config.sources[0].shuffle = config.sources[1].shuffle;
     };
-    refused(shuffle, "sources: was ").await;
+    refused(
+        shuffle,
+        "\"web\" began in the order of its files, and stays so: remove its shuffle",
+    )
+    .await;
     let missing = |config: &mut ProducerConfig| {
         config.sources[0].paths.pop();
     };

@@ -160,7 +160,7 @@ impl State {
                     ("sources", None) if was[0][FILE_ORDER] == true && !is[0]["seed"].is_null() => {
                         let name = &is[0]["name"];
                         Some(format!(
-                            "sources: {name} began in the order of its files, and stays so: remove its shuffle"
+                            "sources: the first one, here {name}, is that of [source], in the order of its files: it takes no shuffle"
                         ))
                     }
                     _ => Some(format!("{key}: was {was}, is {is}")),

@@ -17,7 +17,7 @@ ifeq ($(PROFILE),checks)
 export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 endif
 
-.PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations \
+.PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
 	system-build system-python system-all fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units \
 	image image-check docs generated-docs manifests live-systemd live-kubernetes
 .NOTPARALLEL:
@@ -157,6 +157,13 @@ mutations:
 	@$(MAKE) PROFILE=checks checks-build
 	tools/run-tests checks "sim sim" -- --nocapture mutations::
 	cat target/tests/sim-sim.log
+
+# Which world finds each mistake soonest: the tests try that one first.
+mutation-seeds:
+	$(call step,seeds of small worlds that find the mistakes)
+	@$(MAKE) PROFILE=checks checks-build
+	tools/run-tests checks "sim sim" -- --nocapture --ignored --exact mutations::mutation_seeds
+	sed -n 's/^\([A-Z][A-Za-z0-9]* [0-9]*\)$$/\1/p' target/tests/sim-sim.log > crates/sim/tests/sim/mutation_seeds.txt
 
 rust-docs:
 	$(call step,Rust documentation and its examples)

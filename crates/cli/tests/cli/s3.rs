@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use batchweave_dev_s3::Options;
+use batchweave_dev_s3::{Fault, Injection, Op, Options};
 use batchweave_store::{AccessKeys, OpenOptions};
 use tokio::runtime::Runtime;
 
@@ -19,7 +19,7 @@ struct Server {
     runtime: Runtime,
     endpoint: String,
     options: Options,
-    _running: batchweave_dev_s3::Server,
+    running: batchweave_dev_s3::Server,
 }
 
 impl Server {
@@ -35,7 +35,7 @@ impl Server {
             runtime,
             endpoint: server.endpoint(),
             options,
-            _running: server,
+            running: server,
         }
     }
 
@@ -82,19 +82,7 @@ impl Server {
 #[test]
 fn a_bucket_serves_as_root() {
     let server = Server::start();
-    let init = [
-        "init",
-        "--slices",
-        "2",
-        "--rows-per-slice",
-        "1",
-        "--seq-len",
-        "4",
-    ];
-    let hash = "0".repeat(64);
-    let named = ["--tokenizer", "t", "--fingerprint", &hash];
-    let made = server.run(&[&init[..], &named].concat(), server.secret());
-    made.prints(&["stream created", URL]);
+    init(&server);
     server
         .run(&["status"], server.secret())
         .prints(&["data       none yet\n", "end        open\n"]);
@@ -123,6 +111,38 @@ fn a_bucket_serves_as_root() {
         .run(&["delete", URL, "--yes"], server.secret())
         .prints(&["1 object deleted; the stream is gone"]);
     assert_eq!(server.keys(), Vec::<String>::new());
+}
+
+/// Makes a stream by `init`.
+fn init(server: &Server) {
+    let shape = ["--slices", "2", "--rows-per-slice", "1", "--seq-len", "4"];
+    let hash = "0".repeat(64);
+    let tokenizer = ["--tokenizer", "t", "--fingerprint", &hash];
+    let made = server.run(
+        &[&["init"][..], &shape, &tokenizer].concat(),
+        server.secret(),
+    );
+    made.prints(&["stream created", URL]);
+}
+
+#[test]
+fn a_key_that_one_read_does_not_find_is_read_again_and_the_store_is_named() {
+    let server = Server::start();
+    init(&server);
+    server.running.faults().inject(Injection {
+        fault: Fault::Absent,
+        op: Some(Op::Get),
+        key_contains: "stream.json".to_owned(),
+        times: 1,
+    });
+    let status = server.run(&["status"], server.secret());
+    status.prints(&["data       none yet\n"]);
+    assert_eq!(
+        status.err,
+        "warning: a read found no stream.json, and the next one did: the store returned an older version\n"
+    );
+    let again = server.run(&["status"], server.secret());
+    assert_eq!(again.err, "", "{again:?}");
 }
 
 #[test]

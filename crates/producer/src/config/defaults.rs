@@ -11,7 +11,6 @@ use super::{
     PackingConfig, PackingMode, RunLimit, ShutdownConfig, SourceConfig, SourceContent,
     StreamParameters, TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
 };
-use crate::sources::Format;
 use crate::transform::chat::Learn;
 
 impl Default for StreamParameters {
@@ -46,7 +45,7 @@ impl Default for SourceConfig {
             paths: Vec::new(),
             endpoint: String::new(),
             root: String::new(),
-            format: Format::Auto,
+            format: Default::default(),
             content: SourceContent::Text,
             field: "text".into(),
             column: "text".into(),

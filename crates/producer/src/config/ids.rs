@@ -3,7 +3,6 @@
 use batchweave_daemon::config::Problem;
 
 use super::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
-use crate::sources::Format;
 
 impl ProducerConfig {
     /// Adds the contradictions between `source.content` and other keys.
@@ -78,7 +77,7 @@ impl ProducerConfig {
             begin.is_some() && !none,
             "is for tokenizer.kind = \"none\" only; write the token's text in tokenizer.begin_token",
         );
-        let megatron = source.format == Format::Megatron;
+        let megatron = source.format.is_pairs();
         wrong(
             "source.format",
             megatron && !ids,

@@ -139,7 +139,7 @@ impl ReadStage {
         let (mut next, mut bytes) = (empty(), 0);
         let mut units = {
             let _runtime = self.runtime.enter();
-            files.fill(chunk.source, chunk.units)
+            files.fill(chunk.units)
         };
         while let Some(unit) = self.runtime.block_on(units.next()) {
             let unit = unit?;
@@ -196,13 +196,14 @@ mod tests {
     use super::*;
     use crate::config::{ProducerConfig, TokenizerKind};
     use crate::pipeline::tokenize::ChunkTokenizer;
-    use crate::sources::{InputList, Inputs, Place, Unit};
+    use crate::sources::{InputList, Inputs, Place, Unit, UnitKind};
     use crate::transform::DocumentTransform;
 
     fn chunk() -> ReadItem {
         let mut chunk = Chunk::new(0);
         chunk.units.push(Unit {
             place: Place::default(),
+            kind: UnitKind::Line,
             raw: Ok(vec![b'x'; 1 << 10].into()),
             cells: Vec::new(),
         });

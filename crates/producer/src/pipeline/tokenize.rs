@@ -84,8 +84,8 @@ struct Surroundings<'a> {
     pass: u64,
     after: Position,
     file: Option<&'a PinnedFile>,
-    /// The format of the file, and that of the unit, which a function may have changed.
-    formats: (Format, Format),
+    /// The configured format of its source.
+    format: Format,
     field: &'a str,
 }
 
@@ -136,29 +136,14 @@ impl ChunkTokenizer {
     fn chunk(&self, chunk: Chunk) -> ChunkResults {
         let inputs = self.inputs.now();
         let (configured, field) = &self.sources[chunk.source];
-        let mut last: Option<(u32, Format)> = None;
-        let format_of = |unit: &Unit| {
-            let number = unit.place.file;
-            // Neighbours are often from one file.
-            let format = if let Some((_, format)) = last.filter(|(file, _)| *file == number) {
-                format
-            } else {
-                let file = inputs.files.get(number as usize);
-                configured.for_file(file.map_or("", |file| &file.pin.name))
-            };
-            last = Some((number, format));
-            format
-        };
-        let formats: Vec<Format> = chunk.units.iter().map(format_of).collect();
-        let read = formats.iter().copied().zip(chunk.units).collect();
-        let made = self.transform.prepare(field, read);
+        let made = self.transform.prepare(field, chunk.units);
         if let Some(metrics) = &self.metrics {
             metrics.dropped.inc_by(made.dropped);
             metrics.deaths.inc_by(made.deaths);
         }
-        let units = made.units.into_iter().zip(formats).zip(chunk.after);
+        let units = made.units.into_iter().zip(chunk.after);
         units
-            .filter_map(|((unit, written_as), after)| {
+            .filter_map(|(unit, after)| {
                 let unit = unit?;
                 let around = Surroundings {
                     pass: chunk.pass,
@@ -167,7 +152,7 @@ impl ChunkTokenizer {
                         .files
                         .get(unit.unit.place.file as usize)
                         .map(|file| &file.pin),
-                    formats: (written_as, unit.format),
+                    format: *configured,
                     field,
                 };
                 self.unit(unit, around).transpose()
@@ -224,10 +209,7 @@ impl ChunkTokenizer {
         around: Surroundings,
     ) -> Result<Result<Option<Transformed>, Reason>, RunError> {
         let place = unit.place;
-        let transform = || {
-            self.transform
-                .transform(around.formats.1, around.field, unit)
-        };
+        let transform = || self.transform.transform(around.field, unit);
         match guard(transform) {
             Ok(Err(reason)) if reason.is_of_program() => {
                 Err(RunError::of_program(around.bad(place, reason)))
@@ -253,10 +235,12 @@ impl Surroundings<'_> {
 
     /// Returns the error for the unit at `place`.
     fn bad(self, place: Place, reason: Reason) -> DocumentError {
-        let format = self.formats.0;
         match self.file {
-            Some(file) => DocumentError::in_file(file, format, place.unit, reason),
-            None => DocumentError::new("", format, place.unit, reason),
+            Some(file) => {
+                let format = self.format.for_file(&file.name);
+                DocumentError::in_file(file, format, place.unit, reason)
+            }
+            None => DocumentError::new("", self.format, place.unit, reason),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::UnitKind;
+
 /// The way in which a file is divided into documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,6 +96,50 @@ const UNREAD: [(&[&str], &str); 5] = [
 ];
 
 impl Format {
+    /// Returns what the units of a file are; `ids` says that documents are token ids.
+    #[must_use]
+    pub fn units(self, name: &str, ids: bool) -> UnitKind {
+        match self.for_file(name) {
+            Self::Auto | Self::Text => UnitKind::Text,
+            Self::Jsonl => UnitKind::Json,
+            Self::Lines => UnitKind::Line,
+            Self::Parquet => UnitKind::Row,
+            Self::Npy if !ids => UnitKind::Array,
+            Self::Npy | Self::Megatron => UnitKind::Ids,
+            Self::Webdataset => UnitKind::Sample,
+        }
+    }
+
+    /// Returns whether documents have fields or columns by name, or may have.
+    #[must_use]
+    pub(crate) fn has_fields(self) -> bool {
+        matches!(self, Self::Auto | Self::Jsonl | Self::Parquet)
+    }
+
+    /// Returns whether files are tars of samples.
+    #[must_use]
+    pub(crate) fn is_shards(self) -> bool {
+        self == Self::Webdataset
+    }
+
+    /// Returns whether files come in pairs.
+    #[must_use]
+    pub(crate) fn is_pairs(self) -> bool {
+        self == Self::Megatron
+    }
+
+    /// Returns whether the files of inboxes are read so.
+    #[must_use]
+    pub(crate) fn is_for_inboxes(self) -> bool {
+        matches!(self, Self::Auto | Self::Parquet)
+    }
+
+    /// Returns whether files hold numbers without names or texts.
+    #[must_use]
+    pub(crate) fn is_binary(self) -> bool {
+        matches!(self, Self::Npy | Self::Megatron)
+    }
+
     /// Returns the format of the file `name`; never `Auto`.
     #[must_use]
     pub fn for_file(self, name: &str) -> Self {

@@ -116,10 +116,31 @@ impl Place {
     }
 }
 
+/// What a unit is, and so how its document is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnitKind {
+    /// A line with a JSON object.
+    #[default]
+    Json,
+    /// A line of text.
+    Line,
+    /// A whole text.
+    Text,
+    /// A row of columns.
+    Row,
+    /// A file with one array.
+    Array,
+    /// Token ids, which are its only cell.
+    Ids,
+    /// The files of a sample of a tar.
+    Sample,
+}
+
 /// One unit as read: bytes that are still to be decoded, or the reason why it is bad.
 #[derive(Debug)]
 pub struct Unit {
     pub place: Place,
+    pub kind: UnitKind,
     /// The bytes of the unit; empty for a row of cells, and the key of a tar's sample, whose fields are cells.
     pub raw: Result<Bytes, Reason>,
     /// The columns of a Parquet row or the fields of a tar's sample.

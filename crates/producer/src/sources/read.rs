@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::conversations::ConversationColumns;
 use super::decompress::{Codec, Counted, DecoderMemory};
@@ -11,7 +11,9 @@ use super::lines::{Line, Lines};
 use super::rows::Rows;
 use super::shards::ShardSamples;
 use super::whole::whole;
-use super::{Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, remote};
+use super::{
+    Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, UnitKind, remote,
+};
 
 /// The buffer of a range of lines, of which many are open at a time.
 const LINES_BUFFER_BYTES: usize = 64 << 10;
@@ -69,6 +71,7 @@ impl ReadOptions {
 pub struct FileReader<'a> {
     pub(super) file: &'a InputFile,
     pub(super) options: &'a ReadOptions,
+    pub(super) unit_kind: UnitKind,
     /// Place of the next unit.
     pub(super) at: Place,
     pub(super) codec: Codec,
@@ -156,9 +159,11 @@ impl<'a> FileReader<'a> {
 
     /// Returns a reader that has no bytes yet.
     pub(super) fn closed(file: &'a InputFile, options: &'a ReadOptions, at: Place) -> Self {
+        let ids = matches!(options.content, ReadContent::Ids { .. });
         Self {
             file,
             options,
+            unit_kind: options.format.units(&file.pin.name, ids),
             at,
             codec: Codec::Plain,
             head: Vec::new(),
@@ -275,25 +280,6 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Returns the bytes of the stored file up to the next unit: exact for lines and tars, by the number of rows for
-    /// Parquet.
-    pub fn consumed(&self) -> u64 {
-        let size = self.file.pin.size;
-        let read = match &self.kind {
-            Kind::Done | Kind::Failed(_) => size,
-            Kind::Text(_) => 0,
-            Kind::Lines(_) | Kind::Ids(_) | Kind::Shard(_) => match &self.packed {
-                Some(count) => count.load(Ordering::Relaxed),
-                None => self.at.offset,
-            },
-            Kind::Parquet(rows) => {
-                let share = u128::from(size) * u128::from(self.at.unit);
-                (share / u128::from(rows.total().max(1))) as u64
-            }
-        };
-        read.min(size)
-    }
-
     /// Returns this producer's next unit; `None` at the end of the file.
     pub fn next_unit(&mut self) -> Result<Option<Unit>, SourceError> {
         match std::mem::replace(&mut self.kind, Kind::Done) {
@@ -312,6 +298,7 @@ impl<'a> FileReader<'a> {
         let ours = self.options.share.owns(self.at.file, self.at.unit);
         ours.then_some(Unit {
             place: self.at,
+            kind: self.unit_kind,
             raw: Err(reason),
             cells: Vec::new(),
         })
@@ -361,6 +348,7 @@ impl<'a> FileReader<'a> {
                 };
                 Ok(Some(Unit {
                     place: self.at,
+                    kind: self.unit_kind,
                     raw,
                     cells: Vec::new(),
                 }))
@@ -389,6 +377,7 @@ impl<'a> FileReader<'a> {
                 self.kind = Kind::Lines(stream);
                 return Ok(Some(Unit {
                     place,
+                    kind: self.unit_kind,
                     raw,
                     cells: Vec::new(),
                 }));

@@ -119,7 +119,12 @@ impl<'a> FileReader<'a> {
                     Ok(ids) => (Ok(Bytes::new()), vec![Cell::Ints(ids)]),
                     Err(reason) => (Err(reason), Vec::new()),
                 };
-                Ok(Some(Unit { place, raw, cells }))
+                Ok(Some(Unit {
+                    place,
+                    kind: self.unit_kind,
+                    raw,
+                    cells,
+                }))
             }
             Err(ReadFailure::Content(reason)) => {
                 self.check_size()?;

@@ -57,7 +57,12 @@ impl FileReader<'_> {
                     Ok((bytes, cells)) => (Ok(bytes.into()), cells),
                     Err(reason) => (Err(reason), Vec::new()),
                 };
-                return Ok(Some(Unit { place, raw, cells }));
+                return Ok(Some(Unit {
+                    place,
+                    kind: self.unit_kind,
+                    raw,
+                    cells,
+                }));
             }
         }
     }

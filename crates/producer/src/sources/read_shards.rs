@@ -45,7 +45,12 @@ impl FileReader<'_> {
                 Ok(cells) => (Ok(sample.key.into_bytes().into()), cells),
                 Err(reason) => (Err(reason.in_sample(&sample.key)), Vec::new()),
             };
-            return Ok(Some(Unit { place, raw, cells }));
+            return Ok(Some(Unit {
+                place,
+                kind: self.unit_kind,
+                raw,
+                cells,
+            }));
         }
     }
 }

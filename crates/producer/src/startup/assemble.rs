@@ -28,7 +28,7 @@ use crate::pipeline::{MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
-    ConversationColumns, FileRoot, Format, InputFinder, Inputs, NamedPaths, Portion, ReadContent,
+    ConversationColumns, FileRoot, InputFinder, Inputs, NamedPaths, Portion, ReadContent,
     ReadOptions, SourcePlan, TextField,
 };
 use crate::transform::chat::fields_beside;
@@ -217,7 +217,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
             Columns::from_config(config).names()
         },
         members: if function {
-            config.function_fields(Format::Webdataset)
+            config.function_fields(true)
         } else {
             shard_members(config)
         },
@@ -232,7 +232,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
 fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent {
     if !config.transform.function.is_empty() {
         return ReadContent::Rows(ConversationColumns {
-            wanted: config.function_fields(Format::Parquet),
+            wanted: config.function_fields(false),
             optional: Vec::new(),
             content_key: String::new(),
             verbatim: true,

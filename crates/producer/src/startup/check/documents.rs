@@ -16,7 +16,7 @@ use super::readable::{Readable, counted, document, excerpt};
 use crate::config::{OnBadDocument, ProducerConfig, SourceConfig};
 use crate::pipeline::named_files::NamedFiles;
 use crate::sources::{
-    DocumentError, FileReader, FileRoot, Format, InputFile, InputList, Inputs, Place, ReadOptions,
+    DocumentError, FileReader, FileRoot, InputFile, InputList, Inputs, Place, ReadOptions,
     SourceError, Unit, shown,
 };
 use crate::transform::DocumentTransform;
@@ -241,7 +241,7 @@ fn first_documents(
                 found.first.get_or_insert((name, document));
             }
             // One file of each of Megatron's pairs has the documents.
-            Ok(None) if options.format == Format::Megatron => {}
+            Ok(None) if options.format.is_pairs() => {}
             Ok(None) => found.empty.push(name),
             Err(why) => {
                 found.files += 1;
@@ -278,7 +278,7 @@ fn first_document(
             None => unit,
         };
         let number = unit.place.unit;
-        let why = match document(unit, format, config, transform) {
+        let why = match document(unit, config, transform) {
             Ok(Some(document)) => return Ok(Some(document)),
             Ok(None) => continue,
             Err(reason) => DocumentError::new(&file.pin.name, format, number, reason),
@@ -301,6 +301,6 @@ fn with_files(named: &Arc<NamedFiles>, unit: Unit) -> Result<Unit, SourceError> 
         why,
     };
     let runtime = Handle::try_current().map_err(|why| unreadable(std::io::Error::other(why)))?;
-    let filled = runtime.block_on(async { named.fill(0, vec![unit]).next().await });
+    let filled = runtime.block_on(async { named.fill(vec![unit]).next().await });
     filled.unwrap_or_else(|| Err(unreadable(std::io::ErrorKind::UnexpectedEof.into())))
 }

@@ -1,7 +1,5 @@
 //! The stream as its records alone give it: copies of the log may be forged, and a reader compares one of 16 steps only.
 
-use std::sync::Arc;
-
 use batchweave_core::keys;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::memory::MemoryStore;

@@ -61,16 +61,20 @@ fn a_shuffle_of_one_source_is_checked_and_names_its_keys() {
             "window = \"3GiB\"",
             "the windows of 1 shuffled sources need 6GiB",
         ),
-        (
-            "seed = 1\n[[sources]]\nname = \"x\"\npaths = [\"y\"]",
-            "can't be combined with source.shuffle",
-        ),
     ] {
         let why = report(&format!(
             "[source.shuffle]\n{text}\n[producer]\nname = \"a\"\n"
         ));
         assert!(why.contains(part), "{part} in {why}");
     }
+}
+
+#[test]
+fn a_shuffle_of_one_source_beside_several_is_refused() {
+    let text = "[source.shuffle]\nseed = 1\n[[sources]]\nname = \"x\"\npaths = [\"y\"]\n";
+    let why = parse::<ProducerConfig>("f.toml", text).unwrap_err();
+    let part = "sources: can't be combined with source.shuffle";
+    assert!(why.to_string().contains(part), "{why}");
 }
 
 #[test]

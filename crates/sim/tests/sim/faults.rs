@@ -30,8 +30,8 @@ fn seeds_are_clean(from: u64, to: u64) -> [Seen; 2] {
 }
 
 #[test]
-fn hundred_worlds() {
-    let [mut seen, other] = seeds_are_clean(0, 100);
+fn two_hundred_worlds() {
+    let [mut seen, other] = seeds_are_clean(0, 200);
     seen.add(&other);
     println!("{FAULTS:?}: {:?}", seen.faults);
     println!("{HOSTILE:?}: {:?}", seen.hostile);

@@ -157,6 +157,12 @@ impl State {
             .filter_map(
                 |(key, was, is)| match (key.as_str(), added_sources(was, is)) {
                     ("sources", Some(added)) => weighted(added),
+                    ("sources", None) if was[0][FILE_ORDER] == true && !is[0]["seed"].is_null() => {
+                        let name = &is[0]["name"];
+                        Some(format!(
+                            "sources: the first one, here {name}, is that of [source], in the order of its files: it takes no shuffle"
+                        ))
+                    }
                     _ => Some(format!("{key}: was {was}, is {is}")),
                 },
             )

@@ -211,8 +211,7 @@ mod tests {
         ReadItem::Chunk(chunk)
     }
 
-    #[tokio::test]
-    async fn a_reader_waits_for_the_bound_and_not_for_the_tokenizing_threads() {
+    fn pool() -> Arc<TokenizerPool> {
         let mut config = ProducerConfig::default();
         config.tokenizer.kind = TokenizerKind::Bytes;
         let work = ChunkTokenizer {
@@ -221,7 +220,22 @@ mod tests {
             sources: Vec::new(),
             metrics: None,
         };
-        let pool = Arc::new(TokenizerPool::start(1, work).unwrap());
+        Arc::new(TokenizerPool::start(1, work).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_unit_without_a_position_is_an_error() {
+        let ReadItem::Chunk(mut chunk) = chunk() else {
+            panic!("no chunk");
+        };
+        chunk.after.clear();
+        let why = pool().submit(chunk).unwrap().await.unwrap().unwrap_err();
+        assert!(why.to_string().contains("without positions"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_reader_waits_for_the_bound_and_not_for_the_tokenizing_threads() {
+        let pool = pool();
         // The feed does not run, as while all threads are busy.
         let (reader, feed, receiver) = ReadStage::new(pool, (1, 8 << 10), None);
         let read = std::thread::spawn(move || {

@@ -134,6 +134,10 @@ fn serve(receive: &Mutex<Receiver<Job>>, work: &ChunkTokenizer) {
 
 impl ChunkTokenizer {
     fn chunk(&self, chunk: Chunk) -> ChunkResults {
+        // Each unit has a position: one without it would be left out without a word.
+        if chunk.after.len() != chunk.units.len() {
+            return Err(RunError::lost("read", "it sent units without positions"));
+        }
         let inputs = self.inputs.now();
         let (configured, field) = &self.sources[chunk.source];
         let made = self.transform.prepare(field, chunk.units);

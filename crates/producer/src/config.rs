@@ -361,13 +361,15 @@ mod defaults;
 mod end;
 mod function;
 mod hints;
-mod ids;
 mod inbox;
 mod lanes;
 mod part;
+mod rules;
+mod setting;
 mod several;
 mod shards;
 mod store;
+mod table;
 
 pub use function::TransformConfig;
 pub use inbox::{Delete, InboxConfig};

@@ -9,7 +9,7 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::columns::ReadFailure;
+use super::unit_reader::ReadFailure;
 use super::row_groups::RowGroups;
 use super::{InputFile, Reason};
 

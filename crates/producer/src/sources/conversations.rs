@@ -14,7 +14,7 @@ use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 use serde::de::IgnoredAny;
 
-use super::columns::ReadFailure;
+use super::unit_reader::ReadFailure;
 use super::row_groups::RowGroups;
 use super::{InputFile, Reason};
 

@@ -89,7 +89,12 @@ pub(super) static RULES: [Rule; 35] = [
     ),
     must(
         "tokenizer.begin_token_id",
-        |c| is_none(c) && c.tokenizer.begin_token_id.is_some_and(|id| is_beyond(c, id)),
+        |c| {
+            is_none(c)
+                && c.tokenizer
+                    .begin_token_id
+                    .is_some_and(|id| is_beyond(c, id))
+        },
         "must be below tokenizer.vocab_size",
     ),
     must(
@@ -163,8 +168,7 @@ pub(super) static RULES: [Rule; 35] = [
 
 const CHAT: &str = "is for packing.mode = \"chat\" and \"pairs\" only";
 const KNOWN: &str = "is for tokenizer.kind = \"none\" only; others know their own";
-const RANK_FILE: &str =
-    "is for tokenizer.kind = \"file\" with a rank file of tiktoken only; set the kind, or remove it";
+const RANK_FILE: &str = "is for tokenizer.kind = \"file\" with a rank file of tiktoken only; set the kind, or remove it";
 
 const fn must(key: &'static str, broken: When, why: &'static str) -> Rule {
     let broken = Broken::If(broken);

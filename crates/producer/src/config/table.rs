@@ -46,8 +46,12 @@ static TABLE: [Setting; 39] = [
     key("chat.chosen").decides_in(is_pairs),
     key("chat.rejected").decides_in(is_pairs),
     key("chat.tools").decides_in(has_template),
-    key("chat.role_key").given().decides_where_set_in(has_template),
-    key("chat.content_key").given().decides_where_set_in(has_template),
+    key("chat.role_key")
+        .given()
+        .decides_where_set_in(has_template),
+    key("chat.content_key")
+        .given()
+        .decides_where_set_in(has_template),
     key("chat.roles").decides_where_set_in(has_template),
     key("chat.learn").decides_where_set_in(has_template),
     key("chat.loss_keys").decides_where_set_in(has_template),
@@ -111,9 +115,16 @@ mod tests {
         // An absent optional value is null too, so its table must have the name.
         let exists = |key: &str| {
             let (table, name) = key.rsplit_once('.').unwrap();
-            values.get(table).as_object().is_some_and(|table| table.contains_key(name))
+            values
+                .get(table)
+                .as_object()
+                .is_some_and(|table| table.contains_key(name))
         };
-        for key in keys.iter().copied().chain(RULES.iter().map(|rule| rule.key)) {
+        for key in keys
+            .iter()
+            .copied()
+            .chain(RULES.iter().map(|rule| rule.key))
+        {
             assert!(exists(key), "{key}");
         }
         keys.sort_unstable();

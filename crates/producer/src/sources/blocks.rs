@@ -7,9 +7,7 @@ use batchweave_core::order::{Documents, OpenBlock, Span};
 
 use super::formats::Shape;
 use super::read;
-use super::{
-    FileReader, InputList, Location, Place, ReadOptions, SourceError, Unit, remote,
-};
+use super::{FileReader, InputList, Location, Place, ReadOptions, SourceError, Unit, remote};
 
 /// The files of a source, whose blocks can be opened.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,9 @@
 //! Tables of text, as RFC 4180 describes them: the first record names the columns, and each other one is a document, as
 //! a JSON object whose values are texts. Nothing is guessed of their types.
 
+use super::Reason;
 use super::formats::{Opened, Opening};
 use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
-use super::Reason;
 use records::{FIELDS_MAX, Fields, Record, Records};
 
 mod records;
@@ -54,14 +54,18 @@ fn names(header: Record<'_>) -> Result<Vec<String>, Reason> {
     };
     let mut names: Vec<String> = Vec::with_capacity(fields.count());
     for name in fields.iter() {
-        let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('\0'));
+        let name = std::str::from_utf8(name)
+            .ok()
+            .filter(|name| !name.contains('\0'));
         let Some(name) = name else {
             return Err(wrong("is not in UTF-8; convert it, as iconv does".into()));
         };
         // csv_core keeps the mark that some programs write before UTF-8.
         let name = serde_json::Value::from(name.trim_start_matches('\u{feff}')).to_string();
         if names.contains(&name) {
-            return Err(wrong(format!("has two columns {name}; give each a name of its own")));
+            return Err(wrong(format!(
+                "has two columns {name}; give each a name of its own"
+            )));
         }
         names.push(name);
     }
@@ -114,7 +118,9 @@ fn content(names: &[String], record: &Record<'_>, limit: u64) -> Result<Content,
         Record::Whole(fields) => object(names, fields),
         Record::TooLong => Err(Reason::TooLong { limit }),
         Record::OpenQuote => Err(Reason::TableRow {
-            detail: "the file ends within a quote; close it, or double each quote in a quoted value".into(),
+            detail:
+                "the file ends within a quote; close it, or double each quote in a quoted value"
+                    .into(),
         }),
     }
 }
@@ -124,7 +130,9 @@ fn object(names: &[String], fields: &Fields<'_>) -> Result<Content, Reason> {
     let (has, needs) = (fields.count(), names.len());
     if has != needs {
         return Err(Reason::TableRow {
-            detail: format!("it has {has} values, and the first row {needs} names; quote values with commas, tabs or line breaks"),
+            detail: format!(
+                "it has {has} values, and the first row {needs} names; quote values with commas, tabs or line breaks"
+            ),
         });
     }
     let mut json = String::from("{");

@@ -43,8 +43,7 @@ impl<'a> FileStream<'a> {
 
     /// Opens the decompressed bytes from `offset` on.
     pub(super) fn open_at(&mut self, offset: u64) -> Result<Stream, SourceError> {
-        self.try_open_at(offset)
-            .map_err(|why| self.unreadable(why))
+        self.try_open_at(offset).map_err(|why| self.unreadable(why))
     }
 
     /// As [`Self::open_at`]; a failure may be [`Self::damage`].

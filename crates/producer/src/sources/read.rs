@@ -5,9 +5,7 @@ use super::file_stream::{FileStream, Stream};
 use super::formats::Opening;
 use super::read_lines::LineUnits;
 use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
-use super::{
-    Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, UnitKind,
-};
+use super::{Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, UnitKind};
 
 /// The documents that units hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use batchweave_core::order::FileShape;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::unit_reader::ReadFailure;
 use super::decompress::Codec;
-use super::row_groups::RowGroups;
 use super::formats::Shape;
+use super::row_groups::RowGroups;
+use super::unit_reader::ReadFailure;
 use super::{InputFile, ReadContent, ReadOptions, SourceError, remote};
 use crate::worker::WorkerError;
 

@@ -40,7 +40,10 @@ fn of_tokens(transform: &DocumentTransform) -> Vec<Setting> {
 fn of_arrays(packing: &PackingConfig) -> Vec<Setting> {
     let (arrays, extra) = (&packing.arrays, &packing.extra);
     let mut found = Vec::new();
-    if arrays.iter().any(|array| !array.from.is_empty() || array.path) {
+    if arrays
+        .iter()
+        .any(|array| !array.from.is_empty() || array.path)
+    {
         found.push(("packing.arrays", arrays.iter().map(array).collect()));
     }
     if extra.iter().any(|column| !column.from.is_empty()) {

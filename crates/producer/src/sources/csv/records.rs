@@ -59,9 +59,7 @@ impl Records {
     pub(super) fn new(from: Stream, offset: u64, delimiter: u8) -> Self {
         Self {
             from: BufReader::with_capacity(BUFFER_BYTES, from),
-            parser: csv_core::ReaderBuilder::new()
-                .delimiter(delimiter)
-                .build(),
+            parser: csv_core::ReaderBuilder::new().delimiter(delimiter).build(),
             data: vec![0; RECORD_BYTES],
             ends: vec![0; RECORD_FIELDS],
             offset,

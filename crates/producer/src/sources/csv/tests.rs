@@ -39,13 +39,19 @@ async fn records_are_objects_of_texts() {
         ("a.tsv", "text\tn\nOne\t1\n\"a, \"\"b\"\"\nc\"\t"),
         ("a.tsv", "text\tn\rOne\t1\r\"a, \"\"b\"\"\nc\"\t\r"),
     ] {
-        let wanted = [r#"{"text":"One","n":"1"}"#, r#"{"text":"a, \"b\"\nc","n":""}"#];
+        let wanted = [
+            r#"{"text":"One","n":"1"}"#,
+            r#"{"text":"a, \"b\"\nc","n":""}"#,
+        ];
         assert_eq!(documents(name, text.as_bytes()).await, wanted, "{text:?}");
         let packed = documents(&format!("{name}.gz"), &gzip(text.as_bytes())).await;
         assert_eq!(packed, wanted, "{text:?}");
     }
     for nothing in ["", "\n", "text,n", "text,n\n\n"] {
-        assert!(documents("a.csv", nothing.as_bytes()).await.is_empty(), "{nothing:?}");
+        assert!(
+            documents("a.csv", nothing.as_bytes()).await.is_empty(),
+            "{nothing:?}"
+        );
     }
 }
 
@@ -78,7 +84,10 @@ async fn a_first_record_that_names_no_columns_makes_the_file_one_bad_document() 
         (many.as_bytes(), "more than 10000 columns"),
     ] {
         let found = documents("a.csv", text).await;
-        assert!(found.len() == 1 && found[0].contains(part), "{found:?}: {part}");
+        assert!(
+            found.len() == 1 && found[0].contains(part),
+            "{found:?}: {part}"
+        );
     }
 }
 

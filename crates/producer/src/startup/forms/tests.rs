@@ -80,8 +80,17 @@ fn names_of_now_and_of_earlier_releases() {
         assert_eq!(Format::earlier_for_file(name), earlier, "{name}");
     }
     for name in [
-        "a.orc", "a.avro.gz", "a.arrow", "a.zip", "a.7z", "a.lz4", "a.pkl", "a.h5", "a.PDF",
-        "a.bin", "a.xlsx",
+        "a.orc",
+        "a.avro.gz",
+        "a.arrow",
+        "a.zip",
+        "a.7z",
+        "a.lz4",
+        "a.pkl",
+        "a.h5",
+        "a.PDF",
+        "a.bin",
+        "a.xlsx",
     ] {
         assert!(Format::refusal(name).is_some(), "{name}");
     }

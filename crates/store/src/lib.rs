@@ -2,7 +2,7 @@
 //!
 //! This crate never learns what the keys mean: names live in `batchweave-core`.
 //!
-//! - [`open`] turns a URL into a store, [`probe`] checks that its creates are exclusive.
+//! - [`open`] turns a URL into a store, [`Location`] names its place, [`probe`] checks that its creates are exclusive.
 //! - [`counting::Counted`] counts requests and bytes around any store.
 //! - [`layer::Intercept`] wraps a store and changes some of its calls.
 //! - [`list_all`] reads all pages of a listing, [`Backoff`] spaces the tries of a call.
@@ -24,6 +24,7 @@ mod inspect;
 mod key;
 pub mod layer;
 mod list_all;
+mod location;
 pub mod memory;
 mod open;
 mod path_style;
@@ -41,6 +42,7 @@ pub use file::{FileRange, Watch};
 pub use hints::Hints;
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
+pub use location::{Location, LocationError, local_path};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use path_style::PathStyle;
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_store::{Backoff, ErrorKind as StoreFault, Store, StoreError};
+use batchweave_store::{Backoff, ErrorKind as StoreFault, Store, StoreError, local_path};
 use bytes::Bytes;
 
 use self::resolve::{PathFault, below};
@@ -56,13 +56,13 @@ impl FileRoot {
             root: root.to_owned(),
             why,
         };
-        if root.contains("://") && !root.starts_with("file://") {
+        let Some(name) = local_path(root) else {
             let url = root.trim_end_matches('/').to_owned();
             let store = open(url.clone()).await.map_err(SourceError::Store)?;
             let prefix = String::new();
             return Ok(Self::Remote { url, store, prefix });
-        }
-        let name = root.strip_prefix("file://").unwrap_or(root).to_owned();
+        };
+        let name = name.to_owned();
         let folder = tokio::fs::canonicalize(&name).await.map_err(unusable)?;
         let kind = tokio::fs::metadata(&folder).await.map_err(unusable)?;
         if !kind.is_dir() {

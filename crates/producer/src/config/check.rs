@@ -45,16 +45,12 @@ impl Config for ProducerConfig {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
+        problems.extend(self.store.check());
         let mut wrong = |key: &str, bad: bool, message: &str| {
             if bad {
                 problems.push(Problem::new(key, message));
             }
         };
-        wrong(
-            "store.url",
-            self.store.url.is_empty(),
-            "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"",
-        );
         wrong(
             "source.paths",
             self.source.paths.is_empty() && self.sources.is_empty(),
@@ -69,12 +65,6 @@ impl Config for ProducerConfig {
         ] {
             wrong(key, text.is_empty(), "must not be empty");
         }
-        let encryption = self.store.encryption().err();
-        wrong(
-            "store.encryption",
-            encryption.is_some(),
-            &encryption.clone().unwrap_or_default(),
-        );
         let file = self.tokenizer.kind == TokenizerKind::File;
         wrong(
             "tokenizer.path",

@@ -73,7 +73,7 @@ async fn open_everything(config: ProducerConfig) -> Findings {
 /// Opens the store; a folder that a start would create is checked without creating it.
 async fn check_store(config: &ProducerConfig, findings: &mut Findings) -> Option<Arc<dyn Store>> {
     let (url, create) = (&config.store.url, config.stream.create);
-    let why = match Box::pin(open_store(url, &config.store.options(false))).await {
+    let why = match Box::pin(open_store(url, &config.store.options())).await {
         Ok(store) => return Some(store),
         Err(why) => why,
     };

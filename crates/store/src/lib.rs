@@ -5,7 +5,7 @@
 //! - [`open`] turns a URL into a store, [`Location`] names its place, [`probe`] checks that its creates are exclusive.
 //! - [`counting::Counted`] counts requests and bytes around any store.
 //! - [`layer::Intercept`] wraps a store and changes some of its calls.
-//! - [`list_all`] reads all pages of a listing, [`Backoff`] spaces the tries of a call.
+//! - [`list_all`] reads all pages of a listing, [`Retry`] repeats a call, [`Backoff`] spaces its tries.
 //! - [`Hints`] tell of new objects, where a store notices them without requests.
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
@@ -29,6 +29,7 @@ pub mod memory;
 mod open;
 mod path_style;
 mod probe;
+mod retry;
 mod root_url;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -46,4 +47,5 @@ pub use location::{Location, LocationError, local_path};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use path_style::PathStyle;
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};
+pub use retry::Retry;
 pub use root_url::{deserialize_root, root_url};

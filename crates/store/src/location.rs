@@ -89,6 +89,8 @@ impl fmt::Display for LocationError<'_> {
     }
 }
 
+impl std::error::Error for LocationError<'_> {}
+
 /// Returns the path on this machine that `place` names by itself or as a `file://` URL; `None` for the URL of another
 /// scheme. The path may be relative, a pattern, or nothing that exists.
 pub fn local_path(place: &str) -> Option<&str> {

@@ -42,9 +42,8 @@ impl Config for ProducerConfig {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
+        problems.extend(self.store.check());
         problems.extend(self.check_table());
-        let encryption = self.store.encryption().err();
-        problems.extend(encryption.map(|why| Problem::new("store.encryption", why)));
         self.check_sources(&mut problems);
         self.check_part(&mut problems);
         self.check_inbox(&mut problems);

@@ -6,12 +6,7 @@ use super::{LastBatch, PackingMode, ProducerConfig, SourceContent, TokenizerKind
 /// The packing modes whose rows are tokens of documents, without a template.
 const TOKENS: [PackingMode; 2] = [PackingMode::Concat, PackingMode::BestFit];
 
-pub(super) static RULES: [Rule; 35] = [
-    must(
-        "store.url",
-        |c| c.store.url.is_empty(),
-        "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"",
-    ),
+pub(super) static RULES: [Rule; 34] = [
     must(
         "source.paths",
         |c| c.source.paths.is_empty() && c.sources.is_empty(),

@@ -12,8 +12,7 @@ use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
 use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, SliceRun, TgbRecord};
 use batchweave_log::CommitItem;
-use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Store, StoreError};
-use tokio::time::Instant;
+use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Retry, Store, StoreError};
 
 use crate::buffers::Buffers;
 use crate::error::RunError;
@@ -26,8 +25,8 @@ pub(crate) use part_assembler::PartAssembler;
 
 /// Reserved for the index and trailer of an object; a larger one makes the buffer move once more.
 const ROOM_BEHIND_BYTES: u64 = 256 << 10;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pauses between the tries of an upload.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
 /// Makes objects and uploads them.
 #[derive(Debug)]
@@ -239,25 +238,18 @@ impl Uploader {
 
     /// Uploads an object, with retries; `data` counts it as a data object.
     async fn put(&self, object: Object, data: bool) -> Result<(), StoreError> {
-        let began = Instant::now();
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        loop {
-            let error = match self.store.upload(&object.key, object.bytes.clone()).await {
-                Ok(Create::Created) => {
-                    if data {
-                        self.metrics.objects.inc();
-                        self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
-                    }
-                    return Ok(());
-                }
-                Ok(Create::Exists) => return Err(self.taken(&object.key)),
-                Err(error) => error,
-            };
-            if !error.kind.is_transient() || began.elapsed() + backoff.peek() > self.give_up_after {
-                return Err(error);
+        let once = || self.store.upload(&object.key, object.bytes.clone());
+        let failed =
+            |error: &StoreError| tracing::warn!(%error, "cannot upload an object; retrying");
+        let retry = Retry::within(self.give_up_after, PAUSES);
+        match retry.run(once, failed).await? {
+            Create::Created if data => {
+                self.metrics.objects.inc();
+                self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
+                Ok(())
             }
-            tracing::warn!(%error, "cannot upload an object; retrying");
-            tokio::time::sleep(backoff.pause()).await;
+            Create::Created => Ok(()),
+            Create::Exists => Err(self.taken(&object.key)),
         }
     }
 

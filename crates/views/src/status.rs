@@ -88,6 +88,13 @@ pub struct StatusArgs {
     every: Period,
 }
 
+impl StatusArgs {
+    /// Returns the admin endpoints of --nodes.
+    pub fn nodes(&self) -> Option<&[String]> {
+        self.nodes.as_deref()
+    }
+}
+
 /// The folded state, with the field names of the log.
 #[derive(Debug, Serialize)]
 struct StatusReport {
@@ -145,7 +152,7 @@ pub fn run<'a>(
     context: &'a Context,
 ) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
     Box::pin(async move {
-        if let Some(nodes) = &args.nodes {
+        if let Some(nodes) = args.nodes() {
             return nodes::run(nodes, args, context).await;
         }
         let store = context.store(false).await?;

@@ -336,9 +336,8 @@ def test_many_pictures_are_bounded() -> None:
 
 def test_a_page_runs_and_loads_nothing() -> None:
     batch = batch_of({"tokens": tokens(70), HOSTILE: tokens(70)})
-    batch._decoder = Told([row(k, document(HOSTILE * 50)) for k in range(70)])
-    page = batch.html()
-    assert page.startswith("<!doctype html>")
+    page = _html.page(batch, Told([row(k, document(HOSTILE * 50)) for k in range(70)]))
+    assert batch.html().startswith("<!doctype html>")
     assert "default-src 'none'" in page
     assert "<script" not in page
     assert "://" not in page.replace("file://", "")

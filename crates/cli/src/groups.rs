@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["demo", "run", "init", "dev-s3"]),
     (
         "Look",
-        &["status", "top", "ui", "log", "show", "where", "inbox"],
+        &["status", "ui", "log", "show", "where", "inbox"],
     ),
     ("Training runs", &["job", "quarantine"]),
     ("Check", &["doctor", "verify"]),

@@ -128,19 +128,21 @@ impl State {
         producer: &str,
     ) -> Result<(), CursorError> {
         if self.settings.contains_key(SOURCES) && !now.contains_key(SOURCES) {
-            let producer = producer.to_owned();
-            return Err(CursorError::Sources { producer });
+            return Err(CursorError::Sources {
+                producer: producer.to_owned(),
+            });
         }
-        let keys = self.settings.keys().chain(now.keys());
+        let all_keys = self.settings.keys().chain(now.keys());
         // Whether these two fit is known from the files.
-        let keys: BTreeSet<&String> = keys
+        let keys: BTreeSet<&String> = all_keys
             .filter(|key| *key != AS_PYTHON && *key != NAMES)
             .collect();
         let null = Value::Null;
         let goes_on = self.settings.get("mixture").is_none_or(goes_on);
         if goes_on && now.get("mixture").is_some_and(ends_with_last) && self.order.is_some() {
-            let producer = producer.to_owned();
-            return Err(CursorError::EndsEarlier { producer });
+            return Err(CursorError::EndsEarlier {
+                producer: producer.to_owned(),
+            });
         }
         let differences: Vec<String> = keys
             .into_iter()

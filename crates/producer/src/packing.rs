@@ -278,8 +278,8 @@ impl Start {
             return Ok(0);
         };
         let point = document.point();
-        let own = start.skip.checked_sub(point.skip);
-        let own = own.filter(|_| start.is_document(point));
+        let ahead = start.skip.checked_sub(point.skip);
+        let own = ahead.filter(|_| start.is_document(point));
         match own.map(usize::try_from) {
             Some(Ok(skip)) if skip < items => Ok(skip),
             Some(_) if document.within.more => {

@@ -166,7 +166,7 @@ async fn produce(
     // Dropped on every path out, which ends the deleter.
     let deleting = stop.child_token();
     let _deleting = deleting.clone().drop_guard();
-    let deleter = deleter.map(|deleter| tokio::spawn(deleter.run(deleting.clone())));
+    let deletion = deleter.map(|deleter| tokio::spawn(deleter.run(deleting.clone())));
     let last = queue.progress();
     let work = pipeline.run(queue, stop.clone());
     let reporter = Reporter::new(config, input, metrics.clone(), health.clone(), site.alone);
@@ -177,9 +177,9 @@ async fn produce(
     };
     metrics.committed(&last.borrow());
     deleting.cancel();
-    if let Some(deleter) = deleter {
+    if let Some(deletion) = deletion {
         // It ends within its own bound.
-        let _ = deleter.await;
+        let _ = deletion.await;
     }
     let outcome = match ended {
         Some(ended) => outcome(ended?, config)?,

@@ -141,11 +141,11 @@ pub(super) async fn follow(
             return;
         }
         let awaited = m.awaited_lane().map(|lane| (lane.as_str(), m.next_step()));
-        let held = held.any() || follower.at_ceiling(m, most);
-        let lane = {
-            let mut takeover = takeover.lock().unwrap_or_else(PoisonError::into_inner);
-            takeover.look(began.elapsed(), awaited, held)
-        };
+        let is_held = held.any() || follower.at_ceiling(m, most);
+        let lane = takeover
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look(began.elapsed(), awaited, is_held);
         if let Some(lane) = lane
             && seen.send(Seen::Abandoned(lane)).await.is_err()
         {

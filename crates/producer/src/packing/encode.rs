@@ -155,8 +155,8 @@ impl Encoder {
     /// Returns the layout of rows with the arrays of these documents.
     fn row_layout(form: &RowForm, segments: &[Segment]) -> Result<Layout, LayoutError> {
         let fixed = form.fixed.arrays().iter();
-        let fixed = fixed.map(|array| (array.name.clone(), array.dtype, array.shape.clone()));
-        Layout::new(fixed.chain(arrays::shapes(&form.arrays, of_documents(segments))))
+        let shapes = fixed.map(|array| (array.name.clone(), array.dtype, array.shape.clone()));
+        Layout::new(shapes.chain(arrays::shapes(&form.arrays, of_documents(segments))))
     }
 
     fn put_rows(

@@ -80,8 +80,8 @@ impl Beside {
     pub(super) fn arrays(&self, shape: Shape) -> Vec<(&str, Dtype, Vec<u64>)> {
         let extras = self.extras.iter().flat_map(|extra| extra.arrays(shape));
         let tokens = [u64::from(shape.rows_per_slice), shape.width() as u64];
-        let columns = self.columns.iter();
-        let columns = columns.map(|spec| (spec.name.as_str(), spec.dtype, tokens.to_vec()));
+        let columns =
+            (self.columns.iter()).map(|spec| (spec.name.as_str(), spec.dtype, tokens.to_vec()));
         let rows = u64::from(shape.rows_per_slice);
         let offsets =
             (!self.arrays.is_empty()).then(|| (SEGMENT_OFFSETS, Dtype::I64, vec![rows + 1]));

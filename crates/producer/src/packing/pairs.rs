@@ -133,9 +133,10 @@ mod tests {
     };
 
     fn answer(tokens: &[u32]) -> Answer {
-        let learned = (0..tokens.len()).map(|n| n > 0).collect();
-        let tokens = tokens.to_vec();
-        Answer { tokens, learned }
+        Answer {
+            tokens: tokens.to_vec(),
+            learned: (0..tokens.len()).map(|n| n > 0).collect(),
+        }
     }
 
     fn document(unit: u64) -> Document {

@@ -342,10 +342,10 @@ impl BatchBuilder {
     fn cursor(&mut self, after: &PackedBatch) -> Cursor {
         let settings = self.options.settings.clone();
         let taken = self.taken();
-        let order = self.order_at(after.next.at);
+        let whole_order = self.order_at(after.next.at);
         let changes = self.options.changes.as_mut();
         let placed = !after.next.placed.is_empty();
-        let order = order.map(|order| match changes {
+        let order = whole_order.map(|order| match changes {
             Some(changes) => changes.store(order, taken, placed),
             None => order,
         });

@@ -76,8 +76,8 @@ impl MixedFeed {
     /// Returns the feed of sources whose chunks come through `chunks`.
     fn new(reading: Reading, chunks: Vec<mpsc::Receiver<Ordered>>) -> Self {
         let sampler = reading.sampler;
-        let feeds = chunks.into_iter().zip(&sampler.state().at);
-        let feeds = feeds.map(|(chunks, state)| Feed {
+        let sources = chunks.into_iter().zip(&sampler.state().at);
+        let feeds = sources.map(|(chunks, state)| Feed {
             chunks,
             waiting: None,
             ready: VecDeque::new(),
@@ -109,8 +109,10 @@ impl MixedFeed {
             return;
         }
         let endless = self.plans.iter().filter(|plan| plan.passes == 0);
-        let left = endless.map(|plan| plan.name()).collect::<Vec<_>>();
-        let left = left.join(", ");
+        let left = endless
+            .map(|plan| plan.name())
+            .collect::<Vec<_>>()
+            .join(", ");
         if left.is_empty() {
             return;
         }
@@ -288,13 +290,13 @@ impl Feed {
         let Some(waiting) = &mut self.waiting else {
             return Ok(true);
         };
-        let results = (&mut waiting.results).await;
+        let received = (&mut waiting.results).await;
         if let Some(chunk) = self.waiting.take() {
             self.passes.1 = chunk.reached.pass;
             self.permit = Some(chunk.permit);
             self.reaches = Some(chunk.reached);
         }
-        let results = results.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
+        let results = received.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
         self.ready.extend(results.map_err(Err)?);
         if self.ready.is_empty() {
             self.reached = self.reaches;

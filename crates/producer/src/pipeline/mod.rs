@@ -113,8 +113,7 @@ impl Pipeline {
         };
         let uploaded = uploads.run(groups, &queue, &stop).await;
         end.cancel();
-        let batched = batching.join().await.map_err(RunError::from);
-        let batched = batched.and_then(|ended| ended);
+        let batched = batching.join().await.map_err(RunError::from).flatten();
         let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
         if !finished {
             self.stop_waiting.cancel();
@@ -280,22 +279,23 @@ impl UploadStage {
         stop: &CancellationToken,
     ) -> Result<bool, RunError> {
         let from = (groups, queue.flow_control(), self.budget);
-        let groups = stream::unfold(from, async |(mut groups, mut standing, budget)| {
+        let admitted = stream::unfold(from, async |(mut groups, mut standing, budget)| {
             let _ = standing.wait_for(|now| now.held_items < HELD_OBJECTS).await;
             let group = groups.recv().await?;
             let bytes = group.bytes.saturating_add(group.memory);
             let permit = budget.take(bytes).await?;
             Some(((group, permit), (groups, standing, budget)))
         });
-        let groups = groups.take_until(stop.cancelled());
-        let uploads = groups.map(|(group, permit)| {
-            let upload = self.uploader.clone().upload(group);
-            tokio::spawn(async move {
-                let uploaded = upload.await;
-                drop(permit);
-                uploaded
-            })
-        });
+        let uploads = admitted
+            .take_until(stop.cancelled())
+            .map(|(group, permit)| {
+                let upload = self.uploader.clone().upload(group);
+                tokio::spawn(async move {
+                    let uploaded = upload.await;
+                    drop(permit);
+                    uploaded
+                })
+            });
         let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
         let mut parts = PartAssembler::default();
         while let Some(upload) = uploads.next().await {

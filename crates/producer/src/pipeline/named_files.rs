@@ -180,11 +180,9 @@ impl Begun {
 }
 
 fn refused(array: &str, path: &str, detail: String) -> Reason {
-    let end = path.char_indices().nth(PATH_CHARS);
-    let end = end.map_or(path.len(), |(at, _)| at);
     Reason::File {
         name: array.to_owned(),
-        path: path[..end].to_owned(),
+        path: path.chars().take(PATH_CHARS).collect(),
         detail,
     }
 }

@@ -148,8 +148,9 @@ impl SourceReader {
             let Some(unit) = reader.next_unit()? else {
                 break;
             };
-            let selection = selection.as_deref_mut();
-            if selection.is_some_and(|selection| !selection.takes(list, unit.place)) {
+            if let Some(selection) = &mut selection
+                && !selection.takes(list, unit.place)
+            {
                 continue;
             }
             bytes += unit.bytes();

@@ -141,8 +141,7 @@ impl ReadStage {
             let _runtime = self.runtime.enter();
             files.fill(chunk.units)
         };
-        while let Some(unit) = self.runtime.block_on(units.next()) {
-            let unit = unit?;
+        while let Some(unit) = self.runtime.block_on(units.next()).transpose()? {
             bytes += unit.bytes();
             next.units.push(unit);
             next.after.extend(after.next());

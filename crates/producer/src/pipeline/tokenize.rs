@@ -220,8 +220,9 @@ impl ChunkTokenizer {
             }
             Ok(transformed) => Ok(transformed),
             Err(panic) => {
-                let panic = panic.to_string();
-                let reason = Reason::Panicked { panic };
+                let reason = Reason::Panicked {
+                    panic: panic.to_string(),
+                };
                 if self.transform.is_sound() {
                     return Ok(Err(reason));
                 }

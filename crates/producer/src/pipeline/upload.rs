@@ -108,16 +108,15 @@ impl Uploader {
         tokio::try_join!(self.put(object, true), beside)?;
         let mut made = runs.into_iter().zip(sizes);
         if !whole && let Some((run, (rows, tokens))) = made.next() {
-            let last = last.then_some(Last {
-                provenance,
-                cursor,
-                mixture,
-            });
             return Ok(Uploaded::Part {
                 run,
                 rows,
                 tokens,
-                last,
+                last: last.then_some(Last {
+                    provenance,
+                    cursor,
+                    mixture,
+                }),
             });
         }
         let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::{NamedSource, PackingMode, ProducerConfig, SourceConfig, SourceContent};
@@ -61,11 +62,11 @@ impl Forms<'_> {
                 && Names::Earlier.read(Format::Auto, &file.name)
                     != Format::Auto.for_file(&file.name)
         };
-        let mut settings = settings.clone();
+        let mut marked = settings.clone();
         if is_auto && (grows || list.files.iter().any(|file| differs(&file.pin))) {
-            settings.insert(NAMES.to_owned(), json!(2));
+            marked.insert(NAMES.to_owned(), json!(2));
         }
-        settings
+        marked
     }
 
     /// Returns the settings `was` of a cursor with the formats of now, where these mean the same for all of its files.
@@ -77,14 +78,13 @@ impl Forms<'_> {
     ) -> Map<String, Value> {
         let mut adopted = was.clone();
         let names = Names::of_settings(was);
-        let format = |value: Option<&Value>| -> Format {
-            let value = value.cloned().unwrap_or_default();
-            serde_json::from_value(value).unwrap_or_default()
+        let format = |value: Option<&Value>| {
+            let stored = value.and_then(|value| Format::deserialize(value).ok());
+            stored.unwrap_or_default()
         };
         let same = |source: Option<&str>, was: Format, is: Format| {
-            let own = pins.iter().filter(|pin| pin.source.as_deref() == source);
-            let mut own = own.map(|pin| (names.read(was, &pin.name), is.for_file(&pin.name)));
-            own.all(|(was, is)| was == is)
+            let mut own = pins.iter().filter(|pin| pin.source.as_deref() == source);
+            own.all(|pin| names.read(was, &pin.name) == is.for_file(&pin.name))
         };
         if self.sources.iter().all(|source| source.name.is_empty()) {
             let key = "source.format";
@@ -155,10 +155,11 @@ pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), Sou
         if source.format != Format::Auto {
             continue;
         }
-        let own = list.files.iter().map(|file| &file.pin);
-        let own = own.filter(|pin| pin.source.as_deref() == named.pin_name());
-        let text = own.filter(|pin| source.format.for_file(&pin.name) == Format::Text);
-        let text: Vec<&PinnedFile> = text.collect();
+        let pins = list.files.iter().map(|file| &file.pin);
+        let own = pins.filter(|pin| pin.source.as_deref() == named.pin_name());
+        let text: Vec<&PinnedFile> = own
+            .filter(|pin| source.format.for_file(&pin.name) == Format::Text)
+            .collect();
         refuse(&text)?;
         let texts = source.content == SourceContent::Text
             && matches!(

@@ -34,8 +34,8 @@ pub(super) async fn plan(
             }
             ReadOrder::Files
         } else {
-            let pass = state.and_then(|state| state.at.get(n));
-            let pass = pass.map_or(0, |at| at.position.pass);
+            let at = state.and_then(|state| state.at.get(n));
+            let pass = at.map_or(0, |at| at.position.pass);
             ReadOrder::Blocks(blocks(config, source, &options, inputs, pass).await?)
         };
         let ends = (source.epochs, source.grows());

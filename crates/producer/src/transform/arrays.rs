@@ -86,17 +86,17 @@ fn json_with(
     first: bool,
     files: Vec<Cell>,
 ) -> Result<Option<Vec<Bytes>>, Reason> {
-    let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
-    if raw.iter().all(u8::is_ascii_whitespace) {
+    let line = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
+    if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let value = super::json::value(raw).map_err(|e| Reason::broken_json(&e))?;
+    let value = super::json::value(line).map_err(|e| Reason::broken_json(&e))?;
     let Value::Object(object) = value else {
         return Err(Reason::NotArrays);
     };
-    let mut files = files.into_iter();
+    let mut unused_files = files.into_iter();
     let array = |spec: &ArraySpec| match object.get(spec.source()) {
-        Some(_) if spec.path => match files.next() {
+        Some(_) if spec.path => match unused_files.next() {
             Some(file) => from_cell(spec, file),
             None => Err(wrong(&spec.name, "has no file")),
         },
@@ -147,8 +147,7 @@ fn put_json(
 ) -> Result<(), Reason> {
     let put = match (shape, value) {
         ([length, inner @ ..], Value::Array(items)) if items.len() as u64 == *length => {
-            let mut items = items.iter();
-            return items.try_for_each(|item| put_json(spec, inner, item, data));
+            return (items.iter()).try_for_each(|item| put_json(spec, inner, item, data));
         }
         ([], Value::String(text)) if is_number(text) => {
             number(text).and_then(|n| put_float(spec.dtype, n, data))

@@ -50,11 +50,10 @@ impl Columns {
             from: String::new(),
         });
         let specs = mask.into_iter().chain(numbers.iter().cloned()).collect();
-        let arrays = arrays.to_vec();
         Self {
             specs,
             has_mask,
-            arrays,
+            arrays: arrays.to_vec(),
         }
     }
 
@@ -247,13 +246,13 @@ mod tests {
             list.contains("\"version\" holds 2 numbers, not one"),
             "{list}"
         );
-        let text = row(&[
+        let row_with_text = row(&[
             Cell::Ints(vec![0, 1]),
             Cell::Ints(vec![7]),
             Cell::Bytes(b"0.50".to_vec()),
         ]);
-        let text = text.unwrap_err();
-        assert!(text.contains("\"reward\" holds text or bytes"), "{text}");
+        let why = row_with_text.unwrap_err();
+        assert!(why.contains("\"reward\" holds text or bytes"), "{why}");
     }
 
     #[test]

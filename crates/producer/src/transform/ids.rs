@@ -38,8 +38,8 @@ pub fn content(
     if ids.is_empty() {
         return Err(Reason::Empty);
     }
-    let begin = vocabulary.begin_token;
-    let begin = begin.filter(|begin| ids.first() != Some(begin));
+    let wanted_begin = vocabulary.begin_token;
+    let begin = wanted_begin.filter(|begin| ids.first() != Some(begin));
     if let Some(begin) = begin {
         ids.insert(0, begin);
     }
@@ -96,11 +96,11 @@ fn not_ids(found: impl Into<String>) -> Reason {
 }
 
 fn line(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason> {
-    let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
-    if raw.iter().all(u8::is_ascii_whitespace) {
+    let text = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
+    if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let found = json::from_slice_seed(raw, Line(field)).map_err(|e| Reason::broken_json(&e))?;
+    let found = json::from_slice_seed(text, Line(field)).map_err(|e| Reason::broken_json(&e))?;
     match found {
         Some(List::Ids(ids)) => Ok(Some(ids)),
         Some(List::Other(found)) => Err(not_ids(format!("field \"{field}\", {found}"))),

@@ -312,10 +312,10 @@ impl DocumentTransform {
                 let first = unit.place.unit == 0;
                 let encode = |text: &str| (tokenizer.encode(text), text.len() as u64);
                 let made = decode(unit.kind, field, first, &unit.raw?, encode)?;
-                let Some((tokens, bytes)) = made else {
+                let Some((encoded, bytes)) = made else {
                     return Ok(None);
                 };
-                let mut tokens = tokens.map_err(Reason::tokenizer)?;
+                let mut tokens = encoded.map_err(Reason::tokenizer)?;
                 if let Some(begin) = begin {
                     tokens.insert(0, *begin);
                 }

@@ -190,9 +190,11 @@ impl FirstDocuments {
             } else {
                 format!("the first document of {}", shown(&name))
             };
-            let tokens = first.tokens;
-            let tokens = tokens.map_or("can be read".to_owned(), |n| format!("has {n} tokens"));
-            let _ = write!(text, "; {of} {tokens}{}", first.beyond_words());
+            let found = match first.tokens {
+                Some(n) => format!("has {n} tokens"),
+                None => "can be read".to_owned(),
+            };
+            let _ = write!(text, "; {of} {found}{}", first.beyond_words());
             as_trained = first.text;
         }
         if self.files > 1 {

@@ -47,8 +47,8 @@ pub(super) fn compare(
         .collect();
     let documents = first.digests.len();
     let at = |place: &Place| {
-        let name = list.files.get(place.file as usize);
-        let name = name.map_or("", |file| file.pin.name.as_str());
+        let file = list.files.get(place.file as usize);
+        let name = file.map_or("", |file| file.pin.name.as_str());
         match options.format.units(name, false) {
             UnitKind::Text => name.to_owned(),
             _ => format!("{name}:{}", place.unit + 1),
@@ -57,8 +57,9 @@ pub(super) fn compare(
     let named = first
         .first_raised
         .iter()
-        .map(|(place, why)| format!("{}: {why}", at(place)));
-    let named = named.collect::<Vec<_>>().join("; ");
+        .map(|(place, why)| format!("{}: {why}", at(place)))
+        .collect::<Vec<_>>()
+        .join("; ");
     let raised = first.raised;
     if raised > 0 && config.source.on_bad_document == OnBadDocument::Fail {
         return Err(format!(

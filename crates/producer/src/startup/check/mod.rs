@@ -116,16 +116,13 @@ async fn check_transform(
     };
     match transform.map_err(RunError::from).and_then(|t| Ok(t?)) {
         Ok(transform) => {
-            let borders = [
-                (transform.begin_token(), "begins"),
-                (transform.end_token(), "ends"),
-            ];
-            let borders = borders.map(|(token, does)| match token {
+            let border = |token: Option<u32>, does: &str| match token {
                 Some(token) => format!("; token {token} {does} a document"),
                 None => String::new(),
-            });
-            let name = transform.identity().name;
-            findings.opened("tokenizer", name + &borders.concat());
+            };
+            let begins = border(transform.begin_token(), "begins");
+            let ends = border(transform.end_token(), "ends");
+            findings.opened("tokenizer", transform.identity().name + &begins + &ends);
             if let Some(warning) = missing_begin_token(config) {
                 findings.opened("warning", warning);
             }

@@ -93,8 +93,8 @@ fn everything_that_decides_about_tokens_is_in_the_fingerprint() {
         made(&small(), "cl100k_base", &two[..1], END),
         made(&small(), "cl100k_base", &two, "<|a|>"),
         made(&swapped, "cl100k_base", &two, END),
-    ];
-    let all = all.map(|one| one.unwrap().identity().id.fingerprint.to_string());
+    ]
+    .map(|one| one.unwrap().identity().id.fingerprint.to_string());
     let different: HashSet<&String> = all.iter().collect();
     assert_eq!(different.len(), all.len());
     // The bytes of the definition are a stored format.
@@ -169,8 +169,8 @@ fn each_damage_is_one_error_that_names_it() {
             "tokenizer.special_tokens: is for rank files",
         ),
     ] {
-        let why = made(file, pattern, tokens, end_token).err();
-        let why = why.map(|e| e.to_string()).unwrap_or_default();
+        let error = made(file, pattern, tokens, end_token).err();
+        let why = error.map(|e| e.to_string()).unwrap_or_default();
         assert!(why.contains(expected), "{expected:?} in {why:?}");
         assert!(
             why.starts_with("tokenizer.") && !why.contains('\n'),

@@ -99,8 +99,9 @@ impl Bpe {
         let mut at = 0;
         while at < text.len() {
             let whole = normalizer.user_defined(&text[at..]);
-            let length = whole.unwrap_or_else(|| character_length(text[at]));
-            let length = length.min(text.len() - at);
+            let length = whole
+                .unwrap_or_else(|| character_length(text[at]))
+                .min(text.len() - at);
             let symbol = Symbol {
                 start: at as u32,
                 length: length as u32,

@@ -182,8 +182,8 @@ impl Pixels {
             _ => PixelType::U8x3,
         };
         let fault = |why: &dyn std::fmt::Display| format!("can't be resized: {why}");
-        let from = ImageRef::new(self.size.0, self.size.1, &self.data, form);
-        let from = from.map_err(|why| fault(&why))?;
+        let from =
+            ImageRef::new(self.size.0, self.size.1, &self.data, form).map_err(|why| fault(&why))?;
         let mut to = Image::new(wanted.0, wanted.1, form);
         // Cubic with antialiasing, as PIL's BICUBIC.
         let algorithm = ResizeAlg::Convolution(FilterType::CatmullRom);

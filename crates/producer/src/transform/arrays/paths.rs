@@ -67,15 +67,15 @@ fn from_column(spec: &ArraySpec, cell: &Cell) -> Result<(String, String), Reason
 
 /// Puts the bytes of the files, one for each path of [`paths`], where [`super::sample`] takes them.
 pub(crate) fn put(specs: &[ArraySpec], unit: &mut Unit, files: Vec<Bytes>) {
-    let files = files.into_iter().map(Cell::File);
+    let cells = files.into_iter().map(Cell::File);
     if unit.kind == UnitKind::Json {
-        unit.cells = files.collect();
+        unit.cells = cells.collect();
         return;
     }
     let first = first_cell(specs, unit);
-    let named = specs.iter().zip(unit.cells.iter_mut().skip(first));
-    let named = named.filter(|(spec, _)| spec.path);
-    for ((_, cell), file) in named.zip(files) {
+    let given = specs.iter().zip(unit.cells.iter_mut().skip(first));
+    let named = given.filter(|(spec, _)| spec.path);
+    for ((_, cell), file) in named.zip(cells) {
         *cell = file;
     }
 }

@@ -262,8 +262,7 @@ pub fn serve() -> io::Result<()> {
         }
         std::process::exit(0)
     })?;
-    let rendering = thread().stack_size(STACK);
-    let rendering = rendering.spawn(|| {
+    let rendering = thread().stack_size(STACK).spawn(|| {
         // One write per answer wakes the other side once.
         let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         render_all(io::stdin().lock(), output)

@@ -149,10 +149,10 @@ impl Function {
             };
             match self.documents(answer) {
                 Ok(made) => {
-                    let mut made = made.into_iter().map(unit);
-                    let first = made.next().map(Prepared::as_read);
+                    let mut units = made.into_iter().map(unit);
+                    let first = units.next().map(Prepared::as_read);
                     results[at] = first.map(|first| Prepared {
-                        more: made.collect(),
+                        more: units.collect(),
                         ..first
                     });
                     dropped += u64::from(results[at].is_none());
@@ -236,8 +236,8 @@ impl Function {
                         serde_json::from_slice(&text).map_err(|why| Reason::broken_json(&why))?;
                     from_json(spec, &value).map(Cell::Bytes)
                 }
-            });
-        let cells = cells.collect::<Result<_, _>>()?;
+            })
+            .collect::<Result<_, _>>()?;
         Ok(match object {
             Some(Body::Json(object)) => (UnitKind::Json, object, cells),
             // As the cells of a row.

@@ -200,9 +200,10 @@ impl Pool {
         }
         process.rest();
         let Err(why) = outcome else { return Ok(()) };
-        let death = loan.process.take();
-        let death = death.map(|process| process.death(&why, self.launch.timeout));
-        Err(death.map_or(Failure::Start(StartFailure::Spawn(why)), Failure::Death))
+        Err(match loan.process.take() {
+            Some(process) => Failure::Death(process.death(&why, self.launch.timeout)),
+            None => Failure::Start(StartFailure::Spawn(why)),
+        })
     }
 
     /// Ends the processes that are not lent.

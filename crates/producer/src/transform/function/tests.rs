@@ -279,9 +279,9 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
     let mut made = function.apply("", units).units.into_iter();
     let first = made.next().unwrap().unwrap();
     assert_eq!(first.unit.kind, UnitKind::Row);
-    let cells = [&[1, 2, 3, 1, 2, 3][..], &[2], b"caption"];
-    let cells = cells.map(|cell| Cell::Bytes(cell.to_vec()));
-    assert_eq!(first.unit.cells, cells);
+    let expected = [&[1, 2, 3, 1, 2, 3][..], &[2], b"caption"];
+    let expected_cells = expected.map(|cell| Cell::Bytes(cell.to_vec()));
+    assert_eq!(first.unit.cells, expected_cells);
     let second = made.next().unwrap().unwrap();
     let why = second.unit.raw.unwrap_err().to_string();
     assert!(why.contains("array \"label\" holds 256"), "{why}");

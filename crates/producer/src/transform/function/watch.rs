@@ -138,8 +138,8 @@ impl WatchList {
 
     fn at_work(&self) -> Vec<Arc<Watched>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = all.iter().filter_map(Weak::upgrade);
-        all.filter(|one| one.works()).collect()
+        let running = all.iter().filter_map(Weak::upgrade);
+        running.filter(|one| one.works()).collect()
     }
 }
 

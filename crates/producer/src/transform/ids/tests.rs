@@ -62,8 +62,7 @@ fn a_begin_token_that_is_missing_is_added_and_not_learned() {
     };
     let made = |ids: &[i64], marks: Option<&[bool]>| {
         let unit = unit(b"", vec![Cell::Ints(ids.to_vec())]);
-        let marks = marks.map(<[bool]>::to_vec);
-        content("", vocabulary, unit, marks).unwrap()
+        content("", vocabulary, unit, marks.map(<[bool]>::to_vec)).unwrap()
     };
     for ids in [&[250, 7][..], &[7], &[7, 256], &[250, 7, 256]] {
         assert_eq!(

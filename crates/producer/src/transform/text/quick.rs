@@ -148,9 +148,9 @@ fn plain_bytes(block: &[u8; BLOCK]) -> usize {
 /// Returns a word whose lowest bit that is set is the highest one of the first special byte of `word`.
 fn marks(word: u64) -> u64 {
     // Flipping one bit moves `"` next to the control characters and nothing else among them.
-    let below = word ^ (ONES * 0x02);
-    let equal = word ^ (ONES * 0x5c);
-    let below = below.wrapping_sub(ONES * 0x21) & !below;
-    let equal = equal.wrapping_sub(ONES) & !equal;
+    let low_below = word ^ (ONES * 0x02);
+    let zero_where_equal = word ^ (ONES * 0x5c);
+    let below = low_below.wrapping_sub(ONES * 0x21) & !low_below;
+    let equal = zero_where_equal.wrapping_sub(ONES) & !zero_where_equal;
     (below | equal) & (ONES << 7)
 }

@@ -121,11 +121,11 @@ proptest::proptest! {
 
 /// Returns what the parser alone makes of `line`, a line of JSONL.
 fn by_parser(line: &[u8]) -> Result<Option<String>, Reason> {
-    let line = line.strip_prefix(BOM).unwrap_or(line);
-    if line.iter().all(u8::is_ascii_whitespace) {
+    let object = line.strip_prefix(BOM).unwrap_or(line);
+    if object.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    match parsed_field(utf8(line)?, "text")? {
+    match parsed_field(utf8(object)?, "text")? {
         text if text.is_empty() => Err(Reason::Empty),
         text => Ok(Some(text)),
     }

@@ -26,8 +26,9 @@ pub(super) struct Opened<'a> {
 
 /// Reads the header of the image in `data`, and refuses one that can't or may not be decoded.
 pub(super) fn open(data: &[u8]) -> Result<Opened<'_>, String> {
-    let reader = ImageReader::new(Cursor::new(data)).with_guessed_format();
-    let reader = reader.map_err(|why| format!("can't be read: {why}"))?;
+    let reader = ImageReader::new(Cursor::new(data))
+        .with_guessed_format()
+        .map_err(|why| format!("can't be read: {why}"))?;
     let animation = || Err("is an animation; take one frame of it".to_owned());
     // Memory of the decoder for each pixel, besides the pixels that it writes.
     let mut besides = 0;

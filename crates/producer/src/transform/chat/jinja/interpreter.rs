@@ -137,8 +137,7 @@ impl Interpreter {
 
     pub(super) fn body(self: &Rc<Self>, body: &Body, scope: &Rc<Scope>) -> Made<Flow> {
         for statement in body {
-            let flow = self.statement(statement, scope);
-            let flow = flow.map_err(|mut fault| {
+            let flow = self.statement(statement, scope).map_err(|mut fault| {
                 if fault.line == 0 {
                     fault.line = statement.line;
                 }
@@ -341,8 +340,8 @@ impl Interpreter {
                 if attribute.starts_with('_') {
                     return fail(format!("a namespace can't hold {attribute:?}"));
                 }
-                let mut values = values.borrow_mut();
-                values.insert(Value::Text(attribute.clone()), value)
+                let key = Value::Text(attribute.clone());
+                values.borrow_mut().insert(key, value)
             }
             Target::Tuple(targets) => {
                 value.defined()?;

@@ -3,6 +3,7 @@
 use super::callables::{Callable, Given};
 use super::compare::{Number, equal, number};
 use super::format::braces;
+use super::sequences::truth;
 use super::value::{Dict, Made, Value, View, fail};
 use super::words;
 
@@ -151,6 +152,14 @@ pub(super) fn text_of(value: Option<Value>, function: &str) -> Made<String> {
     }
 }
 
+/// Returns a text argument that may be absent.
+pub(super) fn text_or(default: &str, value: Option<Value>, function: &str) -> Made<String> {
+    match value {
+        None => Ok(default.to_owned()),
+        given => text_of(given, function),
+    }
+}
+
 /// Returns a whole number that an argument gives.
 pub(super) fn int_of(value: Option<Value>, default: i128, function: &str) -> Made<i128> {
     match value {
@@ -231,8 +240,7 @@ fn text_method(text: &str, name: &str, given: Given) -> Made<Value> {
         }
         "splitlines" => {
             let [ends] = given.bind(name, ["keepends"], 0)?;
-            let ends = ends.map_or(Ok(false), |ends| ends.is_true())?;
-            let lines = words::lines(text, ends);
+            let lines = words::lines(text, truth(ends)?);
             return Ok(Value::list(lines.into_iter().map(Value::from).collect()));
         }
         "replace" => {
@@ -264,9 +272,9 @@ fn text_method(text: &str, name: &str, given: Given) -> Made<Value> {
         "center" | "ljust" | "rjust" => {
             let [width, fill] = given.plain(name, 1)?;
             let width = int_of(width, 0, name)?;
-            let fill = fill.map_or(Ok(" ".to_owned()), |fill| text_of(Some(fill), name))?;
-            let mut fill = fill.chars();
-            let (Some(fill), None) = (fill.next(), fill.next()) else {
+            let filler = text_or(" ", fill, name)?;
+            let mut chars = filler.chars();
+            let (Some(fill), None) = (chars.next(), chars.next()) else {
                 return fail("The fill character must be exactly one character long");
             };
             return words::padded(text, width, fill, name).map(Value::from);

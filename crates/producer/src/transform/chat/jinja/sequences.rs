@@ -44,14 +44,14 @@ impl Path {
     }
 
     pub(super) fn get(&self, value: &Value, default: Option<&Value>) -> Made<Value> {
-        let mut value = value.clone();
+        let mut found = value.clone();
         for part in &self.0 {
-            value = attributes::item(&value, part)?;
-            if let (Value::Undefined(_), Some(default)) = (&value, default) {
-                value = default.clone();
+            found = attributes::item(&found, part)?;
+            if let (Value::Undefined(_), Some(default)) = (&found, default) {
+                found = default.clone();
             }
         }
-        Ok(value)
+        Ok(found)
     }
 }
 
@@ -193,8 +193,8 @@ fn last(value: &Value) -> Made<Value> {
 }
 
 fn join(value: &Value, given: Given) -> Made<Value> {
-    let [between, attribute] = given.bind("join", ["d", "attribute"], 0)?;
-    let between = between.unwrap_or_else(|| "".into()).text()?;
+    let [separator, attribute] = given.bind("join", ["d", "attribute"], 0)?;
+    let between = separator.unwrap_or_else(|| "".into()).text()?;
     let mut out = String::new();
     for (n, (item, _)) in keyed(value.items()?, attribute, true)?
         .into_iter()

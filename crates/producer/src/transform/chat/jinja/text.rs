@@ -101,9 +101,10 @@ impl Value {
                 out.push('>');
             }
             Self::Loop(state) => {
-                let (at, of) = (state.attribute("index")?, state.length()?);
-                let at = at.unwrap_or(Self::None).text()?;
-                out.push_str(&["<LoopContext ", &at, "/", &of.to_string(), ">"].concat());
+                let index = state.attribute("index")?;
+                let of = state.length()?.to_string();
+                let at = index.unwrap_or(Self::None).text()?;
+                out.push_str(&["<LoopContext ", &at, "/", &of, ">"].concat());
             }
             Self::Generator(_) | Self::Call(_) => {
                 return fail(format!("printing a {} is not supported", self.type_name()));

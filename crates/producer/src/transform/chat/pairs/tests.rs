@@ -104,11 +104,11 @@ fn rows_of_all_layouts_are_what_trl_makes_of_them() {
         for (n, name) in ["chosen", "rejected"].into_iter().enumerate() {
             assert_eq!(found[n].0, rows[n], "{line}");
             let completion = text(name);
-            let shared = shared.saturating_sub(text("prompt").len());
+            let answer_shared = shared.saturating_sub(text("prompt").len());
             let learned = said(&completion);
             assert_eq!(
                 found[n].1.as_bytes(),
-                &learned.as_bytes()[shared..],
+                &learned.as_bytes()[answer_shared..],
                 "{line}"
             );
         }

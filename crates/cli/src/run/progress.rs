@@ -83,7 +83,9 @@ impl Progress {
         let share = if finished {
             1.0
         } else {
-            producer.and_then(|n| n.least("done_ratio")).unwrap_or(0.0)
+            producer
+                .and_then(|n| n.samples.least("done_ratio"))
+                .unwrap_or(0.0)
         };
         let held = of(producer, "held") > 0.0;
         let step = least.filter(|_| ranks > 0);

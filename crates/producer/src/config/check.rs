@@ -45,6 +45,31 @@ impl Config for ProducerConfig {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
+        self.check_given(&mut problems);
+        self.check_tokenizer(&mut problems);
+        self.check_ranges(&mut problems);
+        self.check_sizes(&mut problems);
+        self.check_sources(&mut problems);
+        self.check_part(&mut problems);
+        self.check_inbox(&mut problems);
+        self.check_mode(&mut problems);
+        self.check_templates(&mut problems);
+        self.check_arrays(&mut problems);
+        self.check_learned(&mut problems);
+        self.check_ids(&mut problems);
+        self.check_columns(&mut problems);
+        self.check_shards(&mut problems);
+        self.check_paths(&mut problems);
+        self.check_function(&mut problems);
+        let lanes = self.check_lanes(&mut problems);
+        self.check_names(lanes, &mut problems);
+        problems
+    }
+}
+
+impl ProducerConfig {
+    /// Adds keys that must be given and are not.
+    fn check_given(&self, problems: &mut Vec<Problem>) {
         let mut wrong = |key: &str, bad: bool, message: &str| {
             if bad {
                 problems.push(Problem::new(key, message));
@@ -75,6 +100,15 @@ impl Config for ProducerConfig {
             encryption.is_some(),
             &encryption.clone().unwrap_or_default(),
         );
+    }
+
+    /// Adds keys that do not fit `tokenizer.kind`.
+    fn check_tokenizer(&self, problems: &mut Vec<Problem>) {
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
         let file = self.tokenizer.kind == TokenizerKind::File;
         wrong(
             "tokenizer.path",
@@ -96,6 +130,15 @@ impl Config for ProducerConfig {
             let why = "is for tokenizer.kind = \"file\" with a rank file of tiktoken only; set the kind, or remove it";
             wrong(key, !file && given, why);
         }
+    }
+
+    /// Adds numbers and times out of their range.
+    fn check_ranges(&self, problems: &mut Vec<Problem>) {
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
         for (key, number) in [
             ("producer.of", self.producer.of),
             ("stream.slices", self.stream.slices),
@@ -139,6 +182,15 @@ impl Config for ProducerConfig {
             self.tokenizer.threads > 1024,
             "must be at most 1024",
         );
+    }
+
+    /// Adds sizes out of their range, and what does not fit the size of a batch or of the input.
+    fn check_sizes(&self, problems: &mut Vec<Problem>) {
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
         let small = self.source.max_document_bytes < ByteSize(1)
             || self.source.max_document_bytes > ByteSize::mib(4096);
         wrong("source.max_document_bytes", small, "must be 1B to 4GiB");
@@ -178,23 +230,8 @@ impl Config for ProducerConfig {
                 "must be 1 with source.follow: input that grows has no end to start again from",
             )
         }));
-        self.check_sources(&mut problems);
-        self.check_part(&mut problems);
-        self.check_inbox(&mut problems);
-        self.check_mode(&mut problems);
-        self.check_learned(&mut problems);
-        self.check_ids(&mut problems);
-        self.check_columns(&mut problems);
-        self.check_shards(&mut problems);
-        self.check_paths(&mut problems);
-        self.check_function(&mut problems);
-        let lanes = self.check_lanes(&mut problems);
-        self.check_names(lanes, &mut problems);
-        problems
     }
-}
 
-impl ProducerConfig {
     fn check_mode(&self, problems: &mut Vec<Problem>) {
         let packing = &self.packing;
         let opaque = packing.mode == PackingMode::Opaque;
@@ -224,7 +261,17 @@ impl ProducerConfig {
             opaque && self.stream.seq_len != 1,
             "must be 1 with packing.mode = \"opaque\": a row is a sample",
         );
-        let chat = packing.mode.has_template();
+    }
+
+    /// Adds keys of chat templates and pairs that do not fit `packing.mode`.
+    fn check_templates(&self, problems: &mut Vec<Problem>) {
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        let mode = self.packing.mode;
+        let chat = mode.has_template();
         wrong(
             "chat.template",
             chat && self.chat.template.is_empty(),
@@ -241,7 +288,7 @@ impl ProducerConfig {
             !date.is_empty() && !is_date(date),
             "must be a day as \"2026-11-27\", or empty",
         );
-        let pairs = packing.mode == PackingMode::Pairs;
+        let pairs = mode == PackingMode::Pairs;
         wrong(
             "stream.rows_per_slice",
             pairs && !self.stream.rows_per_slice.is_multiple_of(2),
@@ -253,6 +300,16 @@ impl ProducerConfig {
             pairs && (names[0] == names[1] || names[1] == names[2] || names[0] == names[2]),
             "chat.chosen, chat.rejected and chat.prompt must be three fields",
         );
+    }
+
+    /// Adds arrays of a sample that cannot be stored.
+    fn check_arrays(&self, problems: &mut Vec<Problem>) {
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        let packing = &self.packing;
         let names = packing.arrays.iter().map(|array| array.name.as_str());
         let names: std::collections::BTreeSet<&str> = names.collect();
         wrong(

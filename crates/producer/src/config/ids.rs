@@ -7,8 +7,8 @@ use super::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 impl ProducerConfig {
     /// Adds the contradictions between `source.content` and other keys.
     pub(super) fn check_ids(&self, problems: &mut Vec<Problem>) {
-        let (source, tokenizer) = (&self.source, &self.tokenizer);
-        let ids = source.content == SourceContent::Ids;
+        let tokenizer = &self.tokenizer;
+        let ids = self.source.content == SourceContent::Ids;
         let none = tokenizer.kind == TokenizerKind::None;
         let mut wrong = |key: &str, bad: bool, message: &str| {
             if bad {
@@ -31,6 +31,19 @@ impl ProducerConfig {
             none && tokenizer.vocab_size == 0,
             "must be given with tokenizer.kind = \"none\": all ids are below it",
         );
+        self.check_end_and_begin(problems);
+        self.check_megatron(problems);
+    }
+
+    /// Adds contradictions between the ids and texts of tokens and `tokenizer.kind`.
+    fn check_end_and_begin(&self, problems: &mut Vec<Problem>) {
+        let tokenizer = &self.tokenizer;
+        let none = tokenizer.kind == TokenizerKind::None;
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
         let end = tokenizer.end_token_id;
         wrong(
             "tokenizer.end_token_id",
@@ -77,7 +90,18 @@ impl ProducerConfig {
             begin.is_some() && !none,
             "is for tokenizer.kind = \"none\" only; write the token's text in tokenizer.begin_token",
         );
+    }
+
+    /// Adds contradictions between Megatron's files and other keys.
+    fn check_megatron(&self, problems: &mut Vec<Problem>) {
+        let source = &self.source;
+        let ids = source.content == SourceContent::Ids;
         let megatron = source.format.is_pairs();
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
         wrong(
             "source.format",
             megatron && !ids,

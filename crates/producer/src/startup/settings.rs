@@ -35,17 +35,25 @@ pub(super) fn settings(
         ("packing.last_batch", json!(packing.last_batch)),
         ("packing.pad_token", json!(packing.pad_token)),
     ];
+    let sometimes = (packing_settings(packing).into_iter())
+        .chain(chat_settings(&config.chat, packing.mode))
+        .chain(document_settings(config, transform))
+        .chain(source_settings(config))
+        .filter_map(|(applies, key, value)| applies.then_some((key, value)));
+    always
+        .into_iter()
+        .chain(sometimes)
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+/// A setting that is kept only where it differs from the default, so that cursors of plain rows stay as they are:
+/// whether it does, its key, and its value.
+type Sometimes = (bool, &'static str, Value);
+
+fn packing_settings(packing: &PackingConfig) -> [Sometimes; 4] {
     let default = PackingConfig::default();
-    let chat_default = ChatConfig::default();
-    let chat = packing.mode.has_template();
-    let pairs = packing.mode == PackingMode::Pairs;
-    // A key that is read by itself has another meaning when it is ignored; any other stopped the producer before.
-    let unread = config.chat.ignore.iter();
-    let unread: Vec<&String> = unread
-        .filter(|key| LOSS_KEYS.contains(&key.as_str()))
-        .collect();
-    // Only where they differ from the default, so that cursors of plain rows stay as they are.
-    let sometimes = [
+    [
         (
             packing.mode != default.mode,
             "packing.mode",
@@ -55,49 +63,6 @@ pub(super) fn settings(
             packing.look_ahead != default.look_ahead,
             "packing.look_ahead",
             json!(packing.look_ahead),
-        ),
-        (source.follow, "source.follow", json!(true)),
-        (source.inbox, "source.inbox", json!(true)),
-        (
-            packing.mode == PackingMode::Chat,
-            "chat.messages",
-            json!(config.chat.messages),
-        ),
-        (pairs, "chat.prompt", json!(config.chat.prompt)),
-        (pairs, "chat.chosen", json!(config.chat.chosen)),
-        (pairs, "chat.rejected", json!(config.chat.rejected)),
-        (chat, DIALECT_KEY, json!(Dialect::default() as u8)),
-        (chat, "chat.tools", json!(config.chat.tools)),
-        (
-            chat && config.chat.role_key != chat_default.role_key,
-            "chat.role_key",
-            json!(config.chat.role_key),
-        ),
-        (
-            chat && config.chat.content_key != chat_default.content_key,
-            "chat.content_key",
-            json!(config.chat.content_key),
-        ),
-        (
-            chat && !config.chat.roles.is_empty(),
-            "chat.roles",
-            json!(config.chat.roles),
-        ),
-        (
-            chat && config.chat.learn != chat_default.learn,
-            "chat.learn",
-            json!(config.chat.learn),
-        ),
-        (
-            chat && !config.chat.loss_keys.is_empty(),
-            "chat.loss_keys",
-            json!(config.chat.loss_keys),
-        ),
-        (chat && !unread.is_empty(), IGNORED_KEY, json!(unread)),
-        (
-            chat && !config.chat.date.is_empty(),
-            "chat.date",
-            json!(config.chat.date),
         ),
         (
             (packing.arrays.iter()).any(|array| !array.from.is_empty() || array.path),
@@ -109,6 +74,68 @@ pub(super) fn settings(
             "packing.extra",
             packing.extra.iter().map(ArraySpec::source).collect(),
         ),
+    ]
+}
+
+fn chat_settings(chat: &ChatConfig, mode: PackingMode) -> [Sometimes; 13] {
+    let default = ChatConfig::default();
+    let template = mode.has_template();
+    let pairs = mode == PackingMode::Pairs;
+    // A key that is read by itself has another meaning when it is ignored; any other stopped the producer before.
+    let unread: Vec<&String> = (chat.ignore.iter())
+        .filter(|key| LOSS_KEYS.contains(&key.as_str()))
+        .collect();
+    [
+        (
+            mode == PackingMode::Chat,
+            "chat.messages",
+            json!(chat.messages),
+        ),
+        (pairs, "chat.prompt", json!(chat.prompt)),
+        (pairs, "chat.chosen", json!(chat.chosen)),
+        (pairs, "chat.rejected", json!(chat.rejected)),
+        (template, DIALECT_KEY, json!(Dialect::default() as u8)),
+        (template, "chat.tools", json!(chat.tools)),
+        (
+            template && chat.role_key != default.role_key,
+            "chat.role_key",
+            json!(chat.role_key),
+        ),
+        (
+            template && chat.content_key != default.content_key,
+            "chat.content_key",
+            json!(chat.content_key),
+        ),
+        (
+            template && !chat.roles.is_empty(),
+            "chat.roles",
+            json!(chat.roles),
+        ),
+        (
+            template && chat.learn != default.learn,
+            "chat.learn",
+            json!(chat.learn),
+        ),
+        (
+            template && !chat.loss_keys.is_empty(),
+            "chat.loss_keys",
+            json!(chat.loss_keys),
+        ),
+        (template && !unread.is_empty(), IGNORED_KEY, json!(unread)),
+        (
+            template && !chat.date.is_empty(),
+            "chat.date",
+            json!(chat.date),
+        ),
+    ]
+}
+
+/// Returns the settings of how a document is read and changed.
+fn document_settings(config: &ProducerConfig, transform: &DocumentTransform) -> [Sometimes; 8] {
+    let source = &config.source;
+    [
+        (source.follow, "source.follow", json!(true)),
+        (source.inbox, "source.inbox", json!(true)),
         (
             source.content != SourceContent::Text,
             "source.content",
@@ -131,10 +158,14 @@ pub(super) fn settings(
             "transform.fields",
             json!(config.transform.fields),
         ),
-    ];
+    ]
+}
+
+/// Returns the settings of how several sources are mixed, and of the split.
+fn source_settings(config: &ProducerConfig) -> [Sometimes; 3] {
     let several = !config.sources.is_empty();
     let mixture = config.kept_mixture();
-    let of_sources = [
+    [
         (config.split.every > 0, "split", json!(config.split)),
         (several, "sources", sources(config)),
         (
@@ -142,14 +173,7 @@ pub(super) fn settings(
             "mixture",
             json!(mixture),
         ),
-    ];
-    let sometimes = sometimes.into_iter().chain(of_sources);
-    let sometimes = sometimes.filter(|(applies, _, _)| *applies);
-    always
-        .into_iter()
-        .chain(sometimes.map(|(_, key, value)| (key, value)))
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
+    ]
 }
 
 /// Returns the field or column of an array.

@@ -64,6 +64,15 @@ impl Shape {
     }
 }
 
+/// The tokens that a packer adds to those of the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddedTokens {
+    /// Comes after each text; not after a conversation, which ends itself.
+    pub end: u32,
+    /// Fills the rest of a row.
+    pub pad: u32,
+}
+
 /// A document, ready for packing into rows or slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {

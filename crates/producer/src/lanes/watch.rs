@@ -64,7 +64,8 @@ impl Follower {
             (Some(sender), _) => drop(sender.send(status)),
             (None, Some(reader)) => {
                 let (sender, receiver) = watch::channel(status);
-                let (store, clock) = (self.store.clone(), TokioClock::shared());
+                let store = self.store.clone();
+                let clock = TokioClock::shared();
                 tokio::spawn(reader.follow(store, clock, receiver, rand::random()));
                 self.status = Some(sender);
             }
@@ -93,7 +94,8 @@ impl Follower {
 pub(super) async fn follow(
     store: Arc<dyn Store>,
     config: ProducerConfig,
-    (takeover, began): (Arc<Mutex<Takeover>>, Instant),
+    takeover: Arc<Mutex<Takeover>>,
+    began: Instant,
     held: HeldByJob,
     seen: mpsc::Sender<Seen>,
 ) {

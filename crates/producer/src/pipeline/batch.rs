@@ -93,7 +93,8 @@ pub struct BatchBuilder {
 impl BatchBuilder {
     /// Returns a builder that starts where `options.packer` does.
     pub fn new(options: BatchBuilderOptions) -> Self {
-        let (slices, object_bytes) = (options.slices.0, options.object_bytes);
+        let slices = options.slices.0;
+        let object_bytes = options.object_bytes;
         Self {
             splitter: BatchSplitter::new(slices, object_bytes, options.encoder.batch_bytes()),
             group: None,

@@ -240,7 +240,8 @@ impl MixedFeed {
 
     /// Returns how far the sources are read, by whole groups; `source` gave the last document.
     pub(super) fn progress(&self, source: usize) -> InputPosition {
-        let (mut bytes, mut total) = (0_u64, Some(0_u64));
+        let mut bytes = 0_u64;
+        let mut total = Some(0_u64);
         let mut sources = Vec::new();
         let list = self.inputs.now();
         for (plan, state) in self.plans.iter().zip(&self.sampler.state().at) {
@@ -309,19 +310,20 @@ impl Feed {
 pub(super) fn start_sources(
     mut reading: Reading,
     pool: &Arc<TokenizerPool>,
-    (threads, ahead): (usize, u64),
+    threads: usize,
+    ahead: u64,
     files: Option<Arc<NamedFiles>>,
     stop: &CancellationToken,
 ) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
-    let (mut feeds, mut workers) = (Vec::new(), Vec::new());
+    let mut feeds = Vec::new();
+    let mut workers = Vec::new();
     let plans = &reading.sources.plans;
     let each = ahead / (plans.len() as u64).max(1);
     let new_files = std::mem::take(&mut reading.new_files);
     for (source, (plan, new_files)) in plans.iter().zip(new_files).enumerate() {
         // While a window is given, the next one is read.
         let ahead = each.max(plan.window());
-        let (reader, chunks, feed) =
-            ReadStage::start(pool.clone(), (threads, ahead), files.clone())?;
+        let (reader, chunks, feed) = ReadStage::start(pool.clone(), threads, ahead, files.clone())?;
         feeds.push(chunks);
         let source = SourceReader {
             inputs: reading.inputs.clone(),

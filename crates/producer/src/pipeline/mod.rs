@@ -88,10 +88,11 @@ impl Pipeline {
         let _end = end.clone().drop_guard();
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
-        let bounds = (self.threads, read_ahead(self.memory));
+        let ahead = read_ahead(self.memory);
         let log = (self.reading.named).then(|| queue.mixtures());
         let watch = log.map(|log| MixtureWatch::new(self.reading.sources.clone(), log));
-        let (feed, _reading) = start_sources(self.reading, &pool, bounds, self.files, &end)?;
+        let (feed, _reading) =
+            start_sources(self.reading, &pool, self.threads, ahead, self.files, &end)?;
         let last = self.end;
         let stage = BatchStage {
             batching: BatchBuilder::new(self.batching),
@@ -210,7 +211,8 @@ impl BatchStage {
             self.feed.learn(new.weights);
             self.batching.learn(&new.from);
         }
-        let (source, before) = (mixed.source, mixed.before);
+        let source = mixed.source;
+        let before = mixed.before;
         self.feed.count(&mixed.item, source, &self.metrics.sources);
         let states = before.zip(self.feed.state());
         self.batching.push(mixed.item, states, &self.metrics)?;

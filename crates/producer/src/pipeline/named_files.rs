@@ -78,7 +78,8 @@ impl NamedFiles {
         let at_once = (AT_ONCE / self.sources.max(1)).max(1);
         let large = LARGE_BYTES / self.limit.max(1) / self.sources.max(1) as u64;
         let large = usize::try_from(large).unwrap_or(at_once).clamp(1, at_once);
-        let (beginning, ending) = (self.clone(), self.clone());
+        let beginning = self.clone();
+        let ending = self.clone();
         let begin = move |unit| Spawned::start(beginning.clone().begin(unit));
         let finish = move |begun| Spawned::start(ending.clone().finish(begun));
         let units = stream::iter(units).map(begin).buffered(at_once);
@@ -140,7 +141,8 @@ impl Begun {
             if self.unit.raw.is_err() {
                 return Ok(());
             }
-            let (path, known) = (self.files[n].path.clone(), self.known(n));
+            let path = self.files[n].path.clone();
+            let known = self.known(n);
             if self.files[n].bytes.is_some() {
                 continue;
             }

@@ -166,9 +166,14 @@ impl ChunkTokenizer {
 
     /// Returns the result of a unit. When one of several documents of it is bad, the unit is.
     fn unit(&self, unit: Prepared, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
-        let (pass, after, place) = (around.pass, around.after, unit.unit.place);
-        let (of, mut within) = (1 + unit.more.len(), Within::default());
-        let (mut first, mut more, mut bytes) = (None, Vec::new(), 0);
+        let pass = around.pass;
+        let after = around.after;
+        let place = unit.unit.place;
+        let of = 1 + unit.more.len();
+        let mut within = Within::default();
+        let mut first = None;
+        let mut more = Vec::new();
+        let mut bytes = 0;
         let mut beyond = Beyond::default();
         for (number, unit) in (1..).zip(std::iter::once(unit.unit).chain(unit.more)) {
             let made = match self.transformed(unit, around)? {

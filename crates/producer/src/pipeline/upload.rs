@@ -167,17 +167,12 @@ impl Uploader {
             Some(part) => sizes.push(self.write_part(&mut builder, first_seq, part, batches)?),
             None => {
                 for (seq, batch) in (first_seq..).zip(batches) {
-                    let slices = self.encoder.slices();
-                    for n in 0..slices {
-                        self.write(&mut builder, (seq, n), (&batch, n as usize))?;
-                    }
-                    sizes.push((self.encoder.rows_of(&batch, slices), batch.own));
+                    sizes.push(self.write_batch(&mut builder, seq, &batch)?);
                 }
             }
         }
         let number = part.as_ref().map_or(0, |part| part.number);
-        let (producer, epoch, nonce) = (&self.producer, self.epoch, self.nonce);
-        let key = keys::data(producer, epoch, nonce, seqs, random, number);
+        let key = keys::data(&self.producer, self.epoch, self.nonce, seqs, random, number);
         Ok(Built {
             object: builder.finish_as(&key, |bytes| self.buffers.share(bytes))?,
             sources,
@@ -189,6 +184,20 @@ impl Uploader {
         })
     }
 
+    /// Writes all slices of a batch. Returns the number of rows and tokens.
+    fn write_batch(
+        &self,
+        builder: &mut ObjectBuilder,
+        seq: Seq,
+        batch: &PackedBatch,
+    ) -> Result<(u64, u64), RunError> {
+        let slices = self.encoder.slices();
+        for n in 0..slices {
+            self.write(builder, seq, n, batch, n as usize)?;
+        }
+        Ok((self.encoder.rows_of(batch, slices), batch.own))
+    }
+
     /// Writes the slices of a part. Returns the number of rows and tokens.
     fn write_part(
         &self,
@@ -197,22 +206,26 @@ impl Uploader {
         part: &BatchPart,
         slices: Vec<PackedBatch>,
     ) -> Result<(u64, u64), RunError> {
-        let (mut rows, mut tokens) = (0, 0);
+        let mut rows = 0;
+        let mut tokens = 0;
         for (n, slice) in (part.first_slice..).zip(slices) {
-            self.write(builder, (seq, n), (&slice, 0))?;
+            self.write(builder, seq, n, &slice, 0)?;
             rows += self.encoder.rows_of(&slice, 1);
             tokens += slice.own;
         }
         Ok((rows, tokens))
     }
 
+    /// Writes slice `slice` of batch `seq`, which is the one at `at` in `content`.
     fn write(
         &self,
         builder: &mut ObjectBuilder,
-        (seq, slice): (Seq, u32),
-        (batch, of_batch): (&PackedBatch, usize),
+        seq: Seq,
+        slice: u32,
+        content: &PackedBatch,
+        at: usize,
     ) -> Result<(), RunError> {
-        let made = self.encoder.slice(batch, of_batch)?;
+        let made = self.encoder.slice(content, at)?;
         builder.push_slice_with(seq, slice, made.payload_len(), |room| {
             made.write(room).map_err(RunError::from)
         })

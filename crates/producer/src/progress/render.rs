@@ -54,7 +54,8 @@ impl View {
         if self.share() > self.of_input() {
             return None;
         }
-        let (input, speeds) = (self.input.as_ref()?, self.speeds?);
+        let input = self.input.as_ref()?;
+        let speeds = self.speeds?;
         let left = input.total?.saturating_sub(input.bytes);
         (speeds.bytes >= 1.0).then(|| left as f64 / speeds.bytes)
     }

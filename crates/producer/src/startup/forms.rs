@@ -88,7 +88,8 @@ impl Forms<'_> {
         };
         if self.sources.iter().all(|source| source.name.is_empty()) {
             let key = "source.format";
-            let (was, is) = (format(was.get(key)), format(now.get(key)));
+            let was = format(was.get(key));
+            let is = format(now.get(key));
             if same(None, was, is) {
                 adopted.insert(key.to_owned(), json!(is));
             }
@@ -149,7 +150,8 @@ impl Forms<'_> {
 
 /// Fails when `source.format = "auto"` has no reader for a file, or takes one for text that the configuration says is none.
 pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), SourceError> {
-    let (all, default) = (config.by_source(), SourceConfig::default());
+    let all = config.by_source();
+    let default = SourceConfig::default();
     for (config, named) in all.iter().zip(config.all_sources()) {
         let source = &config.source;
         if source.format != Format::Auto {

@@ -111,7 +111,7 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
         limit: config
             .producer
             .limit
-            .of_sampler((config.producer.index, config.producer.of)),
+            .of_sampler(config.producer.index, config.producer.of),
     })
 }
 

@@ -87,7 +87,8 @@ fn found(at_most: usize) -> Vec<String> {
             .into()
     });
     let mut open: Vec<PathBuf> = folders.split(':').rev().map(PathBuf::from).collect();
-    let (mut texts, mut bytes) = (Vec::new(), 0);
+    let mut texts = Vec::new();
+    let mut bytes = 0;
     while let Some(path) = open.pop() {
         if bytes >= at_most {
             break;

@@ -29,7 +29,9 @@ impl DocumentTransform {
         field: &str,
         mut unit: Unit,
     ) -> Result<Option<Transformed>, Reason> {
-        let (place, kind, raw) = (unit.place, unit.kind, unit.raw.clone());
+        let place = unit.place;
+        let kind = unit.kind;
+        let raw = unit.raw.clone();
         if kind == UnitKind::Json && raw.as_ref().is_ok_and(|raw| json::is_marked(raw)) {
             return Err(nul());
         }

@@ -44,7 +44,8 @@ use self::text::decode;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart, Samples, Shape,
+    AddedTokens, ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart,
+    Samples, Shape,
 };
 use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;
@@ -198,15 +199,18 @@ impl DocumentTransform {
         else {
             return Box::new(Samples::new(shape, from.at));
         };
-        let tokens = (tokenizer.identity().end_token, *pad);
+        let added = AddedTokens {
+            end: tokenizer.identity().end_token,
+            pad: *pad,
+        };
         match self.mode {
             PackingMode::BestFit | PackingMode::Chat => {
-                Box::new(BestFit::new(shape, tokens, self.look_ahead, from))
+                Box::new(BestFit::new(shape, added, self.look_ahead, from))
             }
             PackingMode::Pairs => Box::new(Pairs::new(shape, *pad, from.at)),
             PackingMode::Concat | PackingMode::Opaque => {
                 let segments = self.beside.needs_segments();
-                Box::new(Concat::new(shape, tokens, from.at, segments))
+                Box::new(Concat::new(shape, added, from.at, segments))
             }
         }
     }
@@ -241,20 +245,22 @@ impl DocumentTransform {
         }
         let bytes = unit.bytes() as u64;
         let values = self.columns.take(&mut unit)?;
-        self.with_values(field, (unit, bytes), values)
+        self.with_values(field, unit, bytes, values)
     }
 
-    /// Returns the document with the values beside its content, which are taken out of `unit`.
+    /// Returns the document with the values beside its content, which are taken out of `unit`; `read` bytes were read.
     fn with_values(
         &self,
         field: &str,
-        unit: (Unit, u64),
+        unit: Unit,
+        read: u64,
         values: Values,
     ) -> Result<Option<Transformed>, Reason> {
-        let Some((content, bytes)) = self.content(field, unit, values.mask)? else {
+        let Some((content, bytes)) = self.content(field, unit, read, values.mask)? else {
             return Ok(None);
         };
-        let (tokens, most) = (content.items(), self.shape.width() as u64);
+        let tokens = content.items();
+        let most = self.shape.width() as u64;
         if tokens > most && !self.beside.arrays.is_empty() {
             return Err(Reason::LongerThanRow { tokens, most });
         }
@@ -272,7 +278,8 @@ impl DocumentTransform {
     fn content(
         &self,
         field: &str,
-        (unit, bytes): (Unit, u64),
+        unit: Unit,
+        bytes: u64,
         mask: Option<Vec<bool>>,
     ) -> Result<Option<(Content, u64)>, Reason> {
         match &self.kind {
@@ -348,7 +355,7 @@ impl DocumentTransform {
                     let (field, unit) = shards::document(field, template, unit);
                     let bytes = unit.bytes() as u64;
                     // Only a blank line may be left out silently: the sample of a blank file has other files.
-                    let made = self.with_values(field, (unit, bytes), values)?;
+                    let made = self.with_values(field, unit, bytes, values)?;
                     made.ok_or(Reason::Empty).map(Some)
                 })
             }

@@ -63,7 +63,7 @@ impl SentencePiece {
         let controls = pieces.filter(|(_, piece)| piece.usage == Use::Control);
         let specials: Vec<(String, u32)> = controls.map(|(id, p)| (p.text.clone(), id)).collect();
         let end = end_token_of(model, &specials, end_token)?;
-        let definition = definition::tokenizer_json(model, file, (&end.0, end.1))
+        let definition = definition::tokenizer_json(model, file, &end.0, end.1)
             .map_err(|e| unusable(e.to_string()))?;
         let decoder = tokenizers::Tokenizer::from_bytes(&definition);
         Ok(Self {

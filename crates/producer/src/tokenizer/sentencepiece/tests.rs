@@ -275,7 +275,8 @@ fn a_model_with_damage_anywhere_is_refused_or_encodes() {
         bytes_model(BPE),
         file(&PIECES, &[number(3, 4)], &[content(2, &rules())]),
     ];
-    let (mut usable, mut refused) = (0, 0);
+    let mut usable = 0;
+    let mut refused = 0;
     for _ in 0..20_000 {
         let mut file = whole.choose(&mut random).unwrap().clone();
         for _ in 0..random.random_range(1..4) {

@@ -147,7 +147,8 @@ impl Mapping {
             }
             return Ok(turn);
         }
-        let (role_key, content_key) = (self.role_key.as_str(), self.content_key.as_str());
+        let role_key = self.role_key.as_str();
+        let content_key = self.content_key.as_str();
         let Some(role) = field(&turn, role_key) else {
             let names = names(&turn);
             return Err(wrong(format!(

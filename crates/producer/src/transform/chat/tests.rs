@@ -48,7 +48,9 @@ pub(super) fn learned(chat: &Chat, line: &str) -> (String, String) {
         panic!("no turns")
     };
     assert_eq!(tokens.len(), marks.len());
-    let (mut text, mut all, mut before) = (Vec::new(), Vec::new(), false);
+    let mut text = Vec::new();
+    let mut all = Vec::new();
+    let mut before = false;
     for (token, learn) in tokens.iter().zip(marks) {
         let byte = u8::try_from(*token).unwrap_or(b'@');
         all.push(byte);
@@ -257,7 +259,8 @@ fn a_date_is_the_configured_one() {
 fn a_producer_that_began_by_earlier_rules_stops_where_they_differ() {
     let source = "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}\
                   {% endgeneration %}{% else %}[{{ m.content }}]{% endif %}{% endfor %}";
-    let (now, before) = (chat(source), chat(source));
+    let now = chat(source);
+    let before = chat(source);
     before.continue_in(Dialect::First);
     let line = |content: serde_json::Value| {
         let turns = [("user", content), ("assistant", "a".into())];

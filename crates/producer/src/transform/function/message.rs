@@ -98,7 +98,8 @@ enum PartKind {
 
 impl Document {
     fn new(fields: impl IntoIterator<Item = (String, PartKind, Bytes)>) -> Self {
-        let (mut parts, mut bytes) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        let mut bytes = Vec::new();
         for (name, kind, data) in fields {
             parts.push(Part {
                 name,

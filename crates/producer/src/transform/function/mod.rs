@@ -27,7 +27,7 @@ use self::pool::Pool;
 use super::arrays::from_json;
 use crate::config::{PackingMode, ProducerConfig};
 use crate::packing::ArraySpec;
-use crate::sources::{Cell, Reason, Unit, UnitKind};
+use crate::sources::{Cell, Place, Reason, Unit, UnitKind};
 
 /// The function of the configuration, with its processes.
 pub struct Function {
@@ -110,10 +110,13 @@ impl Function {
     /// Applies the function to documents of a source, whose text or ids are in `field`.
     pub(crate) fn apply(&self, field: &str, units: Vec<Unit>) -> Applied {
         let mut results: Vec<Option<Prepared>> = Vec::with_capacity(units.len());
-        let (mut documents, mut places) = (Vec::new(), Vec::new());
+        let mut documents = Vec::new();
+        let mut places = Vec::new();
         for unit in units {
             let at = results.len();
-            let (place, kind, key) = (unit.place, unit.kind, key(&unit));
+            let place = unit.place;
+            let kind = unit.kind;
+            let key = key(&unit);
             let content = match self.document(unit) {
                 Ok(None) => {
                     results.push(None);
@@ -140,22 +143,10 @@ impl Function {
             let Some(Some(result)) = results.get_mut(at) else {
                 continue;
             };
-            let place = result.unit.place;
-            let unit = |(kind, raw, cells): Made| Unit {
-                place,
-                kind,
-                raw: Ok(raw),
-                cells,
-            };
-            match self.documents(answer) {
+            match self.prepared(result.unit.place, answer) {
                 Ok(made) => {
-                    let mut units = made.into_iter().map(unit);
-                    let first = units.next().map(Prepared::as_read);
-                    results[at] = first.map(|first| Prepared {
-                        more: units.collect(),
-                        ..first
-                    });
-                    dropped += u64::from(results[at].is_none());
+                    dropped += u64::from(made.is_none());
+                    results[at] = made;
                 }
                 Err(why) => {
                     result.unit.raw = Err(match key {
@@ -201,6 +192,22 @@ impl Function {
         };
         wanted.extend(self.beside.iter().cloned());
         Wanted { wanted, optional }
+    }
+
+    /// Returns the documents that the function returned for the one at `place`; `None` when it left that one out.
+    fn prepared(&self, place: Place, answer: Answer) -> Result<Option<Prepared>, Reason> {
+        let unit = |(kind, raw, cells): Made| Unit {
+            place,
+            kind,
+            raw: Ok(raw),
+            cells,
+        };
+        let mut units = self.documents(answer)?.into_iter().map(unit);
+        let first = units.next().map(Prepared::as_read);
+        Ok(first.map(|first| Prepared {
+            more: units.collect(),
+            ..first
+        }))
     }
 
     /// Returns the documents that the function returned; none of one that it left out.

@@ -93,7 +93,8 @@ impl Pool {
             processes: Arc::new(WatchList::default()),
             limiter: Arc::new(Limiter::default()),
         };
-        let (list, memory) = (launch.processes.clone(), table.memory.bytes());
+        let list = launch.processes.clone();
+        let memory = table.memory.bytes();
         let watcher = std::thread::Builder::new()
             .name("function-watch".to_owned())
             .spawn(move || watch(&list, &requests, memory));

@@ -243,7 +243,8 @@ fn threads_share_the_processes() {
             let function = &function;
             scope.spawn(move || {
                 for n in 0..20 {
-                    let (one, other) = (format!("{thread}.{n}"), format!("{n}"));
+                    let one = format!("{thread}.{n}");
+                    let other = format!("{n}");
                     let made = texts(function.apply("text", lines(&[&one, &other])));
                     assert_eq!(made, [one, other]);
                 }

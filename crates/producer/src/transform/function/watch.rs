@@ -145,7 +145,8 @@ impl WatchList {
 
 /// Starts processes and watches them until the pool is gone, whose end `starts` has.
 pub(super) fn watch(list: &WatchList, starts: &Receiver<Start>, memory: u64) {
-    let (mut next_look, mut next_search) = (Instant::now(), Instant::now());
+    let mut next_look = Instant::now();
+    let mut next_search = Instant::now();
     loop {
         let rest = next_look.saturating_duration_since(Instant::now());
         match starts.recv_timeout(rest) {

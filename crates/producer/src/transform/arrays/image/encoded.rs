@@ -99,7 +99,8 @@ fn is_whole_jpeg(data: &[u8]) -> bool {
 /// Returns the number of colours of a JPEG if its decoder keeps their coefficients until the last scan, as it does for a
 /// progressive one and for one with a scan per colour; else 0. Segments that can't be followed count as the former.
 fn kept_colours(data: &[u8]) -> u8 {
-    let (mut colours, mut progressive) = (COLOURS_MAX, true);
+    let mut colours = COLOURS_MAX;
+    let mut progressive = true;
     let mut rest = data.get(2..).unwrap_or_default();
     while let [0xff, mark, high, low, ..] = rest {
         let length = usize::from(u16::from_be_bytes([*high, *low]));
@@ -142,7 +143,8 @@ impl Opened<'_> {
 
     /// Returns the pixels of the upright image, as three colours or as grey.
     pub(super) fn decode(self) -> Result<Pixels, String> {
-        let (size, colour) = (self.decoder.dimensions(), self.decoder.color_type());
+        let size = self.decoder.dimensions();
+        let colour = self.decoder.color_type();
         let mut data = vec![0; self.decoder.total_bytes() as usize];
         self.decoder.read_image(&mut data).map_err(broken)?;
         let channels = if colour.has_color() { 3 } else { 1 };

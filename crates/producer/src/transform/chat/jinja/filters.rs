@@ -204,7 +204,8 @@ fn indent(value: &Value, given: Given) -> Made<Value> {
             " ".repeat(usize::try_from(width).unwrap_or(0))
         }
     };
-    let (first, blank) = (truth(first)?, truth(blank)?);
+    let first = truth(first)?;
+    let blank = truth(blank)?;
     let Value::Text(text) = value else {
         value.defined()?;
         return fail(format!(

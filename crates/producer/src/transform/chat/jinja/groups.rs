@@ -88,8 +88,10 @@ pub(super) fn slices(value: &Value, given: Given) -> Made<Value> {
         return fail("slice: such a number is not supported");
     };
     let items = value.items()?;
-    let (each, more) = (items.len() / count, items.len() % count);
-    let (mut made, mut at) = (Vec::new(), 0);
+    let each = items.len() / count;
+    let more = items.len() % count;
+    let mut made = Vec::new();
+    let mut at = 0;
     for n in 0..count {
         let length = each + usize::from(n < more);
         let mut slice = items[at..at + length].to_vec();

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Bounds;
 use super::ast::{Body, Filter, For, Statement, StatementKind, Target};
 use super::callables::{Callable, Given};
 use super::dates::Date;
@@ -53,14 +54,14 @@ impl Interpreter {
         program: Arc<Program>,
         globals: Vec<Option<Value>>,
         date: Option<Date>,
-        (fuel, most): (u64, u64),
+        bounds: Bounds,
     ) -> Rc<Self> {
         Rc::new(Self {
             program,
             globals,
             date,
-            fuel: Cell::new(fuel),
-            most,
+            fuel: Cell::new(bounds.fuel),
+            most: bounds.bytes,
             calls: Cell::new(0),
             out: RefCell::new(vec![String::new()]),
             generated: RefCell::default(),

@@ -212,6 +212,10 @@ fn a_key_without_a_meaning_is_an_error_that_names_the_settings() {
             Ok("BAD</>|good</>")
         );
     }
+}
+
+#[test]
+fn keys_that_contradict_each_other_or_are_of_a_part_are_errors() {
     for key in [
         "name",
         "tool_call_id",

@@ -61,7 +61,8 @@ impl PairFields {
         dialect: Dialect,
     ) -> Result<[Vec<u8>; 2], Reason> {
         let document: Value = json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
-        let (chosen, rejected) = (&self.chosen, &self.rejected);
+        let chosen = &self.chosen;
+        let rejected = &self.rejected;
         if document.kind() != ValueKind::Map {
             return Err(wrong(format!(
                 "is not a JSON object; write {{\"{chosen}\": [...], \"{rejected}\": [...]}}"
@@ -190,7 +191,8 @@ impl PairFields {
     }
 
     fn turn(&self, role: &str, text: &str) -> Value {
-        let (role_key, content_key) = (&self.mapping.role_key, &self.mapping.content_key);
+        let role_key = &self.mapping.role_key;
+        let content_key = &self.mapping.content_key;
         [(role_key, role), (content_key, text)]
             .into_iter()
             .map(|(key, value)| (Value::from(key.as_str()), Value::from(value)))

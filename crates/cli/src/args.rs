@@ -204,13 +204,19 @@ mod tests {
             assert_eq!(args.nodes(), Some(nodes.as_slice()), "{line}");
         }
         for line in ["--nodes http://a:1", "--nodes --at 3", "--nodes --verbose"] {
-            assert!(parse(&format!("batchweave status {line}")).is_err(), "{line}");
+            assert!(
+                parse(&format!("batchweave status {line}")).is_err(),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn a_former_command_names_the_present_one() {
-        for line in ["batchweave top", "batchweave top --once --admin 127.0.0.1:9465"] {
+        for line in [
+            "batchweave top",
+            "batchweave top --once --admin 127.0.0.1:9465",
+        ] {
             let why = parse(line).unwrap_err();
             assert_eq!(why.kind(), ErrorKind::InvalidSubcommand);
             let text = why.to_string();

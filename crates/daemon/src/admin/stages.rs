@@ -133,9 +133,6 @@ mod tests {
         // A duration above all bounds counts as the largest one.
         fetched(9.0, 100);
         let slow = Counts::sample(&STAGES, &registry.gather());
-        assert_eq!(
-            slow.since(&now, &STAGES, 1.0)[1].p50_seconds,
-            Some(0.03)
-        );
+        assert_eq!(slow.since(&now, &STAGES, 1.0)[1].p50_seconds, Some(0.03));
     }
 }

@@ -29,11 +29,7 @@ pub(super) async fn run(
     }
 }
 
-async fn updates(
-    nodes: &[String],
-    args: &StatusArgs,
-    context: &Context,
-) -> Result<Exit, CliError> {
+async fn updates(nodes: &[String], args: &StatusArgs, context: &Context) -> Result<Exit, CliError> {
     let mut reports = read(nodes).await;
     // Later, or beside others, a daemon that does not answer is shown as such.
     if reports.iter().all(NodeReport::is_absent) {

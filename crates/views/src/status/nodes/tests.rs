@@ -68,9 +68,15 @@ fn contains(text: &str, parts: &[&str]) {
 #[test]
 fn a_report_has_the_ranks_the_memory_and_the_stages() {
     let json = serde_json::to_value(report("here:1", consumer())).unwrap();
-    assert_eq!((&json["admin"], &json["doing"]), (&"here:1".into(), &"1 rank".into()));
+    assert_eq!(
+        (&json["admin"], &json["doing"]),
+        (&"here:1".into(), &"1 rank".into())
+    );
     let rank = &json["ranks"][0];
-    assert_eq!((&rank["dp_rank"], &rank["step"]), (&"0".into(), &121.into()));
+    assert_eq!(
+        (&rank["dp_rank"], &rank["step"]),
+        (&"0".into(), &121.into())
+    );
     assert_eq!(rank["steps_per_second"], 10.0);
     assert_eq!(rank["causes"]["fetching"], 0.5);
     assert_eq!(rank["waiting"], 0.5);
@@ -78,10 +84,22 @@ fn a_report_has_the_ranks_the_memory_and_the_stages() {
     assert_eq!(rank["ahead_seconds"], 0.5);
     assert_eq!(rank["held_frames"], 2);
     assert_eq!(json["ranks"][1]["ahead_seconds"], serde_json::Value::Null);
-    assert_eq!(json["arena"], json!({"held": 1024, "used": 0, "total": 4096}));
+    assert_eq!(
+        json["arena"],
+        json!({"held": 1024, "used": 0, "total": 4096})
+    );
     assert_eq!(json["ahead_bytes"], 2_097_152);
-    assert_eq!(json["fetched_bytes_per_second"], 2_097_152.0, "of the last five points");
-    assert_eq!((&json["stages"][1]["stage"], &json["stages"][1]["p50_seconds"]), (&"fetch".into(), &0.01.into()));
+    assert_eq!(
+        json["fetched_bytes_per_second"], 2_097_152.0,
+        "of the last five points"
+    );
+    assert_eq!(
+        (
+            &json["stages"][1]["stage"],
+            &json["stages"][1]["p50_seconds"]
+        ),
+        (&"fetch".into(), &0.01.into())
+    );
 }
 
 #[test]
@@ -106,9 +124,15 @@ fn the_text_says_whether_it_is_the_data() {
 #[test]
 fn a_producer_is_shown_by_its_own_words() {
     let text = several::render(&[report("p:1", producer())], Style::default());
-    assert_eq!(text, "p:1  producer tokens-0, held: held back by job llm\n\nprogress  42 %\n");
+    assert_eq!(
+        text,
+        "p:1  producer tokens-0, held: held back by job llm\n\nprogress  42 %\n"
+    );
     let json = serde_json::to_value(report("p:1", producer())).unwrap();
-    assert_eq!((&json["state"], &json["ranks"]), (&"held".into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&json["state"], &json["ranks"]),
+        (&"held".into(), &serde_json::Value::Null)
+    );
 }
 
 /// A daemon of an earlier version sends no rates, causes or stages.
@@ -117,16 +141,28 @@ fn fields_that_a_daemon_lacks_are_empty() {
     let mut earlier = consumer();
     earlier.as_object_mut().unwrap().remove("stages");
     for rank in earlier["ranks"].as_array_mut().unwrap() {
-        rank.as_object_mut().unwrap().retain(|name, _| !["causes", "steps_per_second"].contains(&name.as_str()));
+        rank.as_object_mut()
+            .unwrap()
+            .retain(|name, _| !["causes", "steps_per_second"].contains(&name.as_str()));
     }
     let text = several::render(&[report("here:1", earlier)], Style::default());
-    contains(&text, &["RANK  STEP  STEPS/S  WAITS %  AHEAD STEPS", "a rank waits 50.0 %"]);
+    contains(
+        &text,
+        &[
+            "RANK  STEP  STEPS/S  WAITS %  AHEAD STEPS",
+            "a rank waits 50.0 %",
+        ],
+    );
 }
 
 #[test]
 fn several_daemons_are_a_table_by_node() {
     let absent = NodeReport::absent("there:2", "does not answer: refused".to_owned());
-    let all = [report("here:1", consumer()), absent, report("p:1", producer())];
+    let all = [
+        report("here:1", consumer()),
+        absent,
+        report("p:1", producer()),
+    ];
     let text = several::render(&all, Style::default());
     contains(
         &text,
@@ -166,9 +202,15 @@ async fn a_daemon_that_does_not_answer_as_one_is_an_error() {
     assert_eq!(seen[0].all_ranks().len(), 2);
     let error = |at: usize| first_failure(&seen[at..]).unwrap_err().to_string();
     let refused = error(0);
-    assert!(refused.starts_with("127.0.0.1:1 does not answer: "), "{refused}");
+    assert!(
+        refused.starts_with("127.0.0.1:1 does not answer: "),
+        "{refused}"
+    );
     assert!(refused.ends_with("name its admin.listen"), "{refused}");
     let other = error(2);
-    assert!(other.contains("answers, but not as a daemon of BatchWeave"), "{other}");
+    assert!(
+        other.contains("answers, but not as a daemon of BatchWeave"),
+        "{other}"
+    );
     assert!(first_failure(&seen[..1]).is_ok());
 }

@@ -110,9 +110,7 @@ def _arrays(shown: Batch) -> str:
     return table(rows, ("array", "type", "shape in a slice"))
 
 
-def _row(
-    shown: Batch, sample: Sample, decoded: dict[str, Any] | None, bounds: Bounds
-) -> str:
+def _row(shown: Batch, sample: Sample, decoded: dict[str, Any] | None, bounds: Bounds) -> str:
     kind = "Row" if "tokens" in sample else "Sample"
     head = f"<div><b>{kind} {sample.index}</b> {quiet(f'slice {sample.slice}')}</div>"
     if "tokens" not in sample:
@@ -124,9 +122,7 @@ def _row(
     return f'<div class="bw-row">{head}{inner}</div>'
 
 
-def _texts(
-    shown: Batch, sample: Sample, decoded: dict[str, Any], bounds: Bounds
-) -> Iterator[str]:
+def _texts(shown: Batch, sample: Sample, decoded: dict[str, Any], bounds: Bounds) -> Iterator[str]:
     """Yields the documents of a row as text, with their arrays."""
     documents, left = decoded["documents"], bounds.chars
     beside, others = _beside(shown, sample, len(documents), bounds)
@@ -138,9 +134,7 @@ def _texts(
         yield f'<div class="bw-pad">padding, {counted(decoded["padding"], "token")}</div>'
 
 
-def _beside(
-    shown: Batch, sample: Sample, documents: int, bounds: Bounds
-) -> tuple[list[str], str]:
+def _beside(shown: Batch, sample: Sample, documents: int, bounds: Bounds) -> tuple[list[str], str]:
     """Returns the arrays of each document of a row; those of other documents as a text of its own.
 
     Where a stream has no borders of documents, its rows may seem to have others than their arrays.

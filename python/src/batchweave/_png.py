@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def sizes_of(pixels: Array, others: Iterable[Array]) -> Array | None:
 
 
 def _areas(sizes: Array) -> Array:
-    return sizes.astype(np.int64).prod(1)
+    return np.asarray(sizes.astype(np.int64).prod(1))
 
 
 def _of_sizes(pixels: Array, sizes: Array) -> list[Array]:
@@ -59,11 +59,10 @@ def _of_sizes(pixels: Array, sizes: Array) -> list[Array]:
     return [part.reshape(*size, -1) for part, size in zip(parts, sizes, strict=True)]
 
 
-def _of_shape(array: Array) -> Sequence[Array]:
+def _of_shape(array: Array) -> list[Array]:
     if array.ndim < 3 or array.shape[-1] not in (1, 3) or min(array.shape[-3:-1]) < _SIDE_MIN:
         return []
-    found: Sequence[Array] = array.reshape(-1, *array.shape[-3:])
-    return found
+    return list(array.reshape(-1, *array.shape[-3:]))
 
 
 def _pixels(pixels: Array) -> str:

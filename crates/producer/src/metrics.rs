@@ -231,7 +231,7 @@ impl Metrics {
             tgbs: m.counter("tgbs_total", "Global batches that this process made visible.")?,
             batches: m.gauge(
                 "batches",
-                "Batches of this producer in the stream, over all its epochs.",
+                "Batches of this producer in the stream, over all its terms.",
             )?,
             head: m.gauge(
                 "head_step",
@@ -283,7 +283,7 @@ impl Metrics {
         (made.visible, made.dropped)
     }
 
-    /// Returns the number of batches of this producer in the stream, over all its epochs.
+    /// Returns the number of batches of this producer in the stream, over all its terms.
     pub(crate) fn batches(&self) -> u64 {
         self.batches.get().max(0).cast_unsigned()
     }

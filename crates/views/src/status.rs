@@ -48,7 +48,7 @@ Examples:
   batchweave status --store file:///data/stream --at 120
   batchweave status --json | jq .head.steps
   batchweave status --watch --every 10s
-  batchweave status --verbose                 # the log, epochs, snapshots, restart points too
+  batchweave status --verbose                 # the log, terms, snapshots, restart points too
 
 Figures marked \"about\" are the newest records' averages times the steps.";
 
@@ -59,7 +59,7 @@ pub struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
-    /// Also show the state of the log, producers' epochs, and what jobs retain
+    /// Also show the state of the log, producers' terms, and what jobs retain
     #[arg(long, short)]
     verbose: bool,
     /// Repeat until the stream has ended; with --json one object per line

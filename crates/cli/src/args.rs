@@ -72,7 +72,7 @@ pub(crate) enum Verb {
     Job(job::JobArgs),
     /// Exclude steps from attempts opened from now on, or lift such an exclusion
     Quarantine(quarantine::QuarantineArgs),
-    /// End the epoch of a producer that no longer runs
+    /// End the term of a producer that no longer runs
     Retire(retire::RetireArgs),
     /// Show data that is no longer needed and which job retains the rest; with --apply, delete the former
     Reclaim(reclaim::ReclaimArgs),

@@ -230,7 +230,7 @@ fn render(report: &StepReport, style: Style) -> String {
     let (entry, tgb) = (&report.entry, &report.entry.tgb);
     let stored: u64 = tgb.parts.iter().map(|p| p.length).sum();
     let producer = &entry.producer;
-    let producer = format!("{producer}, epoch {}, seq {}", entry.epoch, entry.seq);
+    let producer = format!("{producer}, term {}, seq {}", entry.epoch, entry.seq);
     let (rows, tokens) = (count(tgb.rows, "row"), count(tgb.tokens, "token"));
     let mut rows = vec![
         ("step", entry.step.to_string()),

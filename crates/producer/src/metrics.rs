@@ -236,7 +236,7 @@ impl Metrics {
         (made.visible, made.dropped)
     }
 
-    /// Returns the number of batches of this producer in the stream, over all its epochs.
+    /// Returns the number of batches of this producer in the stream, over all its terms.
     pub(crate) fn batches(&self) -> u64 {
         self.commits.batches.get().max(0).cast_unsigned()
     }

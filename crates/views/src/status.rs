@@ -51,7 +51,7 @@ Examples:
   batchweave status --store file:///data/stream --at 120
   batchweave status --json | jq .head.steps
   batchweave status --watch --every 10s
-  batchweave status --verbose                 # the log, epochs, snapshots, restart points too
+  batchweave status --verbose                 # the log, terms, snapshots, restart points too
   batchweave status --nodes --watch           # whether the ranks of this node wait, and for what
   batchweave status --nodes 10.0.0.7:9465 10.0.0.8:9465 --json | jq .ranks
 
@@ -65,7 +65,7 @@ pub struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
-    /// Also show the state of the log, producers' epochs, and what jobs retain
+    /// Also show the state of the log, producers' terms, and what jobs retain
     #[arg(long, short)]
     verbose: bool,
     /// Show what ranks wait for, what is read ahead and how long each stage takes, of the daemons with these admin

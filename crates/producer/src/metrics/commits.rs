@@ -49,7 +49,7 @@ impl CommitMetrics {
             )?,
             batches: m.gauge(
                 "batches",
-                "Batches of this producer in the stream, over all its epochs.",
+                "Batches of this producer in the stream, over all its terms.",
             )?,
             head: m.gauge(
                 "head_step",

@@ -236,7 +236,7 @@ fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
 fn log_start(producer: &Committer, from: Point, inputs: &InputList) {
     tracing::info!(
         producer = %producer.name(),
-        epoch = producer.epoch(),
+        term = producer.epoch(),
         batches = producer.next_seq(),
         files = inputs.files.len(),
         pass = from.pass,

@@ -27,7 +27,7 @@ fn says_epoch(text: &str) -> bool {
     })
 }
 
-/// String literals of Rust, each with the number of the line where it ends.
+/// String literals of Rust, each with the number of the line where it begins.
 fn literals(text: &str) -> Vec<(usize, String)> {
     let (mut found, mut rest, mut line) = (Vec::new(), text, 1);
     while let Some(at) = rest.find(['"', '\'', '/', '\n']) {
@@ -51,8 +51,8 @@ fn literals(text: &str) -> Vec<(usize, String)> {
                 };
                 let ended = inside.match_indices(&end).find(ends);
                 let length = ended.map_or(inside.len(), |(at, _)| at);
-                line += inside[..length].matches('\n').count();
                 found.push((line, inside[..length].to_owned()));
+                line += inside[..length].matches('\n').count();
                 (length + 1 + end.len()).min(from.len())
             }
             _ => {

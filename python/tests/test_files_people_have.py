@@ -223,21 +223,22 @@ def test_what_has_no_reader_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_tables_are_read_as_python_reads_them(tmp_path: Path) -> None:
-    """Random tables of text, as Python's csv writes them in four dialects, give the texts that it reads."""
+    """Random tables, as Python's csv writes them in several dialects, give what it reads."""
     seed = random.Random(4180)
-    parts = ["x", "word ", ",", "\t", '"', "\n", "\r\n", "'", ";", " ", "\u00e4", "\U0001f600", "\\", "1"]
+    parts = ["x", "word ", ",", "\t", '"', "\n", "\r\n", "'", ";", "\u00e4", "\U0001f600", "\\"]
+    columns = ["id", "text", "n"]
     data, wanted = tmp_path / "data", []
     data.mkdir()
     for number in range(40):
         ending, delimiter = seed.choice([("csv", ","), ("tsv", "\t")])
         rows = [
-            {name: "".join(seed.choices(parts, k=seed.randrange(9))) for name in ("id", "text", "n")}
+            {name: "".join(seed.choices(parts, k=seed.randrange(9))) for name in columns}
             for _ in range(seed.randrange(30))
         ]
         out = io.StringIO(newline="")
         writer = csv.DictWriter(
             out,
-            ["id", "text", "n"],
+            columns,
             delimiter=delimiter,
             quoting=seed.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
             lineterminator=seed.choice(["\n", "\r\n"]),
@@ -249,9 +250,7 @@ def test_tables_are_read_as_python_reads_them(tmp_path: Path) -> None:
         (data / f"{number:02}.{ending}").write_bytes(packed)
         read = csv.DictReader(io.StringIO(out.getvalue(), newline=""), delimiter=delimiter)
         wanted += [row["text"] for row in read if row["text"]]
-    code, said = run(
-        f'source = {{ paths = ["{data}"], on_bad_document = "skip" }}', tmp_path
-    )
+    code, said = run(f'source = {{ paths = ["{data}"], on_bad_document = "skip" }}', tmp_path)
     assert code == 0, said
     assert texts(tmp_path) == wanted
 

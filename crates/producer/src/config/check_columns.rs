@@ -88,7 +88,6 @@ mod tests {
 
     use super::*;
     use crate::packing::{ArraySpec, Picture};
-    use crate::sources::Format;
 
     /// Returns the complaints about the columns.
     fn faults(change: impl FnOnce(&mut ProducerConfig)) -> Vec<String> {
@@ -148,7 +147,7 @@ mod tests {
         );
         one(
             |config| {
-                config.source.format = Format::Npy;
+                config.source.format = serde_json::from_str("\"npy\"").unwrap();
                 config.source.mask = "mask".to_owned();
             },
             "takes fields of JSONL",

@@ -45,7 +45,7 @@ impl Default for SourceConfig {
             paths: Vec::new(),
             endpoint: String::new(),
             root: String::new(),
-            format: Default::default(),
+            format: Format::default(),
             content: SourceContent::Text,
             field: "text".into(),
             column: "text".into(),

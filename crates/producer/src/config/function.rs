@@ -119,10 +119,10 @@ impl ProducerConfig {
             table.memory < ByteSize::mib(64),
             "must be at least 64MiB, as Python needs some of it",
         );
-        let mut formats = self.sources.iter().map(|source| source.format);
+        let mut sources = self.sources.iter();
         wrong(
             "function",
-            self.source.format.is_binary() || formats.any(|format| format.is_binary()),
+            self.source.format.is_binary() || sources.any(|s| s.format.is_binary()),
             "takes documents of JSONL, text, Parquet and tars, not of .npy or Megatron's files",
         );
     }

@@ -25,9 +25,9 @@ impl ProducerConfig {
             // The function makes the content of the samples.
             return;
         }
-        let mut formats = self.sources.iter().map(|source| source.format);
+        let mut sources = self.sources.iter();
         let shards = self.source.format.is_shards();
-        if !shards && !formats.any(|format| format.is_shards()) {
+        if !shards && !sources.any(|s| s.format.is_shards()) {
             return;
         }
         if self.source.content == SourceContent::Ids {

@@ -102,14 +102,15 @@ impl Records {
             bytes += written;
             fields += ended;
             match result {
-                ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull if !grow(&mut self.data, bytes_max) => {
                     (bytes, long) = (0, true);
                 }
                 ReadRecordResult::OutputEndsFull if !grow(&mut self.ends, FIELDS_MAX) => {
                     (fields, long) = (0, true);
                 }
-                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {}
+                ReadRecordResult::InputEmpty
+                | ReadRecordResult::OutputFull
+                | ReadRecordResult::OutputEndsFull => {}
                 ReadRecordResult::End => return Ok(None),
                 ReadRecordResult::Record if cut => return Ok(Some(Record::OpenQuote)),
                 ReadRecordResult::Record if long || bytes > bytes_max => {

@@ -60,7 +60,7 @@ impl<'u> Location<'u> {
     }
 }
 
-/// Writes the URL.
+/// Writes the URL of the location.
 impl fmt::Display for Location<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What keys demand of each other, where the words are always the same. The rest is in the `check_*` files.
+//! Rules between keys, where the words are always the same. The rest is in the `check_*` files.
 
 use super::setting::{Broken, Rule, When};
 use super::{LastBatch, PackingMode, ProducerConfig, SourceContent, TokenizerKind};

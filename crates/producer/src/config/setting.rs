@@ -1,5 +1,5 @@
-//! What is known of a key beside its type, its default and its words: its range, whether the batches' bytes depend on it,
-//! and what other keys demand of it. `table` has the keys.
+//! Facts of a key beside its type, its default and its words: its range, whether the batches' bytes depend on it, and the
+//! rules that bind it to other keys. `table` has the keys.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use super::ProducerConfig;
 /// A condition on other keys.
 pub(super) type When = fn(&ProducerConfig) -> bool;
 
-/// A key.
+/// A key with its range.
 pub(crate) struct Setting {
     pub(super) key: &'static str,
     range: Range,
@@ -39,13 +39,13 @@ enum Decides {
     Always,
     /// Where the value is not the default: cursors that were written before the key existed stay as they are.
     WhereSet,
-    /// In some modes.
+    /// In some modes of packing.
     In(When),
     /// In some modes, where the value is not the default.
     WhereSetIn(When),
 }
 
-/// What other keys demand of a key.
+/// A rule that binds a key to others.
 pub(super) struct Rule {
     pub(super) key: &'static str,
     pub(super) broken: Broken,

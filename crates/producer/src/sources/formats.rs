@@ -10,7 +10,7 @@ use super::read_text::open_text;
 use super::unit_reader::{ReadFailure, UnitReader};
 use super::{Format, InputList, Place, ReadOptions, UnitKind};
 
-/// A format.
+/// A format with all that is known of it.
 pub(super) struct FormatRow {
     pub(super) format: Format,
     /// The extensions in lower case of files that `Auto` reads so.
@@ -23,7 +23,7 @@ pub(super) struct FormatRow {
     pub(super) open: Opener,
 }
 
-/// What documents are made of.
+/// The parts that documents are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contents {
     /// Fields or columns by name.

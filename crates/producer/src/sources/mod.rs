@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-/// What a unit is, and so how its document is read.
+/// The kind of a unit, which says how its document is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnitKind {
     /// A line with a JSON object.
@@ -130,7 +130,7 @@ pub enum UnitKind {
     Json,
     /// A line of text.
     Line,
-    /// A whole text.
+    /// A text that is a whole file.
     Text,
     /// A row of columns.
     Row,

@@ -14,7 +14,7 @@ struct SampleUnits {
     offset: u64,
 }
 
-/// Opens a tar.
+/// Opens a tar at a sample.
 pub(super) fn open_shard<'a>(opening: Opening<'a, '_>) -> Opened<'a> {
     let (at, options) = (opening.at, opening.options);
     let stream = opening.stream.open_at(at.offset)?;

@@ -1,4 +1,4 @@
-//! What a format does: it reads the units of an open file, one after another.
+//! The work of a format: it reads the units of an open file, one after another.
 //!
 //! A new format is a [`UnitReader`], a row of the table of `formats`, and a page of the docs.
 
@@ -59,7 +59,7 @@ pub(super) enum ReadFailure {
     Content(Reason),
     /// Its bytes could not be read, or not be decompressed.
     Io(io::Error),
-    /// The whole input.
+    /// The input as a whole can't be read.
     Input(SourceError),
 }
 

@@ -113,7 +113,7 @@ fn the_text_says_whether_it_is_the_data() {
             "the data: a rank waits 50.0 % of its time",
             "read ahead  2.0 MiB",
             "fetched     2.0 MiB/s",
-            "fetch           10.0  10.0 ms",
+            "fetch        10.0  10.0 ms  29.6 ms",
         ],
     );
     let idle = report("x", status("batchweave-consumer", &json!({"ranks": []})));

@@ -11,6 +11,7 @@ use super::{
     PackingConfig, PackingMode, RunLimit, ShutdownConfig, SourceConfig, SourceContent,
     StreamParameters, TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
 };
+use crate::sources::Format;
 use crate::transform::chat::Learn;
 
 impl Default for StreamParameters {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
+import io
 import json
 import lzma
 import os
@@ -189,7 +191,8 @@ def test_forms_by_name_and_compressions_by_content(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("a.csv", b"id,text\n1,x\n", "does not read DIR/a.csv: tables of text have no reader yet"),
+    ("a.orc", b"ORC", "does not read DIR/a.orc: it has no reader"),
+    ("a.csv", b"id,text,id\n1,x,2\n", 'the file has two columns "id"; give each a name'),
     ("a.json", b'[{"text": "x"}, {"text": "y"}]', "the file is a JSON array, not JSON lines"),
     ("a.json", b'[\n {"text": "x"}\n]', "the file is a JSON array, not JSON lines"),
     ("a.json", b'{\n "text": "x"\n}', "the object goes on in the next line"),
@@ -217,6 +220,39 @@ def test_what_has_no_reader_is_refused_by_name(tmp_path: Path) -> None:
         code, said = run(f'source.paths = ["{data}"]', tmp_path, "--check")
         assert code != 0, f"{name} {content!r}: {said}"
         assert words.replace("DIR", str(data)) in said, f"{name} {content!r}"
+
+
+def test_tables_are_read_as_python_reads_them(tmp_path: Path) -> None:
+    """Random tables, as Python's csv writes them in several dialects, give what it reads."""
+    seed = random.Random(4180)
+    parts = ["x", "word ", ",", "\t", '"', "\n", "\r\n", "'", ";", "\u00e4", "\U0001f600", "\\"]
+    columns = ["id", "text", "n"]
+    data, wanted = tmp_path / "data", []
+    data.mkdir()
+    for number in range(40):
+        ending, delimiter = seed.choice([("csv", ","), ("tsv", "\t")])
+        rows = [
+            {name: "".join(seed.choices(parts, k=seed.randrange(9))) for name in columns}
+            for _ in range(seed.randrange(30))
+        ]
+        out = io.StringIO(newline="")
+        writer = csv.DictWriter(
+            out,
+            columns,
+            delimiter=delimiter,
+            quoting=seed.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+            lineterminator=seed.choice(["\n", "\r\n"]),
+        )
+        writer.writeheader()
+        writer.writerows(rows)
+        mark = seed.choice(["", "\ufeff"])
+        packed = seed.choice([bytes, gzip.compress])((mark + out.getvalue()).encode())
+        (data / f"{number:02}.{ending}").write_bytes(packed)
+        read = csv.DictReader(io.StringIO(out.getvalue(), newline=""), delimiter=delimiter)
+        wanted += [row["text"] for row in read if row["text"]]
+    code, said = run(f'source = {{ paths = ["{data}"], on_bad_document = "skip" }}', tmp_path)
+    assert code == 0, said
+    assert texts(tmp_path) == wanted
 
 
 def messy(seed: random.Random, depth: int = 0) -> str:

@@ -6,6 +6,7 @@ import base64
 import re
 import struct
 import zlib
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,7 @@ def test_what_is_shown_is_bounded() -> None:
     long = [document("x" * 50_000) for _ in range(30)]
     found, html = shown(batch, [row(k, *long) for k in range(40)])
     assert len(html) < 40_000
-    assert found.text.count("x") < 1000 * _html.ROWS_MAX + 100
+    assert found.text.count("x") < 1000 * _html.NOTEBOOK.rows + 100
     assert "49,000 more characters" in found.text
     assert "22 more documents" in found.text
     assert "36 more rows" in found.text
@@ -244,18 +245,25 @@ def pixels_of(url: str) -> Any:
     return lines[:, 1:].reshape(height, width, 3)
 
 
+def picture(array: Any) -> str:
+    """The address of the only picture of an array."""
+    ((url,), more) = _png.pictures(array, 8)
+    assert more == 0
+    return url
+
+
 def test_bytes_of_height_width_and_colour_are_pictures() -> None:
     image = np.random.default_rng(1).integers(0, 256, (9, 7, 3), np.uint8)
     for given in (image, image[None], image[::-1][::-1]):
-        url = _png.picture(given)
-        assert url is not None
-        assert (pixels_of(url) == image).all()
-    large = _png.picture(np.zeros((1000, 300, 3), np.uint8))
-    assert large is not None
-    assert pixels_of(large).shape == (250, 75, 3)
+        assert (pixels_of(picture(given)) == image).all()
+    grey = pixels_of(picture(image[:, :, :1]))
+    assert (grey == image[:, :, :1]).all()
+    assert pixels_of(picture(np.zeros((1000, 300, 3), np.uint8))).shape == (250, 75, 3)
+    urls, more = _png.pictures(np.stack([image] * 5), 3)
+    assert (len(urls), more) == (3, 2)
     for other in ((9, 7), (9, 7, 4), (2, 7, 3), (0, 7, 3), (0, 4, 4, 3)):
-        assert _png.picture(np.zeros(other, np.uint8)) is None
-    assert _png.picture(image.astype(np.int32)) is None
+        assert _png.pictures(np.zeros(other, np.uint8), 8) == ([], 0)
+    assert _png.pictures(image.astype(np.int32), 8) == ([], 0)
 
 
 def test_files_of_pictures_are_shown_and_other_bytes_are_not() -> None:
@@ -270,6 +278,72 @@ def test_files_of_pictures_are_shown_and_other_bytes_are_not() -> None:
     assert pixels_of(source).shape == (4, 4, 3)
     assert "Sample 1" in found.text
     assert "60 115 118 103" in found.text
+    webp = np.frombuffer(b"RIFF\x04\0\0\0WEBPVP8 ", np.uint8)
+    assert picture(webp).startswith("data:image/webp;base64,")
+
+
+SIZED = {
+    # Two pictures and one: of 2 x 1 and 1 x 4 pixels, and of 2 x 1.
+    "pixels": np.arange(8, dtype=np.uint8).reshape(8, 1),
+    "other": np.array([[9, 9], [1, 1], [1, 1]], np.int32),
+    "size": np.array([[2, 1], [1, 4], [2, 1]], np.int32),
+}
+
+
+def test_pixels_have_the_sizes_that_are_stored_beside_them() -> None:
+    ends = {"pixels": [0, 6, 8], "other": [0, 2, 3], "size": [0, 2, 3]}
+    offsets = {f"{name}.offsets": np.array(own, np.int64) for name, own in ends.items()}
+    found = checked(batch_of({**SIZED, **offsets})._repr_html_())
+    shapes = [pixels_of(source).shape for source in found.sources]
+    assert shapes == [(2, 1, 3), (1, 4, 3), (2, 1, 3)]
+    assert pixels_of(found.sources[1])[0, :, 0].tolist() == [2, 3, 4, 5]
+    # Sizes of other numbers, however large, are values, and so are the pixels then.
+    wrong = {**SIZED, "size": np.full((3, 2), np.iinfo(np.int32).max, np.int32)}
+    assert checked(batch_of({**wrong, **offsets})._repr_html_()).sources == []
+
+
+def test_documents_of_rows_have_their_pictures_beside_their_text() -> None:
+    image = np.random.default_rng(1).integers(0, 256, (2, 4, 5, 3), np.uint8)
+    ends = {"segments": [0, 2, 3], "image": [0, 0, 1, 2], "pixels": [0, 0, 6, 8]}
+    ends |= {"size": [0, 0, 2, 3]}
+    arrays = {"tokens": tokens(2), "image": image, **SIZED}
+    del arrays["other"]
+    arrays |= {f"{name}.offsets": np.array(own, np.int64) for name, own in ends.items()}
+    rows = [row(0, document("first"), document("second")), row(1, document("third"))]
+    batch = batch_of(arrays)
+    found, html = shown(batch, rows)
+    sides = [pixels_of(source).shape[:2] for source in found.sources]
+    assert sides == [(4, 5), (2, 1), (1, 4), (4, 5), (2, 1)]
+    documents = html.split('class="bw-doc"')[1:]
+    assert [each.count("<img") for each in documents] == [0, 3, 2]
+    assert (pixels_of(found.sources[3]) == image[1]).all()
+    # Where the text has other borders the arrays follow it; without text, too.
+    found, html = shown(batch, [row(0, document("both")), rows[1]])
+    documents = html.split('class="bw-doc"')[1:]
+    assert [each.count("<img") for each in documents] == [0, 0, 3, 2]
+    assert len(checked(batch._repr_html_()).sources) == 5
+
+
+def test_many_pictures_are_bounded() -> None:
+    album = {
+        "image": np.zeros((20, 4, 4, 3), np.uint8),
+        "image.offsets": np.array([0, 20], np.int64),
+    }
+    found = checked(batch_of(album)._repr_html_())
+    assert len(found.sources) == 8
+    assert "12 more pictures" in found.text
+
+
+def test_a_page_runs_and_loads_nothing() -> None:
+    batch = batch_of({"tokens": tokens(70), HOSTILE: tokens(70)})
+    page = _html.page(batch, Told([row(k, document(HOSTILE * 50)) for k in range(70)]))
+    assert batch.html().startswith("<!doctype html>")
+    assert "default-src 'none'" in page
+    assert "<script" not in page
+    assert "://" not in page.replace("file://", "")
+    assert page.count('class="bw-row"') == 64
+    assert page.count(escape(HOSTILE)) > 64 * 50, "more text than in a notebook"
+    assert "6 more rows" in page
 
 
 def test_a_streams_summary_says_what_it_has() -> None:

@@ -43,7 +43,7 @@ fn the_old_instance_stops_with_its_own_code_and_nothing_is_lost_or_doubled() {
     );
     let log_text = scene.log_text("fight-old.log");
     assert!(
-        log_text.contains("epoch 2") && log_text.contains("fenced"),
+        log_text.contains("term 2") && log_text.contains("fenced"),
         "{log_text}"
     );
     assert_eq!(scene.digests("fight"), scene.digests("calm"));

@@ -64,7 +64,8 @@ def synopsis(text: str) -> str:
     usage = re.search(r"^Usage: (.*)$", text, re.MULTILINE)
     assert usage, text
     own = text[usage.end() :].split("\nGlobal options:")[0]
-    found = re.findall(r"^ {2,6}(?:-\w, )?(--[\w-]+)((?: <[^>]+>)?)", own, re.MULTILINE)
+    option = r"^ {2,6}(?:-\w, )?(--[\w-]+)((?: \[?<[^>]+>(?:\.\.\.\])?)?)"
+    found = re.findall(option, own, re.MULTILINE)
     options = [name + value for name, value in found if name not in ("--help", "--version")]
     required = usage[1].split()
     optional = [f"[{one}]" for one in options if one.split()[0] not in required]

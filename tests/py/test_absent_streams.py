@@ -8,7 +8,7 @@ from pathlib import Path
 
 import batchweave
 import pytest
-from probes import Made, make, outside, refused, run
+from probes import Made, make, refused, run
 from site_of_daemons import BINARIES
 
 
@@ -51,17 +51,6 @@ def test_a_step_and_its_sources_are_shown_without_its_data(made: Made, tmp_path:
     shown = bare.command("show", "3", "--sources")
     assert shown.code == 0, shown
     assert "corpus.jsonl" in shown.out
-
-
-def test_a_page_of_pictures_has_no_scripts_and_replaces_no_file(made: Made, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    assert made.command("show", "3", "--pictures", path).code == 0
-    page = path.read_text()
-    assert "<script" not in page
-    assert outside(page) == []
-    again = made.command("show", "4", "--pictures", path)
-    assert again.code != 0, again
-    assert path.read_text() == page
 
 
 def test_streams_of_a_built_in_vocabulary_store_no_tokenizer(made: Made) -> None:

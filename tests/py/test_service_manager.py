@@ -155,4 +155,4 @@ def test_json_logs_are_objects_with_the_same_fields(site: Site, manager: Manager
         assert {"timestamp", "level", "target", "message"} <= set(line), line
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$", line["timestamp"])
     producing = next(line for line in lines if line["message"] == "producing")
-    assert (producing["producer"], producing["epoch"]) == ("tokens-0", 1)
+    assert (producing["producer"], producing["term"]) == ("tokens-0", 1)

@@ -201,7 +201,7 @@ def test_a_second_producer_of_one_name_stops_the_first(place: Place) -> None:
             lines = first.stderr.read().strip().splitlines()
             second.kill()
         expected = (
-            "batchweave-producer: fenced: producer tokens-0 was opened again, in epoch 2 by *, so "
+            "batchweave-producer: fenced: producer tokens-0 was opened again, in term 2 by *, so "
             "this older instance stops; nothing is lost, the newer one continues from the last "
             "commit. If both were meant to run, give each its own producer.name"
         )

@@ -80,7 +80,7 @@ impl Thread {
     fn batch(&mut self, e: &BatchEntry) {
         let producer = &e.producer;
         assert!(!self.finished, "{producer}: a batch after the finish");
-        assert_eq!(e.epoch, self.epoch, "{producer}: epoch of {}", e.first_seq);
+        assert_eq!(e.epoch, self.epoch, "{producer}: term of {}", e.first_seq);
         assert_eq!(e.first_seq, self.next_seq, "{producer}: sequence");
         assert_eq!(
             e.last_seq + 1 - e.first_seq,

@@ -9,6 +9,7 @@ mod files;
 mod licences;
 mod metadata;
 mod targets;
+mod terms;
 mod words;
 
 use std::path::PathBuf;

@@ -47,10 +47,10 @@ pub(crate) fn refused(void: &Void, m: &Manifest) -> CliError {
 fn advice(void: &Void, m: &Manifest) -> String {
     match void {
         Void::NotOpened(_) | Void::NotNamed(_) => producers(m),
-        Void::Finished(_) => "its epoch can commit nothing more, so there is nothing to end".into(),
-        Void::Retired { .. } => "the next instance that opens it gets a new epoch".into(),
+        Void::Finished(_) => "its term can commit nothing more, so there is nothing to end".into(),
+        Void::Retired { .. } => "the next instance that opens it gets a new term".into(),
         Void::WrongEpoch { current, .. } => format!(
-            "it was opened again, as epoch {current}, while this command ran; \
+            "it was opened again, as term {current}, while this command ran; \
              check `batchweave status` before another try"
         ),
         Void::JobOpen(job) => m.jobs().get(job).map_or(String::new(), |state| {
@@ -145,7 +145,7 @@ mod tests {
                     current: 3,
                     found: 2,
                 },
-                "as epoch 3",
+                "as term 3",
             ),
             (
                 Void::JobNotOpen {

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use batchweave_console::GlobalArgs;
 use batchweave_console::program::exit_codes_help;
 use batchweave_verify::VerifyArgs;
-use batchweave_views::{status, top, ui};
+use batchweave_views::{status, ui};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
@@ -53,7 +54,7 @@ pub(crate) enum Verb {
     Run(run::RunArgs),
     /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
-    /// Show how much a stream has, how fast it grows, and how far ahead of the jobs it is
+    /// Show how much a stream has, how fast it grows and how far ahead of the jobs it is; or what nodes wait for
     Status(status::StatusArgs),
     /// List the commits of a stream, and whether their entries are valid
     Log(log::LogArgs),
@@ -71,7 +72,7 @@ pub(crate) enum Verb {
     Job(job::JobArgs),
     /// Exclude steps from attempts opened from now on, or lift such an exclusion
     Quarantine(quarantine::QuarantineArgs),
-    /// End the epoch of a producer that no longer runs
+    /// End the term of a producer that no longer runs
     Retire(retire::RetireArgs),
     /// Show data that is no longer needed and which job retains the rest; with --apply, delete the former
     Reclaim(reclaim::ReclaimArgs),
@@ -85,8 +86,6 @@ pub(crate) enum Verb {
     Verify(VerifyArgs),
     /// Estimate latency, requests and cost of a stream before it is built
     Plan(LabArgs),
-    /// Show nodes live: what their ranks wait for, what is read ahead, how long each stage takes
-    Top(top::TopArgs),
     /// Serve a page of the whole stream for a browser: producers, jobs, and the daemons that are named
     Ui(ui::UiArgs),
     /// Measure the log, the producer, the consumer and the hand-over to ranks
@@ -108,8 +107,22 @@ impl Cli {
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes_help()));
-        let command = negative_values(crate::groups::grouped(command));
-        Self::from_arg_matches(&command.try_get_matches_from(args)?)
+        let mut command = negative_values(crate::groups::grouped(command));
+        let matches = command
+            .try_get_matches_from_mut(args)
+            .map_err(|error| renamed(error, &mut command))?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+/// Names the present command in the error of a line with a former one.
+fn renamed(error: clap::Error, command: &mut clap::Command) -> clap::Error {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(verb)) if verb == "top" => command.error(
+            ErrorKind::InvalidSubcommand,
+            "there is no command top: `batchweave status --nodes` shows nodes, with --watch live",
+        ),
+        _ => error,
     }
 }
 
@@ -171,6 +184,43 @@ mod tests {
             let cli = parse(line).unwrap();
             assert_eq!(cli.global.store.as_deref(), Some("memory://x"), "{line}");
             assert!(cli.global.json, "{line}");
+        }
+    }
+
+    #[test]
+    fn nodes_may_be_named_in_every_way() {
+        let this = vec!["127.0.0.1:9465".to_owned()];
+        let two = vec!["a:1".to_owned(), "b:2".to_owned()];
+        for (line, nodes) in [
+            ("batchweave status --nodes", &this),
+            ("batchweave status --nodes --watch --every 1s", &this),
+            ("batchweave status --nodes a:1 b:2 --json", &two),
+            ("batchweave status --nodes a:1,b:2", &two),
+            ("batchweave status --nodes a:1 --nodes b:2", &two),
+        ] {
+            let Verb::Status(args) = parse(line).unwrap().verb else {
+                panic!("{line}");
+            };
+            assert_eq!(args.nodes(), Some(nodes.as_slice()), "{line}");
+        }
+        for line in ["--nodes http://a:1", "--nodes --at 3", "--nodes --verbose"] {
+            assert!(
+                parse(&format!("batchweave status {line}")).is_err(),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_former_command_names_the_present_one() {
+        for line in [
+            "batchweave top",
+            "batchweave top --once --admin 127.0.0.1:9465",
+        ] {
+            let why = parse(line).unwrap_err();
+            assert_eq!(why.kind(), ErrorKind::InvalidSubcommand);
+            let text = why.to_string();
+            assert!(text.contains("`batchweave status --nodes`"), "{text}");
         }
     }
 

@@ -20,7 +20,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
-use batchweave_store::{Store, found};
+use batchweave_store::{Location, Store, found};
 use serde::Serialize;
 
 use listing::Listing;
@@ -168,7 +168,7 @@ fn confirm(root: &str, context: &Context) -> Result<(), CliError> {
         let text = "delete asks for the stream's name, and there is no terminal; repeat with --yes";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let name = name(root);
+    let name = Location::parse(root).map_or_else(|_| root.to_owned(), Location::name);
     write!(stderr, "type {name} to delete {root}: ")?;
     stderr.flush()?;
     let mut answer = String::new();
@@ -180,29 +180,4 @@ fn confirm(root: &str, context: &Context) -> Result<(), CliError> {
         "{:?} is not the name {name}; nothing was deleted",
         answer.trim()
     )))
-}
-
-/// Returns the last part of a root.
-fn name(root: &str) -> &str {
-    let path = root.split_once("://").map_or(root, |(_, path)| path);
-    path.trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_is_the_last_part_of_the_root() {
-        for (root, expected) in [
-            ("s3://bucket/a/first", "first"),
-            ("s3://bucket", "bucket"),
-            ("file:///data/x/", "x"),
-        ] {
-            assert_eq!(name(root), expected);
-        }
-    }
 }

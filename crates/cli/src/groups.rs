@@ -12,10 +12,7 @@ const OTHER: &str = "Other";
 /// The groups with their verbs, in the order of the help.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["demo", "run", "init", "dev-s3"]),
-    (
-        "Look",
-        &["status", "top", "ui", "log", "show", "where", "inbox"],
-    ),
+    ("Look", &["status", "ui", "log", "show", "where", "inbox"]),
     ("Training runs", &["job", "quarantine"]),
     ("Check", &["doctor", "verify"]),
     (

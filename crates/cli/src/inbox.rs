@@ -13,7 +13,6 @@ use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_log::{Log, LogError};
-use batchweave_store::{ErrorKind, StoreError};
 use serde::Serialize;
 
 use self::committed::Committed;
@@ -111,7 +110,7 @@ async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         // Writers may start before the producers that create the stream.
         Ok(_) => match context.log().await {
             Err(CliError::Log(LogError::NoStream { .. })) => None,
-            Err(CliError::Store(why)) if is_absent_folder(&why) => None,
+            Err(CliError::Store(why)) if why.is_no_folder() => None,
             log => Some(log?),
         },
         Err(_) => None,
@@ -143,11 +142,6 @@ async fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         wanted: args.writers.clone(),
     };
     context.done(&report, render::ls)
-}
-
-/// Returns whether a store is a folder of this machine that does not exist.
-fn is_absent_folder(why: &StoreError) -> bool {
-    why.kind == ErrorKind::NoBucket && why.location.starts_with("file://")
 }
 
 async fn stream(log: &Log) -> Result<StreamRow, CliError> {

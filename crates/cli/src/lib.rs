@@ -1,5 +1,5 @@
 //! The `batchweave` command: the list of its verbs, and most of them, one per file, each with its arguments, its work, its
-//! report and tests. `verify` is in the crate `batchweave-verify`; `status`, `top` and `ui` are in `batchweave-views`;
+//! report and tests. `verify` is in the crate `batchweave-verify`; `status` and `ui` are in `batchweave-views`;
 //! all use `batchweave-console`. `batchweave-lab` runs some verbs in a program of its own.
 //!
 //! Invariants:
@@ -38,7 +38,7 @@ use batchweave_console::program::{
     exit_of_parse_error, exit_of_result, exit_of_result_at, init_log,
 };
 use batchweave_daemon::Exit;
-use batchweave_views::{status, top, ui};
+use batchweave_views::{status, ui};
 use clap::CommandFactory;
 use futures::future::LocalBoxFuture;
 
@@ -91,7 +91,6 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Completions(args) => completions::run(&args, command()),
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => batchweave_verify::run(&args, &context).await,
-        Verb::Top(args) => top::run(&args, &context).await,
         Verb::Ui(args) => ui::run(&args, &context).await,
         Verb::Plan(_) | Verb::Bench(_) | Verb::DevS3(_) | Verb::Demo(_) | Verb::Generate(_) => {
             Err(lab::exec(args))

@@ -1,4 +1,4 @@
-//! `batchweave retire`: ends the epoch of a producer that no longer runs.
+//! `batchweave retire`: ends the term of a producer that no longer runs.
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   batchweave retire tokens-3 --store s3://bucket/stream --reason \"its machine is lost\"
 
-The epoch can commit nothing more, so data that it uploaded and never committed may be reclaimed. An
+The term can commit nothing more, so data that it uploaded and never committed may be reclaimed. An
 instance that still runs stops. Committed data stays, and the next instance continues after it. A
 retired lane keeps its turns: the others wait until it is opened again.";
 
@@ -37,11 +37,11 @@ pub(crate) struct RetireArgs {
 struct RetireReport {
     root: String,
     producer: ProducerName,
-    /// The epoch that ended.
+    /// The term that ended.
     epoch: Epoch,
     /// The version that ended it; `None` when it had ended before.
     version: Option<Version>,
-    /// The sequence number at which the next epoch continues.
+    /// The sequence number at which the next term continues.
     next_seq: Seq,
     /// Whether the next step is this lane's, so that all other lanes wait.
     awaited: bool,
@@ -50,7 +50,7 @@ struct RetireReport {
 pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context.log().await?;
     let producer = &args.producer;
-    // The epoch at the start of the command: a later one belongs to a running instance.
+    // The term at the start of the command: a later one belongs to a running instance.
     let epoch = log.manifest().producer(producer).map_or(0, |p| p.epoch);
     let entry = Entry::Retired(Retired {
         request: admin::request(args.request, &mut log),
@@ -80,9 +80,9 @@ pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, Cl
 fn render(report: &RetireReport, style: Style) -> String {
     let (producer, epoch, seq) = (&report.producer, report.epoch, report.next_seq);
     let by = admin::by_version(report.version);
-    let head = format!("{producer} is retired: epoch {epoch} is over, {by}");
+    let head = format!("{producer} is retired: term {epoch} is over, {by}");
     let (head, tgbs) = (style.green(&head), count(seq, "TGB"));
-    let mut text = format!("{head}\nits {tgbs} stay; the next epoch continues with seq {seq}");
+    let mut text = format!("{head}\nits {tgbs} stay; the next term continues with seq {seq}");
     if report.awaited {
         let waits = "\nthe next step is this lane's: all others wait until it is opened again";
         text.push_str(&style.yellow(waits));

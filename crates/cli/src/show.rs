@@ -3,7 +3,6 @@
 
 mod decode;
 mod documents;
-mod pictures;
 mod runs;
 mod values;
 mod vocabulary;
@@ -32,12 +31,10 @@ Examples:
   batchweave show 1200 --slices                 read every slice and verify its checksum
   batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3
   batchweave show 1200 --slice 3 --decode       its text and source documents
-  batchweave show 1200 --sources                the source documents of all rows; reads no data
-  batchweave show 1200 --pictures step.html     a page of its pictures and text for a browser";
+  batchweave show 1200 --sources                the source documents of all rows; reads no data";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(group(clap::ArgGroup::new("text").args(["decode", "pictures"]).multiple(true)))]
 pub(crate) struct ShowArgs {
     /// The step to show
     #[arg(value_name = "STEP", value_parser = step)]
@@ -58,12 +55,9 @@ pub(crate) struct ShowArgs {
     /// provenance object, too
     #[arg(long)]
     sources: bool,
-    /// Write a page for a browser: the first 64 rows, of one slice or all, as pictures, text and values
-    #[arg(long, value_name = "FILE")]
-    pictures: Option<PathBuf>,
     /// The tokenizer.json to decode with; by default the vocabulary of this program or the file that the stream
     /// keeps
-    #[arg(long, value_name = "FILE", requires = "text")]
+    #[arg(long, value_name = "FILE", requires = "decode")]
     tokenizer: Option<PathBuf>,
 }
 
@@ -85,8 +79,6 @@ struct StepReport {
     rows: Option<Vec<decode::Decoded>>,
     /// With --sources: the documents of this step, then of other ones.
     sources: Option<Vec<documents::StepDocuments>>,
-    /// With --pictures: the page.
-    pictures: Option<pictures::Page>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,16 +100,10 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         );
         return Err(CliError::Usage(why));
     }
-    args.pictures.as_deref().map_or(Ok(()), pictures::check)?;
     let entry = locate(&mut log, args.step).await?;
-    let rows_per_slice = log.manifest().stream().rows_per_slice;
-    let one = args.slice.map_or(0..slices, |slice| slice..slice + 1);
-    let on_page = pictures::slices(one.start, one.end, rows_per_slice);
-    let wanted = match (args.slices, args.slice) {
-        (true, _) => Some(0..slices),
-        (false, Some(_)) => Some(one.clone()),
-        (false, None) if args.decode => Some(one.clone()),
-        (false, None) => args.pictures.is_some().then_some(on_page.clone()),
+    let wanted = match args.slice {
+        Some(slice) if !args.slices => Some(slice..slice + 1),
+        _ => (args.slices || args.decode).then_some(0..slices),
     };
     let objects = log.job_objects().await?;
     let mut report = StepReport {
@@ -129,34 +115,19 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         arrays: None,
         rows: None,
         sources: None,
-        pictures: None,
     };
     if args.sources {
         report.sources = Some(documents::read(&mut log, &report.entry).await?);
     }
     if let Some(wanted) = wanted {
-        let keep = args.slice.is_some() || args.decode || args.pictures.is_some();
+        let keep = args.slice.is_some() || args.decode;
         let frames = log.read_frames(&report.entry, wanted, keep).await?;
         report.digest_matches = args.slices.then(|| digest_matches(&report.entry, &frames));
         let arrays = |slice| arrays(&frames, slice, args.values);
         report.arrays = args.slice.and_then(arrays);
-        let file = args.tokenizer.as_deref();
         if args.decode {
+            let file = args.tokenizer.as_deref();
             report.rows = Some(decode::rows(&mut log, &report.entry, &frames, file).await?);
-        }
-        if let Some(page) = &args.pictures {
-            let at = |slice| frames.partition_point(|frame| frame.slice < slice);
-            let shown = frames
-                .get(at(on_page.start)..at(on_page.end))
-                .unwrap_or_default();
-            let decoded = match report.rows.take() {
-                Some(rows) => rows,
-                None => decode::rows(&mut log, &report.entry, shown, file).await?,
-            };
-            let title = format!("Step {} of {}", args.step, log.store().root());
-            let of_rows = u64::from(one.end - one.start) * u64::from(rows_per_slice);
-            report.pictures = Some(pictures::write(page, &title, of_rows, shown, &decoded)?);
-            report.rows = args.decode.then_some(decoded);
         }
         report.slices = Some(frames);
     }
@@ -259,7 +230,7 @@ fn render(report: &StepReport, style: Style) -> String {
     let (entry, tgb) = (&report.entry, &report.entry.tgb);
     let stored: u64 = tgb.parts.iter().map(|p| p.length).sum();
     let producer = &entry.producer;
-    let producer = format!("{producer}, epoch {}, seq {}", entry.epoch, entry.seq);
+    let producer = format!("{producer}, term {}, seq {}", entry.epoch, entry.seq);
     let (rows, tokens) = (count(tgb.rows, "row"), count(tgb.tokens, "token"));
     let mut rows = vec![
         ("step", entry.step.to_string()),
@@ -289,7 +260,6 @@ fn render(report: &StepReport, style: Style) -> String {
     }
     let own = report.sources.iter().flatten().next();
     text.extend(own.map(|own| format!("\n{}", own.text(style))));
-    text.extend(report.pictures.iter().map(pictures::Page::text));
     text
 }
 

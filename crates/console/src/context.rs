@@ -8,7 +8,8 @@ use batchweave_core::keys;
 use batchweave_daemon::Exit;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::{
-    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all, root_url,
+    Encryption, ErrorKind, Location, ObjectMeta, OpenOptions, Patience, Store, StoreError,
+    list_all, root_url,
 };
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -105,7 +106,7 @@ impl Context {
                 ..self.store_options()
             };
             let url = self.url()?;
-            if url.starts_with("s3://") {
+            if matches!(Location::parse(&url), Ok(Location::S3 { .. })) {
                 check_answer(&url, &options).await?;
             }
             let store = batchweave_store::open(&url, &options).await?;

@@ -55,7 +55,7 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
             let name = Some(&e.producer)
                 .filter(|name| name.as_str() != writer)
                 .map_or(String::new(), |name| format!("{name} "));
-            format!("opened {name}epoch {} by {}", e.epoch, e.instance)
+            format!("opened {name}term {} by {}", e.epoch, e.instance)
         }
         Entry::Batch(e) => {
             let tgbs = count(e.tgbs.len() as u64, "TGB");

@@ -6,7 +6,7 @@
 //! - [`output`]: results as text or JSON; `error`: failures and their exit codes.
 //! - [`describe`], [`job`], [`job_status`], [`sources`], [`stream`]: what is in a stream, read and put in words in the
 //!   same way by all commands.
-//! - [`programs`]: where a program finds another; [`admin_endpoint`]: requests to a daemon.
+//! - [`programs`]: where a program finds another; [`admin_endpoint`]: requests to a daemon; [`samples`]: its metrics.
 #![forbid(unsafe_code)]
 
 mod absent_twice;
@@ -22,6 +22,7 @@ pub mod output;
 pub mod program;
 pub mod programs;
 mod remedies;
+pub mod samples;
 pub mod sources;
 pub mod stream;
 

@@ -1,6 +1,6 @@
 //! The contents of the consumer's status page.
 
-use batchweave_daemon::admin::{Plot, Ranks, StatusPage, Table};
+use batchweave_daemon::admin::{Plot, Ranks, Stages, StatusPage, Table};
 
 pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-consumer",
@@ -31,7 +31,12 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
         step: "batchweave_consumer_rank_step",
         ahead: "batchweave_consumer_ahead_steps",
         held: "batchweave_consumer_held_frames",
+        delivered: "batchweave_consumer_steps_delivered_total",
         waits: "batchweave_consumer_rank_wait_seconds_total",
+        stages: Stages {
+            metric: "batchweave_consumer_stage_seconds",
+            names: &["wait", "fetch", "crc", "handover"],
+        },
     }),
     held: None,
     jobs: Some("batchweave_consumer_attempt"),

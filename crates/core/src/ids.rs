@@ -11,9 +11,9 @@ use crate::limits::NAME_BYTES_MAX;
 
 /// Index of a global batch in the stream: 0, 1, 2, ... without gaps.
 pub type Step = u64;
-/// Number of a TGB within its producer; continues across epochs.
+/// Number of a TGB within its producer; continues across terms.
 pub type Seq = u64;
-/// Number of openings of a producer name; the first is 1.
+/// Number of openings of a producer name, called its term in messages and pages; the first is 1.
 pub type Epoch = u64;
 /// Number of a commit in the log; the first is 0.
 pub type Version = u64;

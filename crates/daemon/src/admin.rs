@@ -4,6 +4,7 @@
 //! It listens on localhost unless the configuration names another address, with the bounds of [`crate::web`].
 
 mod ranks;
+mod stages;
 mod status_page;
 
 use std::io;
@@ -20,6 +21,7 @@ use crate::health::Health;
 use crate::notify::{self, Notifier};
 use crate::web::{self, Answer, Server, text, typed};
 pub use ranks::Ranks;
+pub use stages::Stages;
 use status_page::Sampler;
 pub use status_page::{Identity, Plot, StatusPage, Table};
 

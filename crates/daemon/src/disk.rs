@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use batchweave_store::local_path;
 use rustix::fs::statvfs;
 
 /// The free space of a file system.
@@ -15,7 +16,7 @@ pub struct FreeSpace {
 
 /// Returns the free space below the store `url`; `None` for one that is not a folder of this machine.
 pub fn free_space(url: &str) -> Option<FreeSpace> {
-    let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+    let path = Path::new(local_path(url)?);
     let mut there = path.is_absolute().then(|| path.ancestors())?;
     let folder = there.find(|folder| folder.is_dir())?.to_path_buf();
     let space = statvfs(&folder).ok()?;

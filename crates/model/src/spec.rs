@@ -152,7 +152,7 @@ impl std::fmt::Display for Spec {
                 began,
             } => write!(
                 f,
-                "opened p{producer} epoch {epoch} by instance {instance}, which began at v{began}"
+                "opened p{producer} term {epoch} by instance {instance}, which began at v{began}"
             ),
             Self::Batch {
                 producer,
@@ -160,7 +160,7 @@ impl std::fmt::Display for Spec {
                 first,
                 last,
                 ..
-            } => write!(f, "batch p{producer} epoch {epoch} seq {first}..={last}"),
+            } => write!(f, "batch p{producer} term {epoch} seq {first}..={last}"),
             Self::Finished {
                 producer,
                 final_seq,

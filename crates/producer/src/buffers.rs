@@ -29,8 +29,8 @@ impl Buffers {
     /// was used last, which may still be in the CPU caches.
     pub(crate) fn take(&self, sizes: &RangeInclusive<usize>) -> Option<Vec<u8>> {
         let mut free = self.free();
-        let fitting = free.iter().enumerate().rev();
-        let fitting = fitting.filter(|(_, buffer)| sizes.contains(&buffer.capacity()));
+        let latest_first = free.iter().enumerate().rev();
+        let fitting = latest_first.filter(|(_, buffer)| sizes.contains(&buffer.capacity()));
         let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.capacity())?;
         free.remove(at)
     }

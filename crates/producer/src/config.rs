@@ -1,11 +1,11 @@
 //! The producer's configuration as plain structs; config/producer.toml explains each key. `defaults` holds the
-//! defaults, `check` finds contradictions, `hints` knows the names of other programs, `store` reads `[store]`.
+//! defaults, `check` finds contradictions, `hints` knows the names of other programs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use batchweave_core::stream::StreamOrder;
-use batchweave_daemon::config::{ByteSize, Listen, Period};
+use batchweave_daemon::config::{ByteSize, Listen, Period, StoreConfig};
 use batchweave_daemon::telemetry::LogConfig;
 use serde::{Deserialize, Serialize};
 
@@ -347,11 +347,6 @@ pub struct AdminConfig {
     pub listen: Listen,
 }
 
-/// Returns `text`, or `None` for an empty key.
-pub(crate) fn non_empty(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
 mod check;
 mod check_chat;
 mod check_columns;
@@ -361,18 +356,18 @@ mod defaults;
 mod end;
 mod function;
 mod hints;
-mod ids;
 mod inbox;
 mod lanes;
 mod part;
+mod rules;
+mod setting;
 mod several;
 mod shards;
-mod store;
+mod table;
 
 pub use function::TransformConfig;
 pub use inbox::{Delete, InboxConfig};
 pub use part::{RunLimit, Selection, Side, SplitConfig};
 pub use several::{MixtureConfig, NamedSource, ShuffleConfig};
-pub use store::StoreConfig;
 #[cfg(test)]
 mod tests;

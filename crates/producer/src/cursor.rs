@@ -128,19 +128,21 @@ impl State {
         producer: &str,
     ) -> Result<(), CursorError> {
         if self.settings.contains_key(SOURCES) && !now.contains_key(SOURCES) {
-            let producer = producer.to_owned();
-            return Err(CursorError::Sources { producer });
+            return Err(CursorError::Sources {
+                producer: producer.to_owned(),
+            });
         }
-        let keys = self.settings.keys().chain(now.keys());
+        let all_keys = self.settings.keys().chain(now.keys());
         // Whether these two fit is known from the files.
-        let keys: BTreeSet<&String> = keys
+        let keys: BTreeSet<&String> = all_keys
             .filter(|key| *key != AS_PYTHON && *key != NAMES)
             .collect();
         let null = Value::Null;
         let goes_on = self.settings.get("mixture").is_none_or(goes_on);
         if goes_on && now.get("mixture").is_some_and(ends_with_last) && self.order.is_some() {
-            let producer = producer.to_owned();
-            return Err(CursorError::EndsEarlier { producer });
+            return Err(CursorError::EndsEarlier {
+                producer: producer.to_owned(),
+            });
         }
         let differences: Vec<String> = keys
             .into_iter()
@@ -154,18 +156,7 @@ impl State {
             .filter(|(key, was, is)| {
                 was != is && !(key.as_str() == "mixture" && is_same_mixture(was, is))
             })
-            .filter_map(
-                |(key, was, is)| match (key.as_str(), added_sources(was, is)) {
-                    ("sources", Some(added)) => weighted(added),
-                    ("sources", None) if was[0][FILE_ORDER] == true && !is[0]["seed"].is_null() => {
-                        let name = &is[0]["name"];
-                        Some(format!(
-                            "sources: the first one, here {name}, is that of [source], in the order of its files: it takes no shuffle"
-                        ))
-                    }
-                    _ => Some(format!("{key}: was {was}, is {is}")),
-                },
-            )
+            .filter_map(|(key, was, is)| difference(key, was, is))
             .collect();
         if differences.is_empty() {
             return Ok(());
@@ -174,6 +165,20 @@ impl State {
             producer: producer.to_owned(),
             differences,
         })
+    }
+}
+
+/// Returns the message about a setting that differs; `None` where the cursor can go on with the new value.
+fn difference(key: &str, was: &Value, is: &Value) -> Option<String> {
+    match (key, added_sources(was, is)) {
+        ("sources", Some(added)) => weighted(added),
+        ("sources", None) if was[0][FILE_ORDER] == true && !is[0]["seed"].is_null() => {
+            let name = &is[0]["name"];
+            Some(format!(
+                "sources: the first one, here {name}, is that of [source], in the order of its files: it takes no shuffle"
+            ))
+        }
+        _ => Some(format!("{key}: was {was}, is {is}")),
     }
 }
 
@@ -214,7 +219,8 @@ impl State {
     pub(crate) fn new_sources(&self, now: &Map<String, Value>) -> BTreeSet<String> {
         let none = Value::Null;
         let of = |settings: &Map<String, Value>| settings.get("sources").unwrap_or(&none).clone();
-        let (was, is) = (of(&self.settings), of(now));
+        let was = of(&self.settings);
+        let is = of(now);
         let added = added_sources(&was, &is).unwrap_or_default().iter();
         added
             .filter_map(|source| Some(source["name"].as_str()?.to_owned()))

@@ -27,7 +27,7 @@ pub enum RunError {
     Log(#[from] LogError),
     /// A newer instance of this producer took over.
     #[error(
-        "fenced: producer {producer} was opened again, in epoch {by} by {instance}, so this older instance stops; nothing is \
+        "fenced: producer {producer} was opened again, in term {by} by {instance}, so this older instance stops; nothing is \
          lost, the newer one continues from the last commit. If both were meant to run, give each its own producer.name"
     )]
     Fenced {

@@ -1,5 +1,6 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
+mod commits;
 mod json_beyond;
 
 use std::collections::VecDeque;
@@ -10,10 +11,9 @@ use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
-use prometheus::{
-    CounterVec, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-};
+use prometheus::{CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+use self::commits::CommitMetrics;
 pub use json_beyond::JsonBeyondMetrics;
 
 const PREFIX: &str = "batchweave_producer";
@@ -38,17 +38,7 @@ pub struct Metrics {
     pub objects: IntCounter,
     /// Bytes of the uploaded data objects.
     pub object_bytes: IntCounter,
-    commits: IntCounter,
-    lost: IntCounter,
-    announced: IntCounter,
-    combined: IntCounter,
-    refused: IntCounter,
-    leading: IntGauge,
-    batches: IntGauge,
-    tgbs: IntCounter,
-    head: IntGauge,
-    version: IntGauge,
-    latency: Histogram,
+    commits: CommitMetrics,
     pub flow_control: FlowControlMetrics,
     pub sources: SourceMetrics,
     pub function: FunctionMetrics,
@@ -207,44 +197,7 @@ impl Metrics {
             )?,
             objects: m.counter("objects_total", "Data objects uploaded.")?,
             object_bytes: m.counter("object_bytes_total", "Bytes of the uploaded data objects.")?,
-            commits: m.counter("commits_total", "Log records that this process won.")?,
-            lost: m.counter(
-                "lost_commits_total",
-                "Versions of the log that another writer took first.",
-            )?,
-            announced: m.counter(
-                "announced_entries_total",
-                "Entries announced as intents, for the next leader to commit.",
-            )?,
-            combined: m.counter(
-                "combined_entries_total",
-                "Other producers' entries in records that this process won.",
-            )?,
-            refused: m.counter(
-                "refused_intents_total",
-                "Objects under intents/ that are not intents; ignored.",
-            )?,
-            leading: m.gauge(
-                "leading",
-                "1 while this producer combines the others' commits.",
-            )?,
-            tgbs: m.counter("tgbs_total", "Global batches that this process made visible.")?,
-            batches: m.gauge(
-                "batches",
-                "Batches of this producer in the stream, over all its epochs.",
-            )?,
-            head: m.gauge(
-                "head_step",
-                "First step of the stream that is not committed yet, as of the last commit.",
-            )?,
-            version: m.gauge(
-                "log_version",
-                "The last version of the log that this process won.",
-            )?,
-            latency: m.histogram(
-                "commit_latency_seconds",
-                "Time from durable and allowed to visible; of several commits at once the last.",
-            )?,
+            commits: CommitMetrics::new(m)?,
             flow_control: FlowControlMetrics::new(m)?,
             sources: SourceMetrics::new(m)?,
             function: FunctionMetrics::new(m)?,
@@ -258,7 +211,7 @@ impl Metrics {
 
     /// Sets the number of batches that the producer starts from.
     pub fn begin(&self, next_seq: u64) {
-        self.batches.set(next_seq.cast_signed());
+        self.commits.batches.set(next_seq.cast_signed());
         self.made().waiting.clear();
     }
 
@@ -283,43 +236,24 @@ impl Metrics {
         (made.visible, made.dropped)
     }
 
-    /// Returns the number of batches of this producer in the stream, over all its epochs.
+    /// Returns the number of batches of this producer in the stream, over all its terms.
     pub(crate) fn batches(&self) -> u64 {
-        self.batches.get().max(0).cast_unsigned()
+        self.commits.batches.get().max(0).cast_unsigned()
     }
 
     /// Returns the number of batches that this process made visible.
     pub(crate) fn batches_made(&self) -> u64 {
-        self.tgbs.get()
+        self.commits.tgbs.get()
     }
 
     /// Takes over the numbers of the commit task.
     pub fn committed(&self, now: &CommitProgress) {
-        if now.next_seq.cast_signed() > self.batches.get() && !now.latency.is_zero() {
-            self.latency.observe(now.latency.as_secs_f64());
-        }
-        if let Some(version) = now.version {
-            self.version.set(version.cast_signed());
-        }
-        self.commits
-            .inc_by(now.records.saturating_sub(self.commits.get()));
-        self.lost.inc_by(now.lost.saturating_sub(self.lost.get()));
-        let more = |counter: &IntCounter, total: u64| {
-            counter.inc_by(total.saturating_sub(counter.get()));
-        };
-        more(&self.announced, now.announced);
-        more(&self.combined, now.combined);
-        more(&self.refused, now.refused_intents);
-        self.leading.set(i64::from(now.leading));
         let mut made = self.made();
         while let Some((_, tokens)) = made.waiting.pop_front_if(|(seq, _)| *seq < now.next_seq) {
             made.visible += tokens;
         }
         drop(made);
-        let before = self.batches.get().cast_unsigned();
-        self.tgbs.inc_by(now.next_seq.saturating_sub(before));
-        self.batches.set(now.next_seq.max(before).cast_signed());
-        self.head.set(now.next_step.cast_signed());
+        self.commits.update(now);
     }
 }
 

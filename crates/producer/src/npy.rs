@@ -60,8 +60,8 @@ fn quoted<'a>(header: &'a str, key: &str) -> Option<&'a str> {
 
 fn shape(header: &str) -> Option<Vec<u64>> {
     let rest = after(header, "shape")?.strip_prefix('(')?;
-    let (numbers, _) = rest.split_once(')')?;
-    let numbers = numbers.split(',').map(str::trim).filter(|n| !n.is_empty());
+    let (list, _) = rest.split_once(')')?;
+    let numbers = list.split(',').map(str::trim).filter(|n| !n.is_empty());
     numbers.map(|n| n.parse().ok()).collect()
 }
 
@@ -101,8 +101,7 @@ mod tests {
         fn any_dictionary_is_read(
             shape in proptest::collection::vec(any::<u64>(), 0..4), order in any::<bool>(), version in 1..4_u8,
         ) {
-            let numbers: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
-            let numbers = numbers.concat();
+            let numbers = shape.iter().map(|n| format!("{n},")).collect::<Vec<_>>().concat();
             let order_text = if order { "True" } else { "False" };
             let text = format!("{{'descr': '<u2', 'fortran_order': {order_text}, 'shape': ({numbers}), }}   \n");
             let found = header(&file(version, &text)).unwrap();

@@ -64,6 +64,15 @@ impl Shape {
     }
 }
 
+/// The tokens that a packer adds to those of the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddedTokens {
+    /// Comes after each text; not after a conversation, which ends itself.
+    pub end: u32,
+    /// Fills the rest of a row.
+    pub pad: u32,
+}
+
 /// A document, ready for packing into rows or slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
@@ -278,8 +287,8 @@ impl Start {
             return Ok(0);
         };
         let point = document.point();
-        let own = start.skip.checked_sub(point.skip);
-        let own = own.filter(|_| start.is_document(point));
+        let ahead = start.skip.checked_sub(point.skip);
+        let own = ahead.filter(|_| start.is_document(point));
         match own.map(usize::try_from) {
             Some(Ok(skip)) if skip < items => Ok(skip),
             Some(_) if document.within.more => {

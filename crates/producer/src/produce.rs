@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::commit_policy::Dac;
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
-use batchweave_log::{CommitEnd, CommitOptions};
+use batchweave_log::{CommitEnd, CommitOptions, CommitQueue, Committer};
 use batchweave_store::Store;
 use futures::FutureExt;
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
-use crate::flow_control::{self, HeldByJob};
+use crate::flow_control::{self, HeldByJob, HoldReporter};
 use crate::metrics::Metrics;
 use crate::progress::InputProgress;
 use crate::progress::ending::{self, Totals};
@@ -106,89 +108,124 @@ async fn produce(
     site: &Site,
     began: Instant,
 ) -> Result<Option<Outcome>, RunError> {
-    let (metrics, health) = (&site.metrics, &site.health);
-    let (producer, store) = (opened.producer, opened.parts.store.clone());
-    metrics.begin(producer.next_seq());
+    let Opened {
+        producer,
+        policy,
+        parts,
+    } = opened;
+    let store = parts.store.clone();
+    let inputs = parts.inputs.clone();
+    site.metrics.begin(producer.next_seq());
     let input = Arc::new(InputProgress::new(
-        opened.parts.inputs.clone(),
+        inputs.clone(),
         config.source.epochs,
         config.source.grows(),
     ));
-    let sampler = SampleTaker::for_page(
-        config,
-        (&opened.parts.transform, &opened.parts.inputs),
-        health,
-    );
-    let deleter = FileDeleter::new(
-        config,
-        &producer,
-        (store.clone(), opened.parts.inputs.clone()),
-    );
+    let sampler = SampleTaker::for_page(config, &parts.transform, &inputs, &site.health);
+    let deleter = FileDeleter::new(config, &producer, (store.clone(), inputs));
     let stop_waiting = stop.child_token();
     let pipeline = assemble(
         config,
         &producer,
-        opened.parts,
-        (metrics.clone(), input.clone()),
+        parts,
+        site.metrics.clone(),
+        input.clone(),
         sampler.clone(),
         stop_waiting.clone(),
     )?;
-    let (reader, bounds) = flow_control::position_reader(config);
-    let driver = CommitOptions {
-        tgbs_per_entry: flow_control::entry_max(config),
-        pace: bounds,
-        ..CommitOptions::default()
-    };
-    let name = producer.name().clone();
-    let queue = producer.spawn(opened.policy, driver);
-    health.ready(flow_control::PRODUCING);
-    if let Some(reader) = reader {
-        flow_control::start(
-            reader,
-            store,
-            &queue,
-            stop_waiting,
-            (metrics.clone(), health),
-            (&name, &site.held),
-        );
-    }
-    let mut progress = queue.progress();
-    let watched = metrics.clone();
-    tokio::spawn(async move {
-        while progress.changed().await.is_ok() {
-            let now = *progress.borrow_and_update();
-            watched.committed(&now);
-            if let Some(sampler) = &sampler {
-                sampler.committed(now.next_seq);
-            }
-        }
-    });
-    // Dropped on every path out, which ends the deleter.
-    let deleting = stop.child_token();
-    let _deleting = deleting.clone().drop_guard();
-    let deleter = deleter.map(|deleter| tokio::spawn(deleter.run(deleting.clone())));
+    let queue = start_commits(producer, policy, config, store, stop_waiting, site);
+    show_commits(&queue, site.metrics.clone(), sampler);
+    let deletion = Deletion::start(deleter, stop);
     let last = queue.progress();
     let work = pipeline.run(queue, stop.clone());
-    let reporter = Reporter::new(config, input, metrics.clone(), health.clone(), site.alone);
+    let reporter = Reporter::new(
+        config,
+        input,
+        site.metrics.clone(),
+        site.health.clone(),
+        site.alone,
+    );
     let ended = tokio::select! {
         biased;
         ended = with_deadline(work, stop, config.shutdown.deadline.0) => ended,
         never = reporter.run() => match never {},
     };
-    metrics.committed(&last.borrow());
-    deleting.cancel();
-    if let Some(deleter) = deleter {
-        // It ends within its own bound.
-        let _ = deleter.await;
-    }
+    site.metrics.committed(&last.borrow());
+    deletion.end().await;
     let outcome = match ended {
         Some(ended) => outcome(ended?, config)?,
         None => Some(Outcome::Stopped {
             batches: Some(last.borrow().next_seq),
         }),
     };
-    let totals = Totals::read(metrics, began.elapsed());
+    let totals = Totals::read(&site.metrics, began.elapsed());
     Ok(outcome.map(|outcome| ending::produced(outcome, config, &totals, site.lane(config))))
+}
+
+/// Starts the commit task of the producer, and the reading of the jobs' positions where these bound it.
+fn start_commits(
+    producer: Committer,
+    policy: Dac,
+    config: &ProducerConfig,
+    store: Arc<dyn Store>,
+    stop_waiting: CancellationToken,
+    site: &Site,
+) -> CommitQueue {
+    let (reader, bounds) = flow_control::position_reader(config);
+    let options = CommitOptions {
+        tgbs_per_entry: flow_control::entry_max(config),
+        pace: bounds,
+        ..CommitOptions::default()
+    };
+    let name = producer.name().clone();
+    let queue = producer.spawn(policy, options);
+    site.health.ready(flow_control::PRODUCING);
+    if let Some(reader) = reader {
+        let metrics = site.metrics.clone();
+        let health = site.health.clone();
+        let reporter = HoldReporter::new(name, metrics, health, site.held.clone());
+        flow_control::start(reader, store, &queue, stop_waiting, reporter);
+    }
+    queue
+}
+
+/// Shows the progress of the commit task in metrics, and samples of committed batches, until the task ends.
+fn show_commits(queue: &CommitQueue, metrics: Arc<Metrics>, sampler: Option<Arc<SampleTaker>>) {
+    let mut progress = queue.progress();
+    tokio::spawn(async move {
+        while progress.changed().await.is_ok() {
+            let now = *progress.borrow_and_update();
+            metrics.committed(&now);
+            if let Some(sampler) = &sampler {
+                sampler.committed(now.next_seq);
+            }
+        }
+    });
+}
+
+/// The deletion of read files; it ends when this is dropped.
+struct Deletion {
+    stop: DropGuard,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Deletion {
+    fn start(deleter: Option<FileDeleter>, stop: &CancellationToken) -> Self {
+        let stop = stop.child_token();
+        Self {
+            task: deleter.map(|deleter| tokio::spawn(deleter.run(stop.clone()))),
+            stop: stop.drop_guard(),
+        }
+    }
+
+    /// Ends the deletion and waits for it.
+    async fn end(self) {
+        drop(self.stop);
+        if let Some(task) = self.task {
+            // It ends within its own bound.
+            let _ = task.await;
+        }
+    }
 }
 
 /// Returns the result of `work`, or `None` when it did not end within `deadline` after `stop`.

@@ -7,8 +7,8 @@ use batchweave_core::keys;
 use batchweave_daemon::admin::{self, Identity};
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
-use batchweave_store::Store;
 use batchweave_store::counting::Counted;
+use batchweave_store::{OpenOptions, Store};
 use futures::future::BoxFuture;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,10 @@ async fn open_and_run(
     config: ProducerConfig,
     stop: CancellationToken,
 ) -> Result<Outcome, RunError> {
-    let options = config.store.options(config.stream.create);
+    let options = OpenOptions {
+        create: config.stream.create,
+        ..config.store.options()
+    };
     let open = Box::pin(batchweave_store::open(&config.store.url, &options));
     let doing = || format!("opening the store {}", config.store.url);
     match unless_stopped(&stop, doing, open).await {

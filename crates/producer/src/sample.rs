@@ -41,7 +41,8 @@ impl SampleTaker {
     /// Returns the sampler of the status page; `None` when there is no page on localhost.
     pub(crate) fn for_page(
         config: &ProducerConfig,
-        (transform, inputs): (&Arc<DocumentTransform>, &Arc<Inputs>),
+        transform: &Arc<DocumentTransform>,
+        inputs: &Arc<Inputs>,
         health: &Health,
     ) -> Option<Arc<Self>> {
         let address = config.admin.listen.0?;

@@ -31,8 +31,10 @@ pub enum WorkerError {
 impl WorkerError {
     /// Returns the error for a thread or task that ended without its result.
     pub(crate) fn lost(name: &'static str, why: impl Display) -> Self {
-        let why = why.to_string();
-        Self::Lost { name, why }
+        Self::Lost {
+            name,
+            why: why.to_string(),
+        }
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -77,8 +79,8 @@ impl<T: Send + 'static> Worker<T> {
 
     /// Waits for the result.
     pub(crate) async fn join(self) -> Result<T, WorkerError> {
-        let result = self.result.await;
-        let result = result.map_err(|why| WorkerError::lost(self.name, why))?;
+        let received = self.result.await;
+        let result = received.map_err(|why| WorkerError::lost(self.name, why))?;
         // The thread has sent its result, so it is about to end.
         let _ = ManuallyDrop::into_inner(self.thread).join();
         result.map_err(|panic| WorkerError::lost(self.name, panic))
@@ -94,9 +96,9 @@ mod tests {
         let seven = Worker::start("seven", || 7).unwrap();
         assert_eq!(seven.join().await.unwrap(), 7);
         let lost = Worker::<()>::start("reader", || panic!("out of luck")).unwrap();
-        let why = lost.join().await.unwrap_err();
-        assert_eq!(why.exit(), Exit::Internal);
-        let why = why.to_string();
+        let error = lost.join().await.unwrap_err();
+        assert_eq!(error.exit(), Exit::Internal);
+        let why = error.to_string();
         assert!(
             why.contains("reader") && why.contains("out of luck"),
             "{why}"

@@ -211,7 +211,7 @@ async fn the_older_instance_is_fenced() {
     let text = why.to_string();
     for part in [
         "fenced: producer a",
-        "epoch 2",
+        "term 2",
         "nothing is lost",
         "producer.name",
     ] {

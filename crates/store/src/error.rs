@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Location;
+
 /// Whether a failed request may have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -171,7 +173,7 @@ impl StoreError {
 
     /// Returns a remedy for operators; empty where none applies in general.
     pub fn remedy(&self) -> &'static str {
-        if !self.location.starts_with("file://") {
+        if !self.is_in_folder() {
             return self.kind.remedy();
         }
         match self.kind {
@@ -191,6 +193,16 @@ impl StoreError {
             ErrorKind::Timeout => "check the mount of this folder",
             kind => kind.remedy(),
         }
+    }
+
+    fn is_in_folder(&self) -> bool {
+        matches!(Location::parse(&self.location), Ok(Location::Folder(_)))
+    }
+
+    /// Returns whether the folder of a `file://` store does not exist. A missing bucket is another case, because
+    /// nothing creates one.
+    pub fn is_no_folder(&self) -> bool {
+        self.kind == ErrorKind::NoBucket && self.is_in_folder()
     }
 
     /// Returns whether the object does not exist.

@@ -2,10 +2,10 @@
 //!
 //! This crate never learns what the keys mean: names live in `batchweave-core`.
 //!
-//! - [`open`] turns a URL into a store, [`probe`] checks that its creates are exclusive.
+//! - [`open`] turns a URL into a store, [`Location`] names its place, [`probe`] checks that its creates are exclusive.
 //! - [`counting::Counted`] counts requests and bytes around any store.
 //! - [`layer::Intercept`] wraps a store and changes some of its calls.
-//! - [`list_all`] reads all pages of a listing, [`Backoff`] spaces the tries of a call.
+//! - [`list_all`] reads all pages of a listing, [`Retry`] repeats a call, [`Backoff`] spaces its tries.
 //! - [`Hints`] tell of new objects, where a store notices them without requests.
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
@@ -24,10 +24,12 @@ mod inspect;
 mod key;
 pub mod layer;
 mod list_all;
+mod location;
 pub mod memory;
 mod open;
 mod path_style;
 mod probe;
+mod retry;
 mod root_url;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -41,7 +43,9 @@ pub use file::{FileRange, Watch};
 pub use hints::Hints;
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
+pub use location::{Location, LocationError, local_path};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use path_style::PathStyle;
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};
+pub use retry::Retry;
 pub use root_url::{deserialize_root, root_url};

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 
-use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError, key};
+use crate::{
+    Chunks, Create, Effect, ErrorKind, ListPage, Location, ObjectMeta, Op, Store, StoreError, key,
+};
 
 const PAGE_KEYS: usize = 1000;
 /// Ranges arrive in several chunks, as from S3.
@@ -33,7 +35,7 @@ impl MemoryStore {
     /// Returns this process's store of the given name, created empty on first use.
     pub fn named(name: &str) -> Arc<Self> {
         let mut named = lock(&NAMED);
-        let make = || Arc::new(Self::with_root(&format!("memory://{name}")));
+        let make = || Arc::new(Self::with_root(&Location::Memory(name).to_string()));
         Arc::clone(named.entry(name.to_owned()).or_insert_with(make))
     }
 

@@ -1,13 +1,13 @@
 //! Opening a store by its root URL.
 
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, io};
 
 use futures::future::BoxFuture;
 
 use crate::file::FileStore;
+use crate::location::Location;
 use crate::memory::MemoryStore;
 use crate::path_style::PathStyle;
 use crate::root_url::root_url;
@@ -137,23 +137,18 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
             detail,
         ))
     };
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return refuse(&without_scheme(url));
+    let location = match Location::parse(url) {
+        Ok(location) => location,
+        Err(why) => return refuse(&why.explain(options.input)),
     };
-    match scheme {
-        "file" if !rest.starts_with('/') => {
-            refuse("file:// takes an absolute path, so three slashes")
+    match location {
+        Location::Folder(path) if options.await_folder => {
+            Ok(Arc::new(FileStore::open_later(path).await?))
         }
-        "file" if options.await_folder => {
-            Ok(Arc::new(FileStore::open_later(Path::new(rest)).await?))
-        }
-        "file" => Ok(Arc::new(
-            FileStore::open(Path::new(rest), options.create).await?,
-        )),
-        "memory" if key::fault_of(rest).is_some() => refuse("memory:// takes a name"),
-        "memory" => Ok(MemoryStore::named(rest)),
-        "s3" => {
-            let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        Location::Folder(path) => Ok(Arc::new(FileStore::open(path, options.create).await?)),
+        Location::Memory(name) if key::fault_of(name).is_some() => refuse("memory:// takes a name"),
+        Location::Memory(name) => Ok(MemoryStore::named(name)),
+        Location::S3 { bucket, prefix } => {
             let prefix = if options.input {
                 prefix.strip_suffix('/').unwrap_or(prefix)
             } else {
@@ -168,7 +163,6 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
             }
             open_s3(url, bucket, prefix, options).await
         }
-        _ => refuse(&unknown_scheme(scheme, options.input)),
     }
 }
 
@@ -192,42 +186,6 @@ async fn open_s3(
     let detail = "this program was built without S3 (feature s3 of batchweave-store)";
     let (kind, effect) = (ErrorKind::Invalid, Effect::DidNot);
     Err(StoreError::new(Op::Open, url, kind, effect, detail))
-}
-
-/// Explains a scheme that no store has, with the way on that there is.
-fn unknown_scheme(scheme: &str, input: bool) -> String {
-    let way = match (scheme, input) {
-        ("gs" | "gcs", true) => {
-            "Google's buckets are read by their S3 interface: write s3://, set source.endpoint to \
-             https://storage.googleapis.com, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to an HMAC key"
-        }
-        ("gs" | "gcs", false) => {
-            "Google's S3 interface has no exclusive creates, which a stream needs: use an S3 bucket or a folder"
-        }
-        ("hf", true) => {
-            "download the files, with `hf download NAME --repo-type dataset --local-dir data`, and name their folder"
-        }
-        ("http" | "https" | "ftp", true) => {
-            "download the files, with `curl -O URL`, and name them or their folder"
-        }
-        ("http" | "https", false) => {
-            "the URL of an S3 server is store.endpoint or AWS_ENDPOINT_URL, and the bucket is in s3://bucket/prefix"
-        }
-        ("s3a" | "s3n", _) => "write s3://",
-        (_, true) => "copy the files to an S3 bucket or to a folder, and name that",
-        _ => "use an S3 bucket or a folder",
-    };
-    let what = if input { "input" } else { "streams" };
-    format!("{scheme}:// is not supported for {what}; {way}")
-}
-
-/// Explains a root without a scheme that does not look like a path.
-fn without_scheme(url: &str) -> String {
-    const PATHS: &str = "the root is a URL or a path that begins with /, ./ or ../";
-    if url.is_empty() || url.starts_with('~') {
-        return PATHS.to_owned();
-    }
-    format!("{PATHS}: for a folder here write ./{url}")
 }
 
 fn bucket_fault(bucket: &str) -> Option<&'static str> {

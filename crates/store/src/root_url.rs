@@ -5,6 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
+use crate::Location;
+
 /// Returns the URL of a root. A path that begins with `/`, `./` or `../` is a folder of this machine, which need not
 /// exist; everything else is returned unchanged.
 pub fn root_url(given: &str) -> Cow<'_, str> {
@@ -19,7 +21,7 @@ pub fn root_url(given: &str) -> Cow<'_, str> {
     } else {
         PathBuf::new()
     };
-    Cow::Owned(format!("file://{}", plain(&here.join(given)).display()))
+    Cow::Owned(Location::Folder(&plain(&here.join(given))).to_string())
 }
 
 /// Reads a root from a configuration, as [`root_url`] does.

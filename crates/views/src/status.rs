@@ -1,13 +1,15 @@
 //! `batchweave status`: the state of a stream, from the folded log, the newest records and the jobs' objects. No
-//! data object is read.
+//! data object is read. With --nodes: the state of daemons.
 //!
 //! - `recent`: the newest records (`commits`), what is in the stream (`totals`) and how fast it grows (`rate`);
 //! - `inputs`: producers in their input; `readers`: jobs, and when they run out of steps;
-//! - `render`: the summary; `internals`: what `--verbose` adds; `watch`: `--watch`; `view`: the stream for a page.
+//! - `render`: the summary; `internals`: what `--verbose` adds; `watch`: `--watch`; `view`: the stream for a page;
+//! - `nodes`: `--nodes`, from the daemons instead of the store.
 
 mod commits;
 mod inputs;
 mod internals;
+mod nodes;
 mod rate;
 mod readers;
 mod recent;
@@ -35,6 +37,7 @@ use batchweave_log::{AsOf, Log};
 use futures::future::LocalBoxFuture;
 use serde::Serialize;
 
+use crate::daemons::parse_address;
 use commits::Commits;
 use inputs::InputStatus;
 use rate::Rate;
@@ -48,9 +51,12 @@ Examples:
   batchweave status --store file:///data/stream --at 120
   batchweave status --json | jq .head.steps
   batchweave status --watch --every 10s
-  batchweave status --verbose                 # the log, epochs, snapshots, restart points too
+  batchweave status --verbose                 # the log, terms, snapshots, restart points too
+  batchweave status --nodes --watch           # whether the ranks of this node wait, and for what
+  batchweave status --nodes 10.0.0.7:9465 10.0.0.8:9465 --json | jq .ranks
 
-Figures marked \"about\" are the newest records' averages times the steps.";
+Figures marked \"about\" are the newest records' averages times the steps. Shares and rates of nodes are of
+the last ten seconds. With --nodes and --json there is one object per daemon and update.";
 
 /// The arguments of `batchweave status`.
 #[derive(Debug, clap::Args)]
@@ -59,15 +65,34 @@ pub struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
-    /// Also show the state of the log, producers' epochs, and what jobs retain
+    /// Also show the state of the log, producers' terms, and what jobs retain
     #[arg(long, short)]
     verbose: bool,
-    /// Repeat until the stream has ended; with --json one object per line
+    /// Show what ranks wait for, what is read ahead and how long each stage takes, of the daemons with these admin
+    /// endpoints (admin.listen), instead of the stream; without an address of the consumer on this machine
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        num_args = 0..,
+        default_missing_value = "127.0.0.1:9465",
+        value_parser = parse_address,
+        conflicts_with_all = ["at", "verbose"]
+    )]
+    nodes: Option<Vec<String>>,
+    /// Repeat until the stream has ended, or with --nodes until Ctrl-C; with --json one object per line
     #[arg(long, conflicts_with = "at")]
     watch: bool,
     /// With --watch: interval between updates; a number without a unit is seconds
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval, requires = "watch")]
     every: Period,
+}
+
+impl StatusArgs {
+    /// Returns the admin endpoints of --nodes.
+    pub fn nodes(&self) -> Option<&[String]> {
+        self.nodes.as_deref()
+    }
 }
 
 /// The folded state, with the field names of the log.
@@ -121,12 +146,15 @@ struct Snapshot {
     bytes: u64,
 }
 
-/// Shows the state of a stream.
+/// Shows the state of a stream, or of nodes.
 pub fn run<'a>(
     args: &'a StatusArgs,
     context: &'a Context,
 ) -> LocalBoxFuture<'a, Result<Exit, CliError>> {
     Box::pin(async move {
+        if let Some(nodes) = args.nodes() {
+            return nodes::run(nodes, args, context).await;
+        }
         let store = context.store(false).await?;
         if args.watch {
             return watch::run(store, args, context).await;

@@ -27,6 +27,7 @@ use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::daemons::{check_number, parse_address};
 use crate::status::Watched;
 pub use beside::Beside;
 use watched::Page;
@@ -46,8 +47,6 @@ const PATHS: &[&str] = &["/", "/stream.json"];
 pub type Addresses = Arc<Mutex<Vec<String>>>;
 
 const EVERY_MIN: Duration = Duration::from_secs(1);
-/// Most daemons on a page.
-const DAEMONS_MAX: usize = 256;
 
 /// The arguments of `batchweave ui`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +56,7 @@ pub struct UiArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9466", value_parser = listen)]
     listen: SocketAddr,
     /// Admin endpoints of producers and consumers to show (admin.listen), one or several
-    #[arg(long = "daemon", value_name = "HOST:PORT", value_delimiter = ',', value_parser = daemon)]
+    #[arg(long = "daemon", value_name = "HOST:PORT", value_delimiter = ',', value_parser = parse_address)]
     daemons: Vec<String>,
     /// Interval between two reads of the store and the daemons; a number without a unit is seconds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
@@ -68,21 +67,6 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("invalid address \"{text}\": expected an IP address and a port, for example \"127.0.0.1:9466\"")
     })
-}
-
-/// Checks the address of an admin endpoint.
-fn daemon(text: &str) -> Result<String, String> {
-    let parts = text.rsplit_once(':');
-    let port = parts.and_then(|(_, port)| port.parse::<u16>().ok());
-    let host = parts.map_or("", |(host, _)| host);
-    let strange = |c: char| c.is_whitespace() || c.is_control() || "/@?#".contains(c);
-    let bare_v6 = host.contains(':') && !host.starts_with('[');
-    if host.is_empty() || host.contains(strange) || bare_v6 || port.is_none_or(|port| port == 0) {
-        return Err(format!(
-            "invalid address \"{text}\": expected HOST:PORT as in admin.listen, for example \"10.0.0.7:9465\""
-        ));
-    }
-    Ok(text.to_owned())
 }
 
 /// The report at the start.
@@ -109,18 +93,14 @@ pub fn run<'a>(
 }
 
 async fn serve(args: &UiArgs, context: &Context) -> Result<Infallible, CliError> {
-    let (every, number) = (args.every.0, args.daemons.len());
+    let every = args.every.0;
     if every < EVERY_MIN {
         return Err(CliError::Usage(format!(
             "--every {} is too short: the store is read each time; at least 1s",
             args.every
         )));
     }
-    if number > DAEMONS_MAX {
-        return Err(CliError::Usage(format!(
-            "{number} daemons are too many for one page: name at most {DAEMONS_MAX} with --daemon"
-        )));
-    }
+    check_number(&args.daemons, "--daemon")?;
     let mut stream = Watched::open(context.store(false).await?).await?;
     let page = Arc::new(Page::new(stream.view().await?, every));
     let server = Server::bind(args.listen, PATHS).await.map_err(|why| {

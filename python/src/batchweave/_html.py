@@ -1,18 +1,20 @@
-"""A batch in a notebook: bounded HTML, with all text of the stream escaped."""
+"""A batch in a notebook, or as a page: bounded HTML, with all text of the stream escaped."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchweave._joined import OFFSETS
 from batchweave._layout import Array
-from batchweave._markup import TIMES, code, counted, quiet, shape, table, whole
-from batchweave._png import picture
-from batchweave._rows import count
+from batchweave._markup import TIMES, code, counted, page_of, quiet, shape, table, whole
+from batchweave._png import pictures, sizes_of
+from batchweave._rows import count, is_offsets
 from batchweave._samples import Sample, borders
 from batchweave.errors import BatchWeaveError
 
@@ -20,31 +22,54 @@ if TYPE_CHECKING:
     from batchweave._documents import Decoder
     from batchweave.batch import Batch
 
-ROWS_MAX = 4
-DOCUMENTS_MAX = 8
-"""Documents of a row, at most."""
-CHARS_MAX = 1000
-"""Characters of a row's text, at most."""
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is shown of a batch at most."""
+
+    rows: int
+    documents: int
+    """Of a row."""
+    chars: int
+    """Of a row's text."""
+
+
+NOTEBOOK = Bounds(rows=4, documents=8, chars=1000)
+PAGE = Bounds(rows=64, documents=64, chars=32_000)
 IDS_MAX = 128
 """Tokens of a document that is not decoded, at most."""
+_PICTURES_MAX = 8
+"""Pictures of an array in a sample or in a row's documents, at most, and one per document."""
 _VALUES_MAX = 12
 _ARRAYS_MAX = 32
 # Larger batches are not read again as a whole, only the slices of the rows that are shown.
 _WHOLE_BYTES_MAX = 16 << 20
+# No row follows after this many characters.
+_HTML_MAX = 16 << 20
 
 
-def batch(shown: Batch, decoder: Decoder | None) -> str:
+def page(shown: Batch, decoder: Decoder | None) -> str:
+    """Returns a page of a batch's first rows for a browser."""
+    return page_of(f"Step {shown.step:,}", batch(shown, decoder, PAGE))
+
+
+def batch(shown: Batch, decoder: Decoder | None, bounds: Bounds = NOTEBOOK) -> str:
     """Returns the head of a batch and its first rows."""
     rows = sum(count(piece) for piece in shown.slices)
-    samples = list(itertools.islice(shown.samples(), ROWS_MAX))
+    samples = list(itertools.islice(shown.samples(), bounds.rows))
     decoded, why = _decoded(shown, samples, decoder)
     parts = [_head(shown, rows, decoder), _arrays(shown)]
     if why:
         parts.append(f"<div>{quiet(f'not decoded: {why}')}</div>")
-    parts += [_row(shown, sample, decoded.get((sample.slice, sample.row))) for sample in samples]
-    if rows > len(samples):
+    size = 0
+    for sample in samples:
+        if size < _HTML_MAX:
+            parts.append(_row(shown, sample, decoded.get((sample.slice, sample.row)), bounds))
+            size += len(parts[-1])
+            rows -= 1
+    if rows:
         kind = "row" if "tokens" in shown else "sample"
-        parts.append(quiet(f"{counted(rows - len(samples), f'more {kind}')}: batch.samples()"))
+        parts.append(quiet(f"{counted(rows, f'more {kind}')}: batch.samples()"))
     return whole(parts)
 
 
@@ -85,29 +110,52 @@ def _arrays(shown: Batch) -> str:
     return table(rows, ("array", "type", "shape in a slice"))
 
 
-def _row(shown: Batch, sample: Sample, decoded: dict[str, Any] | None) -> str:
+def _row(shown: Batch, sample: Sample, decoded: dict[str, Any] | None, bounds: Bounds) -> str:
     kind = "Row" if "tokens" in sample else "Sample"
     head = f"<div><b>{kind} {sample.index}</b> {quiet(f'slice {sample.slice}')}</div>"
     if "tokens" not in sample:
         inner = _sample(shown, sample, decoded)
     elif decoded is not None:
-        inner = "".join(_texts(decoded))
+        inner = "".join(_texts(shown, sample, decoded, bounds))
     else:
-        inner = "".join(_ids(sample))
+        inner = "".join(_ids(shown, sample, bounds))
     return f'<div class="bw-row">{head}{inner}</div>'
 
 
-def _texts(decoded: dict[str, Any]) -> Iterator[str]:
-    """Yields the documents of a row as text."""
-    left = CHARS_MAX
-    for part in decoded["documents"][:DOCUMENTS_MAX]:
+def _texts(shown: Batch, sample: Sample, decoded: dict[str, Any], bounds: Bounds) -> Iterator[str]:
+    """Yields the documents of a row as text, with their arrays."""
+    documents, left = decoded["documents"], bounds.chars
+    beside, others = _beside(shown, sample, len(documents), bounds)
+    for part, arrays in zip(documents[: bounds.documents], beside, strict=False):
         text, left = _text(part, left)
-        yield f'<div class="bw-doc">{_caption(part)}<p class="bw-text">{text}</p></div>'
-    more = len(decoded["documents"]) - DOCUMENTS_MAX
-    if more > 0:
-        yield quiet(counted(more, "more document"))
+        yield f'<div class="bw-doc">{_caption(part)}<p class="bw-text">{text}</p>{arrays}</div>'
+    yield _more(len(documents) - bounds.documents, "document") + others
     if decoded["padding"]:
         yield f'<div class="bw-pad">padding, {counted(decoded["padding"], "token")}</div>'
+
+
+def _beside(shown: Batch, sample: Sample, documents: int, bounds: Bounds) -> tuple[list[str], str]:
+    """Returns the arrays of each document of a row; those of other documents as a text of its own.
+
+    Where a stream has no borders of documents, its rows may seem to have others than their arrays.
+    """
+    names = [name for name in sample if is_offsets(name + OFFSETS, sample)]
+    if not names:
+        return [""] * documents, ""
+    found = sample.documents
+    limit = max(_PICTURES_MAX // max(len(found), 1), 1)
+    tables = [
+        _values(shown, {name: part[name] for name in names}, limit)
+        for part in found[: bounds.documents]
+    ]
+    if len(found) == documents:
+        return tables, ""
+    alone = "".join(f'<div class="bw-doc">{each}</div>' for each in tables)
+    return [""] * documents, alone + _more(len(found) - bounds.documents, "document")
+
+
+def _more(hidden: int, noun: str) -> str:
+    return quiet(counted(hidden, f"more {noun}")) if hidden > 0 else ""
 
 
 def _caption(part: dict[str, Any]) -> str:
@@ -138,18 +186,18 @@ def _text(part: dict[str, Any], left: int) -> tuple[str, int]:
     return "".join(found), left
 
 
-def _ids(sample: Sample) -> Iterator[str]:
-    """Yields the documents of a row as token ids."""
+def _ids(shown: Batch, sample: Sample, bounds: Bounds) -> Iterator[str]:
+    """Yields the documents of a row as token ids, with their arrays."""
     tokens = sample["tokens"]
     parts = borders(sample) or [(0, len(tokens))]
-    for at, to in parts[:DOCUMENTS_MAX]:
+    beside, others = _beside(shown, sample, len(parts), bounds)
+    for (at, to), arrays in zip(parts[: bounds.documents], beside, strict=False):
         words = " ".join(_id(sample, k) for k in range(at, min(to, at + IDS_MAX)))
         hidden = to - at - IDS_MAX
         more = quiet(f" … {counted(hidden, 'more token')}") if hidden > 0 else ""
         caption = quiet(counted(to - at, "token"))
-        yield f'<div class="bw-doc">{caption}<p class="bw-text">{words}{more}</p></div>'
-    if len(parts) > DOCUMENTS_MAX:
-        yield quiet(counted(len(parts) - DOCUMENTS_MAX, "more document"))
+        yield f'<div class="bw-doc">{caption}<p class="bw-text">{words}{more}</p>{arrays}</div>'
+    yield _more(len(parts) - bounds.documents, "document") + others
     padding = len(tokens) - sum(to - at for at, to in parts)
     if padding:
         yield f'<div class="bw-pad">padding, {counted(padding, "token")}</div>'
@@ -162,20 +210,23 @@ def _id(sample: Sample, at: int) -> str:
 
 
 def _sample(shown: Batch, sample: Sample, decoded: dict[str, Any] | None) -> str:
-    """Returns the arrays of a sample: pictures as such, of others the first values."""
     captions = [_caption(part) for part in (decoded or {}).get("documents", [])]
-    rows = [
-        (code(name), shape(array), _value(array, shown.is_bfloat16(name)))
-        for name, array in list(sample.items())[:_ARRAYS_MAX]
-    ]
-    return f'<div class="bw-doc">{"".join(captions)}{table(rows)}</div>'
+    return f'<div class="bw-doc">{"".join(captions)}{_values(shown, sample, _PICTURES_MAX)}</div>'
 
 
-def _value(array: Array, bfloat16: bool) -> str:
-    url = picture(array)
-    if url is not None:
+def _values(shown: Batch, arrays: Mapping[str, Array], limit: int) -> str:
+    """Returns a table of arrays: pictures as such, `limit` of each; of others the first values."""
+    rows = []
+    for name, array in list(arrays.items())[:_ARRAYS_MAX]:
+        urls, more = pictures(array, limit, sizes_of(array, arrays.values()))
         # Letters, digits and the signs of base64 only.
-        return f'<img alt="" src="{url}">'
+        images = "".join(f'<img alt="" src="{url}">' for url in urls)
+        value = images + _more(more, "picture") or _first(array, shown.is_bfloat16(name))
+        rows.append((code(name), shape(array), value))
+    return table(rows)
+
+
+def _first(array: Array, bfloat16: bool) -> str:
     first = array.reshape(-1)[:_VALUES_MAX]
     if bfloat16:
         first = (first.astype(np.uint32) << 16).view(np.float32)

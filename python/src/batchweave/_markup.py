@@ -1,4 +1,4 @@
-"""The parts of HTML for notebooks: a style, and small pieces of text, escaped.
+"""The parts of HTML for notebooks and pages: a style, and small pieces of text, escaped.
 
 Colours are shades of the notebook's own, so that both colour schemes work.
 """
@@ -64,3 +64,15 @@ def table(rows: Iterable[Iterable[str]], head: Iterable[str] = ()) -> str:
 def whole(parts: Iterable[str]) -> str:
     """Returns one output of a notebook."""
     return f'{STYLE}<div class="batchweave">{"".join(parts)}</div>'
+
+
+def page_of(title: str, content: str) -> str:
+    """Returns an output of a notebook as a page that runs and loads nothing."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<style>:root{{color-scheme:light dark}}</style><title>{escape(title)}</title></head>"
+        f"<body>{content}</body></html>\n"
+    )

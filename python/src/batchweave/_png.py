@@ -1,10 +1,11 @@
-"""Small pictures as `data:` URLs."""
+"""Small pictures of arrays as `data:` URLs."""
 
 from __future__ import annotations
 
 import base64
 import struct
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -23,21 +24,51 @@ _MAGIC = {
 }
 
 
-def picture(array: Array) -> str | None:
-    """Returns an array as a picture, if it seems to be one.
+def pictures(array: Array, limit: int, sizes: Array | None = None) -> tuple[list[str], int]:
+    """Returns the first `limit` pictures of an array, and the number of further ones.
 
-    Bytes of shape [height, width, 3], the first of several such, or a PNG, JPEG or GIF file.
+    Pictures are bytes of shape [height, width, 1 or 3], one or several; pixels with `sizes`, the
+    height and width of each picture; or a PNG, JPEG, WebP or GIF file.
     """
-    if array.dtype != np.uint8:
-        return None
-    while array.ndim > 3 and len(array):
-        array = array[0]
+    if array.dtype != np.uint8 or not array.size:
+        return [], 0
     if array.ndim == 1:
-        return _encoded(array)
-    if array.ndim != 3 or array.shape[2] != 3 or min(array.shape[:2]) < _SIDE_MIN:
+        url = _encoded(array)
+        return ([], 0) if url is None else ([url], 0)
+    found = _of_sizes(array, sizes) if sizes is not None else _of_shape(array)
+    return [_pixels(one) for one in found[:limit]], max(len(found) - limit, 0)
+
+
+def sizes_of(pixels: Array, others: Iterable[Array]) -> Array | None:
+    """Returns the array with the heights and widths of pixels of shape [n, 1 or 3]."""
+    if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] not in (1, 3):
         return None
-    every = -(-max(array.shape[:2]) // _SIDE_MAX)
-    return _url("image/png", png(array[::every, ::every]))
+    sizes = (one for one in others if one.dtype == np.int32 and one.shape[1:] == (2,))
+    fitting = (
+        one for one in sizes if (one > 0).all() and _areas(one).sum(dtype=float) == len(pixels)
+    )
+    return next(fitting, None)
+
+
+def _areas(sizes: Array) -> Array:
+    return np.asarray(sizes.astype(np.int64).prod(1))
+
+
+def _of_sizes(pixels: Array, sizes: Array) -> list[Array]:
+    parts = np.split(pixels, np.cumsum(_areas(sizes))[:-1])
+    return [part.reshape(*size, -1) for part, size in zip(parts, sizes, strict=True)]
+
+
+def _of_shape(array: Array) -> list[Array]:
+    if array.ndim < 3 or array.shape[-1] not in (1, 3) or min(array.shape[-3:-1]) < _SIDE_MIN:
+        return []
+    return list(array.reshape(-1, *array.shape[-3:]))
+
+
+def _pixels(pixels: Array) -> str:
+    every = -(-max(pixels.shape[:2]) // _SIDE_MAX)
+    grey_or_colour = pixels[::every, ::every]
+    return _url("image/png", png(np.broadcast_to(grey_or_colour, (*grey_or_colour.shape[:2], 3))))
 
 
 def png(pixels: Array) -> bytes:
@@ -58,9 +89,10 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 def _encoded(array: Array) -> str | None:
     if not 0 < array.size <= _BYTES_MAX:
         return None
-    head = array[:8].tobytes()
+    head = array[:12].tobytes()
     kinds = (kind for magic, kind in _MAGIC.items() if head.startswith(magic))
-    kind = next(kinds, None)
+    webp = "image/webp" if head[:4] == b"RIFF" and head[8:] == b"WEBP" else None
+    kind = next(kinds, webp)
     return None if kind is None else _url(kind, array.tobytes())
 
 

@@ -211,6 +211,14 @@ class Batch:
             )
         return self._decoder.text()
 
+    def html(self) -> str:
+        """Returns a page of the first 64 rows for a browser, with more of each than a notebook.
+
+        It runs and loads nothing: `Path("step-5.html").write_text(batch.html())` keeps it. Text and
+        names of documents are in it where `batchweave.open` has read the batch.
+        """
+        return _html.page(self, self._decoder)
+
     def _repr_html_(self) -> str:
         """Returns the first rows for a notebook: as text, where `batchweave.open` has read them."""
         return _html.batch(self, self._decoder)

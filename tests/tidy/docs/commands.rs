@@ -35,7 +35,7 @@ impl Programs {
                 "where" => "crates/cli/src/locate.rs".to_owned(),
                 "plan" => "crates/lab/src/plan/mod.rs".to_owned(),
                 "generate" => "crates/lab/src/generate.rs".to_owned(),
-                "status" | "top" | "ui" => format!("crates/views/src/{verb}.rs"),
+                "status" | "ui" => format!("crates/views/src/{verb}.rs"),
                 "verify" => "crates/verify/src/lib.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };

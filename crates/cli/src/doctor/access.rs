@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use batchweave_daemon::Exit;
-use batchweave_store::{Bucket, ErrorKind, StoreError};
+use batchweave_store::{Bucket, ErrorKind, Location, StoreError};
 
 use super::Target;
 use super::finding::Finding;
@@ -34,7 +34,7 @@ pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
 pub(super) fn refused(error: &StoreError) -> Finding {
     let name = match error.kind {
         ErrorKind::Unreachable | ErrorKind::Timeout => "endpoint",
-        ErrorKind::NoBucket if error.location.starts_with("file://") => "folder",
+        ErrorKind::NoBucket if error.is_no_folder() => "folder",
         ErrorKind::NoBucket | ErrorKind::WrongRegion => "bucket",
         ErrorKind::Denied | ErrorKind::WrongKeys => "credentials",
         ErrorKind::ClockSkew => "clock",
@@ -55,9 +55,9 @@ pub(super) fn refused(error: &StoreError) -> Finding {
 /// Returns the bucket or folder that an error is about.
 fn container(error: &StoreError) -> String {
     let location = error.location.split("/probe/").next().unwrap_or_default();
-    match location.strip_prefix("s3://") {
-        Some(rest) => format!("s3://{}", rest.split('/').next().unwrap_or_default()),
-        None => location.to_owned(),
+    match Location::parse(location) {
+        Ok(Location::S3 { bucket, .. }) => Location::S3 { bucket, prefix: "" }.to_string(),
+        _ => location.to_owned(),
     }
 }
 

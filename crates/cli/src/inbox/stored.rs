@@ -7,11 +7,10 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_core::inbox::{COMMIT, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, is_writer};
 use batchweave_log::inbox::list_writer;
-use batchweave_store::Store;
+use batchweave_store::{Location, Store, local_path};
 use serde::Serialize;
 
 use super::footer::{self, Footer};
-use super::is_absent_folder;
 
 /// An inbox in its store.
 pub(super) struct StoredInbox {
@@ -53,10 +52,10 @@ impl StoredInbox {
                 .canonicalize()
                 .or_else(|_| std::path::absolute(path))
                 .map_err(|why| CliError::Usage(format!("{place}: {why}")))?;
-            format!("file://{}", path.display())
+            Location::Folder(&path).to_string()
         };
         let store = match batchweave_store::open(&url, &context.store_options()).await {
-            Err(why) if is_absent_folder(&why) => None,
+            Err(why) if why.is_no_folder() => None,
             store => Some(store?),
         };
         Ok(Self { root: url, store })
@@ -74,14 +73,13 @@ impl StoredInbox {
     /// Returns whether a pinned file's folder of writers, as a producer names it, is this inbox.
     pub(super) fn is(&self, root: &str) -> bool {
         let own = self.root().trim_end_matches('/');
-        match own.strip_prefix("file://") {
-            None => own == root.trim_end_matches('/'),
-            Some(path) => {
-                let root = root.strip_prefix("file://").unwrap_or(root);
+        match (local_path(own), local_path(root)) {
+            (Some(path), Some(root)) => {
                 // A producer may name it by another way.
                 let real = Path::new(root).canonicalize();
                 Path::new(path) == Path::new(root) || real.is_ok_and(|real| real == Path::new(path))
             }
+            _ => own == root.trim_end_matches('/'),
         }
     }
 

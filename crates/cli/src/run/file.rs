@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_console::GlobalArgs;
 use batchweave_console::programs::Name;
-use batchweave_daemon::config::{Config, Period, Problem, other_names};
+use batchweave_daemon::config::{Config, Period, Problem, StoreConfig, other_names};
 use batchweave_store::{PathStyle, root_url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -87,8 +87,7 @@ impl Config for RunFile {
     fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if text(&self.store, "url").is_none_or(str::is_empty) {
-            let message = "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"";
-            problems.push(Problem::new("store.url", message));
+            problems.push(StoreConfig::without_url());
         }
         if text(&self.admin, "listen") == Some("off") {
             let message = "must be an address: `batchweave run` reads the daemons' numbers there";

@@ -76,14 +76,16 @@ impl Progress {
             .unwrap_or_else(|| (of(producer, "batches") as u64).max(known.batches));
         known.batches = batches;
         let ranks = of(consumer, "sessions") as u64;
-        let least = consumer.and_then(|n| n.least("rank_step"));
+        let least = consumer.and_then(|n| n.samples.least("rank_step"));
         let head = of(consumer, "head_step") as u64;
         let steps = head.max(batches);
         let finished = known.finished.is_some();
         let share = if finished {
             1.0
         } else {
-            producer.and_then(|n| n.least("done_ratio")).unwrap_or(0.0)
+            producer
+                .and_then(|n| n.samples.least("done_ratio"))
+                .unwrap_or(0.0)
         };
         let held = of(producer, "held") > 0.0;
         let step = least.filter(|_| ranks > 0);
@@ -223,9 +225,10 @@ fn rank_wait(before: &Numbers, now: &Numbers) -> Option<String> {
     const WAITED: &str = "rank_wait_seconds_total";
     let ranks = now.sum("sessions").max(1.0);
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(0.001) * ranks;
-    let earlier = before.by_first_label(WAITED);
+    let earlier = before.samples.sums_by(WAITED, "cause");
     let grown = now
-        .by_first_label(WAITED)
+        .samples
+        .sums_by(WAITED, "cause")
         .into_iter()
         .map(|(cause, total)| {
             let grown = total - earlier.get(cause).copied().unwrap_or(0.0);

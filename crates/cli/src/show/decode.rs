@@ -20,14 +20,14 @@ use super::vocabulary::Vocabulary;
 pub(super) struct Decoded {
     slice: u32,
     row: u64,
-    pub(super) documents: Vec<DocumentPart>,
+    documents: Vec<DocumentPart>,
     /// Padding tokens after the last document.
-    pub(super) padding: u64,
+    padding: u64,
 }
 
 /// Consecutive tokens of one document, or one sample.
 #[derive(Debug, Serialize)]
-pub(super) struct DocumentPart {
+struct DocumentPart {
     /// `FILE:LINE`; `None` where the stream does not store it.
     source: Option<String>,
     /// Pass over the input, from 0.
@@ -36,9 +36,9 @@ pub(super) struct DocumentPart {
     skip: Option<u64>,
     tokens: u64,
     /// The text; `None` for samples.
-    pub(super) text: Option<String>,
+    text: Option<String>,
     /// The text by the loss mask; `None` where the stream has none.
-    pub(super) runs: Option<Vec<Run>>,
+    runs: Option<Vec<Run>>,
 }
 
 /// The source documents of a step's rows.
@@ -187,7 +187,7 @@ fn tokens(layout: &Layout, payload: &[u8]) -> Option<(usize, Vec<u32>)> {
 
 impl DocumentPart {
     /// Returns its source, pass and tokens.
-    pub(super) fn caption(&self) -> String {
+    fn caption(&self) -> String {
         let source = self.source.as_deref().unwrap_or("a document");
         let pass = self
             .pass
@@ -205,10 +205,6 @@ impl DocumentPart {
 }
 
 impl Decoded {
-    pub(super) fn is(&self, slice: u32, row: u64) -> bool {
-        (self.slice, self.row) == (slice, row)
-    }
-
     pub(super) fn text(&self) -> String {
         let mut out = format!("\nslice {}, row {}\n", self.slice, self.row);
         for part in &self.documents {

@@ -6,9 +6,9 @@ use serde::Serialize;
 /// Consecutive tokens of a document with one value of the loss mask.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub(super) struct Run {
-    pub(super) learned: bool,
+    learned: bool,
     tokens: u64,
-    pub(super) text: String,
+    text: String,
 }
 
 /// Returns the values of `loss_mask`, one per token of rows of `width`; `None` where the slice has no such array.

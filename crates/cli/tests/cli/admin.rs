@@ -102,12 +102,12 @@ async fn a_producer_that_is_gone_is_retired() {
         .run(&retire("p7"))
         .fails(1, &["p7 was never opened", "the opened ones are p0"]);
     world.run(&retire("p0")).prints(&[
-        "p0 is retired: epoch 1 is over, by version 2\n",
-        "its 3 TGBs stay; the next epoch continues with seq 3\n",
+        "p0 is retired: term 1 is over, by version 2\n",
+        "its 3 TGBs stay; the next term continues with seq 3\n",
     ]);
     world
         .run(&retire("p0"))
-        .prints(&["epoch 1 is over, as before\n"]);
+        .prints(&["term 1 is over, as before\n"]);
     let status = world.json(&["status"]);
     assert_eq!(status["producers"][0]["state"], "retired");
     let mut again = world.producer("p0").await;

@@ -78,8 +78,8 @@ async fn an_object_that_is_short_or_gone_is_named() {
 async fn a_void_entry_is_shown_and_harms_nothing() {
     let world = filled().await;
     world.commit_void_entry().await;
-    let why = "epoch 77 of producer p0 is not the current one, 1";
-    let void = format!("VOID opened p0 epoch 77 by faulty:1: {why}");
+    let why = "term 77 of producer p0 is not the current one, 1";
+    let void = format!("VOID opened p0 term 77 by faulty:1: {why}");
     let log = world.run(&["log"]);
     log.prints(&["abababababab  faulty", &void]);
     assert!(log.err.is_empty(), "it is not said twice: {log:?}");

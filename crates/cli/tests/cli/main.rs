@@ -9,7 +9,6 @@ mod decode_file;
 mod delete;
 mod doctor;
 mod jobs;
-mod pictures;
 mod proof;
 mod reading;
 mod reclaim;

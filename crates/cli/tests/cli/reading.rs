@@ -67,7 +67,7 @@ async fn status_tells_where_everything_stands() {
     ]);
     let short = world.run(&["status"]).out;
     assert!(
-        !short.contains("EPOCH") && !short.contains("snapshots"),
+        !short.contains("TERM") && !short.contains("snapshots"),
         "{short}"
     );
     world.run(&["status", "--verbose"]).prints(&[
@@ -76,9 +76,9 @@ async fn status_tells_where_everything_stands() {
         "commits    newest 5 records: 1.0 entries and 0.8 TGBs per record, ",
         "watermark  0: every step can be read\n",
         "snapshots  none\n",
-        "PRODUCER  STATE     EPOCH  NEXT SEQ  OPENED AT  INSTANCE\n",
-        "p0        open          1         3          0  host:1\n",
-        "p1        finished      1         1          2  host:1\n",
+        "PRODUCER  STATE     TERM  NEXT SEQ  OPENED AT  INSTANCE\n",
+        "p0        open         1         3          0  host:1\n",
+        "p1        finished     1         1          2  host:1\n",
     ]);
     let status = world.json(&["status"]);
     assert_eq!(
@@ -130,9 +130,9 @@ async fn log_prints_a_line_a_commit() {
     let world = small().await;
     let all = world.run(&["log"]);
     let expected = [
-        "       0  <commit>      p0            opened epoch 1 by host:1",
+        "       0  <commit>      p0            opened term 1 by host:1",
         "       1  <commit>      p0/1          batch seq 0..2: 3 TGBs, 192 tokens -> steps 0..2",
-        "       2  <commit>      p1            opened epoch 1 by host:1",
+        "       2  <commit>      p1            opened term 1 by host:1",
         "       3  <commit>      p1/1          batch seq 0: 1 TGB, 64 tokens -> steps 3",
         "       4  <commit>      p1/1          finished after 1 TGB",
     ];
@@ -226,7 +226,7 @@ async fn show_tells_where_a_step_lies() {
     let world = small().await;
     let ran = world.run(&["show", "1"]);
     ran.prints(&[
-        "producer  p0, epoch 1, seq 1\n",
+        "producer  p0, term 1, seq 1\n",
         "version   1\n",
         "8 rows, 64 tokens",
         "SLICES  OFFSET  BYTES  OBJECT\n",

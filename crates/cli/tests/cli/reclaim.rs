@@ -132,7 +132,7 @@ async fn too_few_restart_points_and_objects_deleted_by_hand_are_told() {
         .fails(76, &["data/p0/", "is missing: steps 0..4"]);
 }
 
-/// A stream on the embedded S3 server, whose producer has begun its second epoch.
+/// A stream on the embedded S3 server, whose producer has begun its second term.
 struct Bucket {
     server: Server,
     store: Arc<dyn Store>,

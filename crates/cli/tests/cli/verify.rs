@@ -47,7 +47,7 @@ async fn a_whole_stream_is_sound() {
     world.commit_void_entry().await;
     world.run(&["verify"]).prints(&[
         "void       1 entry: skipped by all readers",
-        "version 4, entry 0: epoch 77 of producer p0",
+        "version 4, entry 0: term 77 of producer p0",
         "the stream is sound but for what was skipped",
     ]);
 }

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
-use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem, other_names};
+use batchweave_daemon::config::{
+    ByteSize, Config, Listen, Period, Problem, StoreConfig, other_names,
+};
 use batchweave_daemon::telemetry::LogConfig;
-use batchweave_store::{Encryption, OpenOptions, PathStyle, deserialize_root};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of the daemon, one field per table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConsumerConfig {
-    pub store: StoreTable,
+    pub store: StoreConfig,
     pub job: JobTable,
     pub arena: ArenaTable,
     pub socket: SocketTable,
@@ -22,45 +23,6 @@ pub struct ConsumerConfig {
     pub shutdown: ShutdownTable,
     pub admin: AdminTable,
     pub log: LogConfig,
-}
-
-/// `[store]`: the location of the stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StoreTable {
-    /// Root URL of the stream.
-    #[serde(deserialize_with = "deserialize_root")]
-    pub url: String,
-    /// Endpoint of an S3-compatible store; empty: AWS.
-    pub endpoint: String,
-    /// Region; empty: from the environment or profile.
-    pub region: String,
-    /// Whether requests name the bucket in the path or in the host.
-    pub path_style: PathStyle,
-    /// Encryption of written objects; empty: the bucket's default.
-    pub encryption: String,
-    /// KMS key of the encryption; empty: the account's default.
-    pub kms_key: String,
-}
-
-impl StoreTable {
-    /// Returns the encryption of written objects; fails if it is not a valid combination.
-    pub(crate) fn encryption(&self) -> Result<Encryption, String> {
-        Encryption::parse(&self.encryption, &self.kms_key)
-    }
-
-    /// Returns how to open the store.
-    pub(crate) fn options(&self) -> OpenOptions {
-        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        OpenOptions {
-            endpoint: given(&self.endpoint),
-            region: given(&self.region),
-            path_style: self.path_style,
-            // An invalid value is refused when the configuration is checked.
-            encryption: self.encryption().unwrap_or_default(),
-            ..OpenOptions::default()
-        }
-    }
 }
 
 mod arena;
@@ -211,16 +173,8 @@ impl Config for ConsumerConfig {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
+        problems.extend(self.store.check());
         let mut problem = |key: &str, message: String| problems.push(Problem::new(key, message));
-        if self.store.url.is_empty() {
-            problem(
-                "store.url",
-                "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"".into(),
-            );
-        }
-        if let Err(why) = self.store.encryption() {
-            problem("store.encryption", why);
-        }
         self.job.check(&mut problem);
         self.arena.check(&mut problem);
         self.socket.check(&mut problem);

@@ -13,7 +13,6 @@ use futures::future::BoxFuture;
 use crate::config::ConsumerConfig;
 use crate::error::RunError;
 use crate::job::attempts::check_job;
-use crate::run::open_log::is_no_folder;
 use crate::segments::{self, SegmentMaker};
 
 /// Bytes of the smallest token.
@@ -31,8 +30,8 @@ async fn open_everything(config: ConsumerConfig) -> Findings {
             findings.opened("store", format!("{}: readable", store.root()));
             Box::pin(check_stream(store, &config, &mut findings)).await;
         }
-        // As at a start, which waits for the folder of a URL only.
-        Err(why) if is_no_folder(&why) && config.store.url.starts_with("file://") => {
+        // As at a start, which waits for the folder.
+        Err(why) if why.is_no_folder() => {
             let url = &config.store.url;
             findings.opened(
                 "store",

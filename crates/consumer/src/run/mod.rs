@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::check::check;
-use self::open_log::{is_no_folder, open_log};
+use self::open_log::open_log;
 use self::tasks::{Channels, LOG_REQUESTS_MAX, Tasks, parts};
 use crate::config::ConsumerConfig;
 use crate::context::Context;
@@ -63,7 +63,7 @@ async fn open_and_run(config: ConsumerConfig, stop: CancellationToken) -> Result
     let open = async {
         let store = batchweave_store::open(&config.store.url, &options).await?;
         match batchweave_store::probe_read(store.as_ref(), rand::random()).await {
-            Err(why) if !is_no_folder(&why) => Err(RunError::from(why)),
+            Err(why) if !why.is_no_folder() => Err(RunError::from(why)),
             _ => Ok(store),
         }
     };

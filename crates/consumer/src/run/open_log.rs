@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batchweave_daemon::health::Health;
 use batchweave_log::{Log, LogError};
-use batchweave_store::{ErrorKind, Store, StoreError};
+use batchweave_store::Store;
 use tokio::time::Instant;
 
 use crate::config::FollowTable;
@@ -14,12 +14,6 @@ use crate::error::RunError;
 
 /// The missing stream is logged again after this.
 const LOG_AGAIN: Duration = Duration::from_mins(1);
-
-/// Returns whether a folder of a `file://` store does not exist: a producer creates it with the stream. A
-/// missing bucket is an error, because nothing creates it.
-pub(crate) fn is_no_folder(why: &StoreError) -> bool {
-    why.kind == ErrorKind::NoBucket && why.location.starts_with("file://")
-}
 
 /// Opens the log; waits while the stream does not exist.
 pub(crate) async fn open_log(
@@ -34,7 +28,8 @@ pub(crate) async fn open_log(
         let why = match Log::open(store.clone(), &options).await {
             Ok(log) => return Ok(log),
             Err(why @ LogError::NoStream { .. }) => why.to_string(),
-            Err(LogError::Store(why)) if is_no_folder(&why) => {
+            // A producer creates it with the stream.
+            Err(LogError::Store(why)) if why.is_no_folder() => {
                 let root = store.root();
                 format!("no folder at {root} yet: a producer creates it; or correct store.url")
             }

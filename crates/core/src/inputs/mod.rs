@@ -132,7 +132,7 @@ impl FromStr for LinkId {
         let id = id().filter(|id| id.to_string() == text);
         id.ok_or_else(|| IdError::Malformed {
             kind: "input list id",
-            expected: "EPOCH-NONCE/FILES-HASH",
+            expected: "TERM-NONCE/FILES-HASH",
             text: text.chars().take(80).collect(),
         })
     }

@@ -4,7 +4,7 @@
 //! - I2 the watermark is not above the head;
 //! - I3 waiting TGBs exist under `lanes` only, and per lane end just before the next sequence;
 //! - I4 under `lanes` the turn names a lane, and that lane has nothing waiting (unless sealed);
-//! - I5 open producers have an epoch of at least 1 and lie before the head of the log;
+//! - I5 open producers have a term of at least 1 and lie before the head of the log;
 //! - I6 attempts of a job are numbered one after another, opened in the order of the log, and all but
 //!   the newest have ended;
 //! - I7 versions and steps, waiting ones included, stay below the numeric limit; so do all numbers that
@@ -179,7 +179,7 @@ fn check_queue(m: &Manifest, name: &ProducerName, queue: &Queue) -> Result<(), S
 fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Result<(), String> {
     if p.epoch == 0 || p.opened >= m.next_version {
         return Err(format!(
-            "I5: producer {name} has epoch {} from version {}",
+            "I5: producer {name} has term {} from version {}",
             p.epoch, p.opened
         ));
     }

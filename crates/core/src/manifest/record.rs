@@ -68,7 +68,7 @@ impl std::fmt::Display for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.epoch {
             0 => f.write_str(&self.name),
-            epoch => write!(f, "{} in epoch {epoch}", self.name),
+            epoch => write!(f, "{} in term {epoch}", self.name),
         }
     }
 }

@@ -9,13 +9,13 @@ pub enum Void {
     NotOpened(ProducerName),
     #[error("producer {0} is not among those that stream.json names")]
     NotNamed(ProducerName),
-    #[error("epoch {found} of producer {producer} is not the current one, {current}")]
+    #[error("term {found} of producer {producer} is not the current one, {current}")]
     WrongEpoch {
         producer: ProducerName,
         current: Epoch,
         found: Epoch,
     },
-    #[error("epoch {epoch} of producer {producer} was retired")]
+    #[error("term {epoch} of producer {producer} was retired")]
     Retired {
         producer: ProducerName,
         epoch: Epoch,
@@ -49,7 +49,7 @@ pub enum Void {
     WrongMixture { seq: Seq, current: u64, found: u64 },
     #[error("TGB {seq}: {reason}")]
     BadTgb { seq: Seq, reason: String },
-    #[error("object {key} is not in the folder of this epoch and nonce")]
+    #[error("object {key} is not in the folder of this term and nonce")]
     ForeignObject { key: String },
     #[error("object {key} holds TGBs outside of sequence {first}..={last}")]
     SharedObject { key: String, first: Seq, last: Seq },

@@ -77,7 +77,7 @@ pub enum Fault {
     )]
     Producer { expected: u64, found: u64 },
     /// It was written in another epoch.
-    #[error("was written in epoch {found}, not {expected}")]
+    #[error("was written in term {found}, not {expected}")]
     Epoch { expected: u64, found: u64 },
     #[error("{what} is of TGB {found}, not {expected}")]
     Seq {

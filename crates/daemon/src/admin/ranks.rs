@@ -1,5 +1,5 @@
-//! The ranks of a node as rows: step, distance to the head, steps read ahead, and the share of the last
-//! seconds that each waited, with the cause that took most of it.
+//! The ranks of a node as rows: step, distance to the head, steps read ahead, and of the last seconds the steps
+//! received and the share that each waited, by cause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,20 +7,25 @@ use std::time::Duration;
 use prometheus::proto::MetricFamily;
 use serde::Serialize;
 
+use super::stages::{Counts, StageTimes, Stages};
 use super::status_page::{ROWS_MAX, labels, sum, value};
 
-/// Samples that a share of waiting covers: ten seconds.
+/// Samples that rates and shares cover: ten seconds.
 const SAMPLES: usize = 5;
 
-/// The metrics of the table. All but `head` have the label `dp_rank`; `waits` has `cause` too.
+/// The metrics of the table, and of the stages of the ranks' slices. All but `head` and `stages` have the label
+/// `dp_rank`; `waits` has `cause` too.
 #[derive(Debug, Clone, Copy)]
 pub struct Ranks {
     pub head: &'static str,
     pub step: &'static str,
     pub ahead: &'static str,
     pub held: &'static str,
+    /// A counter of steps.
+    pub delivered: &'static str,
     /// A counter of seconds.
     pub waits: &'static str,
+    pub stages: Stages,
 }
 
 /// The row of one rank in the page's table.
@@ -35,28 +40,51 @@ pub(super) struct RankRow {
     ahead: u64,
     /// Frames that it has not released.
     held: u64,
+    /// Steps per second that it was sent in the last ten seconds.
+    steps_per_second: f64,
     /// Share of the last ten seconds that it waited.
     waiting: f64,
-    /// The cause that took most of these seconds, as the label `cause` has it; empty without a wait.
+    /// The same by cause, as the label `cause` has it, without zeros.
+    causes: BTreeMap<String, f64>,
+    /// The cause that took most of these seconds; empty without a wait.
     why: String,
 }
 
-type Seconds = BTreeMap<(String, String), f64>;
+/// The counters at one moment.
+#[derive(Debug)]
+struct Sample {
+    /// Seconds by rank and cause.
+    waits: BTreeMap<(String, String), f64>,
+    delivered: BTreeMap<u64, f64>,
+    stages: Counts,
+}
 
 /// The counters of the last samples, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
-    samples: VecDeque<Seconds>,
+pub(super) struct RecentRanks {
+    samples: VecDeque<Sample>,
     covered: Duration,
 }
 
-impl Waits {
+impl RecentRanks {
     pub(super) fn sample(&mut self, ranks: &Ranks, families: &[MetricFamily], every: Duration) {
-        self.samples.push_back(seconds(ranks, families));
+        self.samples.push_back(Sample {
+            waits: seconds(ranks, families),
+            delivered: by_rank(families, ranks.delivered),
+            stages: Counts::sample(&ranks.stages, families),
+        });
         if self.samples.len() > SAMPLES + 1 {
             self.samples.pop_front();
         }
         self.covered = every * (self.samples.len() as u32 - 1);
+    }
+
+    /// Returns the oldest and the newest sample, and the seconds between them; `None` before the second one.
+    fn ends(&self) -> Option<(&Sample, &Sample, f64)> {
+        let ends = self.samples.front().zip(self.samples.back());
+        let seconds = self.covered.as_secs_f64();
+        ends.filter(|_| seconds > 0.0)
+            .map(|(first, last)| (first, last, seconds))
     }
 
     /// Returns the rows, by rank.
@@ -65,48 +93,55 @@ impl Waits {
             [ranks.step, ranks.ahead, ranks.held].map(|name| by_rank(families, name));
         let head = sum(families, ranks.head);
         let row = |(rank, at): (&u64, &f64)| {
-            let (waiting, why) = self.waited(*rank);
             let of = |values: &BTreeMap<u64, f64>| values.get(rank).map_or(0, |v| *v as u64);
+            let causes = self.causes(*rank);
+            let most = causes.iter().max_by(|a, b| a.1.total_cmp(b.1));
             RankRow {
                 rank: rank.to_string(),
                 step: *at as u64,
                 behind: (head - at).max(0.0) as u64,
                 ahead: of(&ahead),
                 held: of(&held),
-                waiting,
-                why,
+                steps_per_second: self.steps_per_second(*rank),
+                // A sum of nothing is -0.0.
+                waiting: causes.values().fold(0.0, |all, share| all + share).min(1.0),
+                why: most.map_or_else(String::new, |(cause, _)| cause.clone()),
+                causes,
             }
         };
         step.iter().take(ROWS_MAX).map(row).collect()
     }
 
-    /// Returns the share of the covered time that a rank waited, and the largest cause.
-    fn waited(&self, rank: u64) -> (f64, String) {
-        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
-            return (0.0, String::new());
+    /// Returns the durations of the stages in the covered time.
+    pub(super) fn stages(&self, ranks: &Ranks) -> Vec<StageTimes> {
+        self.ends().map_or_else(Vec::new, |(first, last, seconds)| {
+            last.stages.since(&first.stages, &ranks.stages, seconds)
+        })
+    }
+
+    fn steps_per_second(&self, rank: u64) -> f64 {
+        self.ends().map_or(0.0, |(first, last, seconds)| {
+            let [before, now] = [first, last].map(|one| one.delivered.get(&rank).unwrap_or(&0.0));
+            (now - before) / seconds
+        })
+    }
+
+    /// Returns the shares of the covered time that a rank waited, by cause.
+    fn causes(&self, rank: u64) -> BTreeMap<String, f64> {
+        let Some((first, last, covered)) = self.ends() else {
+            return BTreeMap::new();
         };
         let rank = rank.to_string();
-        let of_rank = last.iter().filter(|((of, _), _)| *of == rank);
-        let grown: Vec<_> = of_rank
-            .map(|(key, now)| (now - first.get(key).unwrap_or(&0.0), &key.1))
-            .filter(|(seconds, _)| *seconds > 0.0)
-            .collect();
-        let all: f64 = grown.iter().map(|(seconds, _)| seconds).sum();
-        let most = grown.iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        let covered = self.covered.as_secs_f64();
-        let share = if covered > 0.0 {
-            (all / covered).min(1.0)
-        } else {
-            0.0
-        };
-        (
-            share,
-            most.map(|(_, cause)| (*cause).clone()).unwrap_or_default(),
-        )
+        let of_rank = last.waits.iter().filter(|((of, _), _)| *of == rank);
+        let grown = of_rank.map(|(key, now)| {
+            let seconds = now - first.waits.get(key).unwrap_or(&0.0);
+            (key.1.clone(), seconds / covered)
+        });
+        grown.filter(|(_, share)| *share > 0.0).collect()
     }
 }
 
-fn seconds(ranks: &Ranks, families: &[MetricFamily]) -> Seconds {
+fn seconds(ranks: &Ranks, families: &[MetricFamily]) -> BTreeMap<(String, String), f64> {
     let family = families.iter().filter(|f| f.name() == ranks.waits);
     let metrics = family.flat_map(|f| f.get_metric().iter().map(move |m| (f, m)));
     let pairs = metrics.map(|(family, metric)| {
@@ -118,7 +153,7 @@ fn seconds(ranks: &Ranks, families: &[MetricFamily]) -> Seconds {
     pairs.collect()
 }
 
-/// Returns a gauge's values by rank; a label that is not a number is left out.
+/// Returns a metric's values by rank; a label that is not a number is left out.
 fn by_rank(families: &[MetricFamily], name: &str) -> BTreeMap<u64, f64> {
     let family = families.iter().filter(|f| f.name() == name);
     let metrics = family.flat_map(|f| f.get_metric().iter().map(move |m| (f, m)));
@@ -131,7 +166,7 @@ fn by_rank(families: &[MetricFamily], name: &str) -> BTreeMap<u64, f64> {
 
 #[cfg(test)]
 mod tests {
-    use prometheus::{CounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+    use prometheus::{CounterVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
     use super::*;
 
@@ -140,18 +175,25 @@ mod tests {
         step: "step",
         ahead: "ahead",
         held: "held",
+        delivered: "delivered",
         waits: "waits",
+        stages: Stages {
+            metric: "stages",
+            names: &["fetch"],
+        },
     };
 
     #[test]
-    fn a_row_has_the_distance_to_the_head_and_the_largest_cause() {
+    fn a_row_has_the_distance_to_the_head_the_rate_and_the_causes() {
         let registry = Registry::new();
         let head = IntGauge::new("head", "h").unwrap();
         let gauges = |name| IntGaugeVec::new(Opts::new(name, "h"), &["dp_rank"]).unwrap();
         let [step, ahead, held] = ["step", "ahead", "held"].map(gauges);
         let waits = CounterVec::new(Opts::new("waits", "w"), &["dp_rank", "cause"]).unwrap();
+        let delivered = IntCounterVec::new(Opts::new("delivered", "d"), &["dp_rank"]).unwrap();
         registry.register(Box::new(head.clone())).unwrap();
         registry.register(Box::new(waits.clone())).unwrap();
+        registry.register(Box::new(delivered.clone())).unwrap();
         for gauge in [&step, &ahead, &held] {
             registry.register(Box::new(gauge.clone())).unwrap();
         }
@@ -161,27 +203,39 @@ mod tests {
             ahead.with_label_values(&[rank]).set(3);
         }
         held.with_label_values(&["2"]).set(1);
-        let mut seen = Waits::default();
+        let mut seen = RecentRanks::default();
         for _ in 0..9 {
+            delivered.with_label_values(&["2"]).inc_by(20);
             waits.with_label_values(&["2", "fetching"]).inc_by(0.25);
             waits.with_label_values(&["2", "producing"]).inc_by(0.75);
             seen.sample(&RANKS, &registry.gather(), Duration::from_secs(2));
         }
         let rows = seen.rows(&RANKS, &registry.gather());
-        let row = |rank: &str, step, behind, held, waiting, why: &str| RankRow {
-            rank: rank.to_owned(),
-            step,
-            behind,
+        let two = RankRow {
+            rank: "2".to_owned(),
+            step: 30,
+            behind: 10,
             ahead: 3,
-            held,
-            waiting,
-            why: why.to_owned(),
+            held: 1,
+            steps_per_second: 10.0,
+            waiting: 0.5,
+            causes: [("fetching", 0.125), ("producing", 0.375)]
+                .map(|(cause, share)| (cause.to_owned(), share))
+                .into(),
+            why: "producing".to_owned(),
         };
-        let expected = [
-            row("2", 30, 10, 1, 0.5, "producing"),
-            row("10", 44, 0, 0, 0.0, ""),
-        ];
-        assert_eq!(rows, expected);
+        let idle = RankRow {
+            rank: "10".to_owned(),
+            step: 44,
+            behind: 0,
+            ahead: 3,
+            held: 0,
+            steps_per_second: 0.0,
+            waiting: 0.0,
+            causes: BTreeMap::new(),
+            why: String::new(),
+        };
+        assert_eq!(rows, [two, idle]);
         assert_eq!(seen.samples.len(), SAMPLES + 1);
     }
 }

@@ -11,7 +11,8 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::ranks::{RankRow, Ranks, Waits};
+use super::ranks::{RankRow, Ranks, RecentRanks};
+use super::stages::StageTimes;
 use crate::health::{DataSample, Health};
 use crate::recent_messages::{self, Message};
 
@@ -99,6 +100,8 @@ pub(super) struct Status<'a> {
     plots: Vec<Drawn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Vec<RankRow>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stages: Option<Vec<StageTimes>>,
     tables: Vec<Shown>,
     messages: Vec<Message>,
 }
@@ -112,6 +115,8 @@ struct Fact {
 #[derive(Debug, Serialize)]
 struct Drawn {
     title: &'static str,
+    /// The metric's name in /metrics.
+    name: &'static str,
     unit: &'static str,
     every_seconds: u64,
     points: Vec<f64>,
@@ -149,7 +154,7 @@ pub(super) struct Sampler {
     registry: Registry,
     began: Instant,
     plots: Mutex<Vec<History>>,
-    waits: Mutex<Waits>,
+    recent: Mutex<RecentRanks>,
 }
 
 impl Sampler {
@@ -161,7 +166,7 @@ impl Sampler {
             registry,
             began: Instant::now(),
             plots,
-            waits: Mutex::default(),
+            recent: Mutex::default(),
         }
     }
 
@@ -180,8 +185,8 @@ impl Sampler {
     fn sample(&self) {
         let families = self.registry.gather();
         if let Some(ranks) = &self.page.ranks {
-            let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
-            waits.sample(ranks, &families, EVERY);
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.sample(ranks, &families, EVERY);
         }
         let mut plots = self.plots.lock().unwrap_or_else(PoisonError::into_inner);
         for (plot, history) in self.page.plots.iter().zip(plots.iter_mut()) {
@@ -216,14 +221,16 @@ impl Sampler {
             .clone();
         let drawn = |(plot, history): (&Plot, History)| Drawn {
             title: plot.title,
+            name: plot.metric,
             unit: plot.unit,
             every_seconds: EVERY.as_secs(),
             points: history.points.into(),
         };
-        let ranks = self.page.ranks.as_ref().map(|ranks| {
-            let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
-            waits.rows(ranks, &families)
+        let of_ranks = self.page.ranks.as_ref().map(|ranks| {
+            let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            (recent.rows(ranks, &families), recent.stages(ranks))
         });
+        let (ranks, stages) = of_ranks.unzip();
         let held = self
             .page
             .held
@@ -248,6 +255,7 @@ impl Sampler {
             facts: facts.map(|(name, text)| Fact { name, text }).collect(),
             sample: health.sample(),
             ranks,
+            stages,
             plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
             tables: self
                 .page

@@ -7,6 +7,7 @@
 pub mod other_names;
 mod overrides;
 mod report;
+mod store;
 mod syntax;
 mod units;
 mod walk;
@@ -21,6 +22,7 @@ use toml::de::DeTable;
 
 pub use overrides::Overrides;
 pub use report::{ConfigErrors, Located};
+pub use store::StoreConfig;
 pub use units::{ByteSize, Listen, Period};
 pub use wording::nearest;
 

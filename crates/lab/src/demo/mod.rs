@@ -19,6 +19,8 @@ mod summary;
 
 use std::path::{Path, PathBuf};
 
+use batchweave_store::Location;
+
 pub(crate) use run::run;
 
 /// The store of the demo's stream.
@@ -40,14 +42,17 @@ impl std::str::FromStr for DemoStore {
         match text {
             "s3" => Ok(Self::S3),
             "file" => Ok(Self::File),
-            other => match batchweave_store::root_url(other) {
-                url if url.starts_with("s3://") || url.starts_with("file:///") => {
-                    Ok(Self::Url(url.into_owned()))
+            other => {
+                let url = batchweave_store::root_url(other);
+                match Location::parse(&url) {
+                    Ok(Location::S3 { .. } | Location::Folder(_)) => {
+                        Ok(Self::Url(url.into_owned()))
+                    }
+                    _ => Err(format!(
+                        "{other:?} is neither s3, file nor a URL as s3://bucket/prefix or file:///dir, nor a folder as ./dir"
+                    )),
                 }
-                _ => Err(format!(
-                    "{other:?} is neither s3, file nor a URL as s3://bucket/prefix or file:///dir, nor a folder as ./dir"
-                )),
-            },
+            }
         }
     }
 }

@@ -357,11 +357,9 @@ impl<'a> Demo<'a> {
             producer_restarts: restarts(&self.producers),
             consumer_restarts: self.consumer.restarts,
             rank_restarts: restarts(&self.ranks),
-            bytes_fetched: self.counters.get("batchweave_consumer_fetched_bytes_total"),
+            bytes_fetched: self.counters.sum("fetched_bytes_total", &[]),
             bytes_needed: needed as f64,
-            data_requests: self
-                .counters
-                .get("batchweave_consumer_store_requests_total{class=\"data\",op=\"get_range\"}"),
+            data_requests: self.counters.data_requests(),
             waits,
             mixture: self.change.map(|change| change.from),
             corpus,

@@ -1,70 +1,53 @@
 //! Counters from the consumer daemon's `/metrics`. A killed daemon's counters end with it, so they are read
 //! until the end and summed over its restarts.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use batchweave_console::admin_endpoint::{ANSWER_BYTES_MAX, get};
+use batchweave_console::samples::Samples;
+
+/// Longest wait for an answer, which the daemon has in memory.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Counters by name, summed over labels and restarts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    past: BTreeMap<String, f64>,
-    current: BTreeMap<String, f64>,
+    /// The last counters of the daemons that were killed.
+    past: Vec<Samples>,
+    current: Samples,
 }
 
 impl Counters {
     /// Reads the daemon's counters; leaves the last known ones when it does not answer.
     pub(crate) async fn read(&mut self, port: u16) {
-        let get = tokio::time::timeout(Duration::from_millis(500), fetch(port));
-        if let Ok(Ok(text)) = get.await {
-            let counters = parse(&text);
-            if !counters.is_empty() {
-                self.current = counters;
+        let admin = format!("127.0.0.1:{port}");
+        let answer = tokio::time::timeout(PATIENCE, get(&admin, "/metrics", ANSWER_BYTES_MAX));
+        if let Ok(Ok((_, text))) = answer.await {
+            let samples = Samples::parse(&text);
+            if !samples.is_empty() {
+                self.current = samples;
             }
         }
     }
 
     /// Adds the counters of a daemon that is about to be killed.
     pub(crate) fn end_life(&mut self) {
-        for (name, value) in std::mem::take(&mut self.current) {
-            *self.past.entry(name).or_default() += value;
-        }
+        self.past.push(std::mem::take(&mut self.current));
     }
 
-    /// Returns a counter's sum, or one of its series as `name{label="value"}`.
-    pub(crate) fn get(&self, name: &str) -> f64 {
-        let of = |map: &BTreeMap<String, f64>| map.get(name).copied().unwrap_or(0.0);
-        of(&self.past) + of(&self.current)
+    /// Returns a counter's sum over the series with these labels. Names are without `batchweave_consumer_`.
+    pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let lives = self.past.iter().chain([&self.current]);
+        lives.fold(0.0, |sum, life| sum + life.sum(name, labels))
     }
-}
 
-async fn fetch(port: u16) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await?;
-    let mut text = String::new();
-    stream.take(1 << 20).read_to_string(&mut text).await?;
-    Ok(text)
-}
-
-fn parse(text: &str) -> BTreeMap<String, f64> {
-    let mut counters = BTreeMap::new();
-    for line in text.lines().filter(|l| l.starts_with("batchweave_")) {
-        let Some((name, value)) = line.rsplit_once(' ') else {
-            continue;
-        };
-        let Ok(value) = value.parse::<f64>() else {
-            continue;
-        };
-        let plain = name.split('{').next().unwrap_or(name);
-        if plain != name {
-            counters.insert(name.to_owned(), value);
-        }
-        *counters.entry(plain.to_owned()).or_default() += value;
+    /// Returns the number of requests for data.
+    pub(crate) fn data_requests(&self) -> f64 {
+        self.sum(
+            "store_requests_total",
+            &[("class", "data"), ("op", "get_range")],
+        )
     }
-    counters
 }
 
 #[cfg(test)]
@@ -73,16 +56,21 @@ mod tests {
 
     #[test]
     fn counters_add_up_over_labels_and_lives() {
-        let text = "# HELP x\r\nbatchweave_a{op=\"get\"} 2\nbatchweave_a{op=\"put\"} 3\nbatchweave_b 7\nother 1\n";
+        let name = |name: &str, labels: &str| format!("batchweave_consumer_{name}{labels}");
+        let requests = |op: &str, count: u64| {
+            let labels = format!("{{class=\"data\",op=\"{op}\"}} {count}\n");
+            name("store_requests_total", &labels)
+        };
+        let text = requests("get_range", 2) + &requests("put", 3) + &name("b", " 7\n");
         let mut counters = Counters {
-            current: parse(text),
+            current: Samples::parse(&text),
             ..Counters::default()
         };
         counters.end_life();
-        counters.current = parse("batchweave_b 1\n");
-        assert_eq!(counters.get("batchweave_a") as u64, 5);
-        assert_eq!(counters.get("batchweave_a{op=\"put\"}") as u64, 3);
-        assert_eq!(counters.get("batchweave_b") as u64, 8);
-        assert_eq!(counters.get("other") as u64, 0);
+        counters.current = Samples::parse(&name("b", " 1\n"));
+        assert_eq!(counters.sum("store_requests_total", &[]) as u64, 5);
+        assert_eq!(counters.data_requests() as u64, 2);
+        assert_eq!(counters.sum("b", &[]) as u64, 8);
+        assert_eq!(counters.sum("other", &[]) as u64, 0);
     }
 }

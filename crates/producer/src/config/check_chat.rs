@@ -2,24 +2,13 @@
 
 use batchweave_daemon::config::Problem;
 
-use super::{ChatConfig, ProducerConfig};
+use super::ProducerConfig;
 use crate::transform::chat::Learn;
 
 impl ProducerConfig {
     /// Adds the contradictions of `chat.learn`, `chat.loss_keys` and `chat.ignore`.
     pub(super) fn check_learned(&self, problems: &mut Vec<Problem>) {
         let chat = &self.chat;
-        let default = ChatConfig::default();
-        for (key, given) in [
-            ("chat.learn", chat.learn != default.learn),
-            ("chat.loss_keys", !chat.loss_keys.is_empty()),
-            ("chat.ignore", !chat.ignore.is_empty()),
-        ] {
-            if given && !self.packing.mode.has_template() {
-                let message = "is for packing.mode = \"chat\" and \"pairs\" only";
-                problems.push(Problem::new(key, message));
-            }
-        }
         if let Learn::Roles(roles) = &chat.learn {
             if roles.is_empty() {
                 let message =

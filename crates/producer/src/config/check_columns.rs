@@ -6,7 +6,6 @@ use batchweave_daemon::config::Problem;
 
 use super::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{Extra, Shape};
-use crate::sources::Format;
 
 impl ProducerConfig {
     /// Adds the contradictions between these columns and other keys.
@@ -39,16 +38,14 @@ impl ProducerConfig {
         // A function makes columns of anything.
         let function = !self.transform.function.is_empty();
         let mut formats = formats.filter(|_| !function);
-        let rows = |f: &Format| matches!(f, Format::Auto | Format::Jsonl | Format::Parquet);
         wrong(
             if mask { "source.mask" } else { "packing.extra" },
-            (mask || extra) && formats.clone().any(|f| !rows(&f)),
+            (mask || extra) && formats.clone().any(|f| !f.has_fields()),
             "takes fields of JSONL or columns of Parquet, and other formats have none",
         );
         wrong(
             "packing.arrays",
-            arrays.clone().next().is_some()
-                && formats.any(|f| !rows(&f) && f != Format::Webdataset),
+            arrays.clone().next().is_some() && formats.any(|f| !f.has_fields() && !f.is_shards()),
             "takes fields of JSONL and of tars and columns of Parquet, and other formats have none beside tokens",
         );
         let numbers = packing.extra.iter();
@@ -150,7 +147,7 @@ mod tests {
         );
         one(
             |config| {
-                config.source.format = Format::Npy;
+                config.source.format = serde_json::from_str("\"npy\"").unwrap();
                 config.source.mask = "mask".to_owned();
             },
             "takes fields of JSONL",

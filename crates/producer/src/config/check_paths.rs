@@ -3,7 +3,6 @@
 use batchweave_daemon::config::Problem;
 
 use super::ProducerConfig;
-use crate::sources::Format;
 
 impl ProducerConfig {
     /// Adds what `path` in `packing.arrays` and `source.root` can't be combined with.
@@ -25,7 +24,7 @@ impl ProducerConfig {
                 "with transform.function, which gets the path and can read the file; remove path",
             ),
             (
-                formats.any(|f| !matches!(f, Format::Auto | Format::Jsonl | Format::Parquet)),
+                formats.any(|f| !f.has_fields()),
                 "which is for JSONL and Parquet; remove path, or set source.format to one of these",
             ),
             (
@@ -48,6 +47,7 @@ mod tests {
     use super::*;
     use crate::config::PackingMode;
     use crate::packing::ArraySpec;
+    use crate::sources::Format;
 
     fn faults(change: impl FnOnce(&mut ProducerConfig)) -> Vec<String> {
         let mut config = ProducerConfig::default();

@@ -46,7 +46,7 @@ impl Default for SourceConfig {
             paths: Vec::new(),
             endpoint: String::new(),
             root: String::new(),
-            format: Format::Auto,
+            format: Format::default(),
             content: SourceContent::Text,
             field: "text".into(),
             column: "text".into(),

@@ -47,7 +47,8 @@ impl ProducerConfig {
                 .map(|one| one.name.as_str());
             of.collect::<Vec<&str>>().join(", ")
         };
-        let (repeating, finite) = (names(true), names(false));
+        let repeating = names(true);
+        let finite = names(false);
         let repeats = if self.sources.is_empty() {
             self.source.epochs == 0 && !self.source.grows()
         } else {
@@ -120,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_run_ends_with_its_last_source_only_where_that_means_something() {
-        let (main, tiny) = (("main", ""), ("tiny", "epochs = 0"));
+        let main = ("main", "");
+        let tiny = ("tiny", "epochs = 0");
         let limit = "[producer]\nname = \"a\"\nlimit = \"9 batches\"\n";
         let go_on = "[mixture]\nwhen_source_ends = \"go-on\"\n";
         let steps = "[ahead]\nmax_steps = 9\n";

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PackingMode, ProducerConfig};
 use crate::packing::ArraySpec;
-use crate::sources::{Format, TextField};
+use crate::sources::TextField;
 
 /// The table `[transform]`: the function and its processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,12 +45,11 @@ impl Default for TransformConfig {
 }
 
 impl ProducerConfig {
-    /// Returns the columns or fields that the function gets of a row or of a tar's sample.
-    pub(crate) fn function_fields(&self, format: Format) -> Vec<String> {
+    /// Returns the columns that the function gets of a row, or the fields of a tar's sample.
+    pub(crate) fn function_fields(&self, shards: bool) -> Vec<String> {
         if !self.transform.fields.is_empty() {
             return self.transform.fields.clone();
         }
-        let shards = format == Format::Webdataset;
         let chat = &self.chat;
         let mut fields = match self.packing.mode {
             PackingMode::Opaque => Vec::new(),
@@ -120,11 +119,10 @@ impl ProducerConfig {
             table.memory < ByteSize::mib(64),
             "must be at least 64MiB, as Python needs some of it",
         );
-        let mut formats = self.sources.iter().map(|source| source.format);
-        let binary = |format| matches!(format, Format::Npy | Format::Megatron);
+        let mut sources = self.sources.iter();
         wrong(
             "function",
-            binary(self.source.format) || formats.any(binary),
+            self.source.format.is_binary() || sources.any(|s| s.format.is_binary()),
             "takes documents of JSONL, text, Parquet and tars, not of .npy or Megatron's files",
         );
     }

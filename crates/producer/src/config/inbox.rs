@@ -5,7 +5,6 @@ use batchweave_daemon::config::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::ProducerConfig;
-use crate::sources::Format;
 
 /// When files of inboxes are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ impl ProducerConfig {
             if !source.inbox {
                 continue;
             }
-            if source.format != Format::Auto && source.format != Format::Parquet {
+            if !source.format.is_for_inboxes() {
                 wrong(
                     "source.format",
                     "is \"parquet\" in inboxes; remove it".to_owned(),

@@ -97,7 +97,7 @@ impl From<RunLimit> for String {
 
 impl RunLimit {
     /// Returns the limit of the sampler of producer `index` of `of`.
-    pub(crate) fn of_sampler(self, (index, of): (u32, u32)) -> Option<Limit> {
+    pub(crate) fn of_sampler(self, index: u32, of: u32) -> Option<Limit> {
         match self {
             Self::Tokens(n) => Some(Limit::Tokens(share(n, index, of))),
             Self::Documents(n) => Some(Limit::Documents(share(n, index, of))),
@@ -106,7 +106,7 @@ impl RunLimit {
     }
 
     /// Returns the number of batches of producer `index` of `of`.
-    pub(crate) fn batches(self, (index, of): (u32, u32)) -> Option<u64> {
+    pub(crate) fn batches(self, index: u32, of: u32) -> Option<u64> {
         match self {
             Self::Batches(n) => Some(share(n, index, of)),
             _ => None,
@@ -116,7 +116,8 @@ impl RunLimit {
 
 /// Returns the share of producer `index` of `of`: the first ones have one more.
 fn share(all: u64, index: u32, of: u32) -> u64 {
-    let (index, of) = (u64::from(index), u64::from(of.max(1)));
+    let index = u64::from(index);
+    let of = u64::from(of.max(1));
     all / of + u64::from(index < all % of)
 }
 
@@ -236,10 +237,10 @@ mod tests {
 
     #[test]
     fn producers_divide_a_limit_without_a_rest() {
-        let shares = (0..3).map(|index| RunLimit::Batches(11).batches((index, 3)));
+        let shares = (0..3).map(|index| RunLimit::Batches(11).batches(index, 3));
         assert_eq!(shares.collect::<Vec<_>>(), [Some(4), Some(4), Some(3)]);
         assert_eq!(
-            RunLimit::Tokens(11).of_sampler((2, 3)),
+            RunLimit::Tokens(11).of_sampler(2, 3),
             Some(Limit::Tokens(3))
         );
     }

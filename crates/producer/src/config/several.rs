@@ -39,7 +39,7 @@ impl Default for NamedSource {
         Self {
             name: String::new(),
             paths: Vec::new(),
-            format: Format::default(),
+            format: SourceConfig::default().format,
             field: "text".to_owned(),
             column: "text".to_owned(),
             weight: 1.0,

@@ -4,7 +4,7 @@ use batchweave_core::tgb::Dtype;
 use batchweave_daemon::config::Problem;
 
 use super::{ProducerConfig, SourceContent};
-use crate::sources::{Format, MemberKind, alternatives};
+use crate::sources::{MemberKind, alternatives};
 
 impl ProducerConfig {
     /// Adds what `source.format = "webdataset"` and the fields of arrays can't be combined with.
@@ -25,9 +25,9 @@ impl ProducerConfig {
             // The function makes the content of the samples.
             return;
         }
-        let mut formats = self.sources.iter().map(|source| source.format);
-        let shards = self.source.format == Format::Webdataset;
-        if !shards && !formats.any(|format| format == Format::Webdataset) {
+        let mut sources = self.sources.iter();
+        let shards = self.source.format.is_shards();
+        if !shards && !sources.any(|s| s.format.is_shards()) {
             return;
         }
         if self.source.content == SourceContent::Ids {

@@ -166,6 +166,15 @@ fn bad_sources_are_refused_in_one_line() {
             source_table("web", "shuffle = { window = \"3GiB\" }"),
             "set each window to at most 2GiB, or source.memory to 6GiB",
         ),
+    ];
+    for (text, part) in cases {
+        refused_in_one_line(&text, part);
+    }
+}
+
+#[test]
+fn keys_of_sources_that_are_unknown_or_of_another_type_are_refused_in_one_line() {
+    let cases = [
         (
             source_table("web", "weigth = 2"),
             "sources.web.weigth: unknown key; did you mean `sources.weight`?",
@@ -204,14 +213,18 @@ fn bad_sources_are_refused_in_one_line() {
         ),
     ];
     for (text, part) in cases {
-        let why = sources_report(&text);
-        assert!(why.contains(part), "{part} in {why}");
-        assert_eq!(
-            why.lines().filter(|line| line.contains("sources")).count(),
-            1,
-            "{why}"
-        );
+        refused_in_one_line(&text, part);
     }
+}
+
+fn refused_in_one_line(text: &str, part: &str) {
+    let why = sources_report(text);
+    assert!(why.contains(part), "{part} in {why}");
+    assert_eq!(
+        why.lines().filter(|line| line.contains("sources")).count(),
+        1,
+        "{why}"
+    );
 }
 
 #[test]

@@ -31,11 +31,10 @@ impl State {
     /// sources stays as it is.
     pub(crate) fn adopt(&mut self, now: &mut Map<String, Value>) {
         let files = self.is_in_file_order(0);
-        let Some(sources) = now.get_mut(SOURCES).filter(|_| files) else {
+        let Some(Value::Array(sources)) = now.get_mut(SOURCES).filter(|_| files) else {
             return;
         };
-        let sources = sources.as_array_mut();
-        let Some(Value::Object(first)) = sources.and_then(|sources| sources.first_mut()) else {
+        let Some(Value::Object(first)) = sources.first_mut() else {
             return;
         };
         first.insert(FILE_ORDER.to_owned(), json!(true));

@@ -103,7 +103,8 @@ impl Lanes<'_> {
             tokio::spawn(watch::follow(
                 self.shared.store.clone(),
                 self.config.clone(),
-                (self.takeover.clone(), self.began),
+                self.takeover.clone(),
+                self.began,
                 self.held.clone(),
                 to_here,
             ));

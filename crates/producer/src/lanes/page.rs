@@ -99,7 +99,9 @@ mod tests {
 
     #[test]
     fn lanes_that_do_not_produce_are_named() {
-        let (a, b, all) = (Health::default(), Health::default(), Health::default());
+        let a = Health::default();
+        let b = Health::default();
+        let all = Health::default();
         let lanes = BTreeMap::from([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]);
         a.ready(PRODUCING);
         b.not_ready("opening the log");

@@ -39,9 +39,32 @@ struct Follower {
     bounds: Option<watch::Receiver<FlowControl>>,
     /// The reader looks up positions by what this says, until it is dropped.
     status: Option<watch::Sender<FlowControlStatus>>,
+    /// Whether the store did not answer the last time, which is logged once.
+    failing: bool,
 }
 
 impl Follower {
+    /// Reads the log if the store answers. Returns whether the log was read.
+    async fn try_read(&mut self) -> Result<bool, LogError> {
+        match self.read().await {
+            Ok(()) => {
+                self.failing = false;
+                Ok(true)
+            }
+            // A lane is about to create it.
+            Err(LogError::NoStream { .. }) => Ok(false),
+            // Producers report a store that does not answer, and stop when it lasts.
+            Err(LogError::Store(why)) => {
+                if !self.failing {
+                    tracing::warn!(%why, "cannot see which lane is awaited; tries again");
+                }
+                self.failing = true;
+                Ok(false)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
     async fn read(&mut self) -> Result<(), LogError> {
         let log = if let Some(log) = &mut self.log {
             log.catch_up().await?;
@@ -64,7 +87,8 @@ impl Follower {
             (Some(sender), _) => drop(sender.send(status)),
             (None, Some(reader)) => {
                 let (sender, receiver) = watch::channel(status);
-                let (store, clock) = (self.store.clone(), TokioClock::shared());
+                let store = self.store.clone();
+                let clock = TokioClock::shared();
                 tokio::spawn(reader.follow(store, clock, receiver, rand::random()));
                 self.status = Some(sender);
             }
@@ -93,7 +117,8 @@ impl Follower {
 pub(super) async fn follow(
     store: Arc<dyn Store>,
     config: ProducerConfig,
-    (takeover, began): (Arc<Mutex<Takeover>>, Instant),
+    takeover: Arc<Mutex<Takeover>>,
+    began: Instant,
     held: HeldByJob,
     seen: mpsc::Sender<Seen>,
 ) {
@@ -105,29 +130,20 @@ pub(super) async fn follow(
         reader,
         bounds,
         status: None,
+        failing: false,
     };
     // With each batch of the lane, every other one may give one that waits.
     let most = (flow_control::entry_max(&config) * config.stream.producers.len()) as Step;
     let every = (after / READS).clamp(EVERY[0], EVERY[1]);
-    let mut failing = false;
     loop {
         tokio::select! {
             biased;
             () = tokio::time::sleep(every) => {}
             () = seen.closed() => return,
         }
-        match follower.read().await {
-            Ok(()) => failing = false,
-            // A lane is about to create it.
-            Err(LogError::NoStream { .. }) => continue,
-            // Producers report a store that does not answer, and stop when it lasts.
-            Err(LogError::Store(why)) => {
-                if !failing {
-                    tracing::warn!(%why, "cannot see which lane is awaited; tries again");
-                }
-                failing = true;
-                continue;
-            }
+        match follower.try_read().await {
+            Ok(true) => {}
+            Ok(false) => continue,
             Err(why) => {
                 let _ = seen.send(Seen::Failed(why)).await;
                 return;
@@ -141,11 +157,11 @@ pub(super) async fn follow(
             return;
         }
         let awaited = m.awaited_lane().map(|lane| (lane.as_str(), m.next_step()));
-        let held = held.any() || follower.at_ceiling(m, most);
-        let lane = {
-            let mut takeover = takeover.lock().unwrap_or_else(PoisonError::into_inner);
-            takeover.look(began.elapsed(), awaited, held)
-        };
+        let is_held = held.any() || follower.at_ceiling(m, most);
+        let lane = takeover
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look(began.elapsed(), awaited, is_held);
         if let Some(lane) = lane
             && seen.send(Seen::Abandoned(lane)).await.is_err()
         {

@@ -14,8 +14,8 @@ use batchweave_core::provenance::{Form, Piece as Source, Sources};
 use bytes::Bytes;
 
 use super::{
-    BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point,
-    Restart, Rows, Segment, Shape, Start, piece as source,
+    AddedTokens, BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer,
+    Placed, Point, Restart, Rows, Segment, Shape, Start, piece as source,
 };
 
 /// The largest window: its set of placed pieces must fit in a cursor.
@@ -77,9 +77,7 @@ impl Window {
 #[derive(Debug)]
 pub struct BestFit {
     shape: Shape,
-    /// Added after each text; not after a conversation, which ends itself.
-    end_token: u32,
-    pad: u32,
+    added: AddedTokens,
     look_ahead: usize,
     start: Start,
     /// The pieces after the restart that earlier batches hold.
@@ -103,16 +101,10 @@ pub struct BestFit {
 
 impl BestFit {
     /// Returns a packer that starts at `from`; `look_ahead` is the window in pieces.
-    pub fn new(
-        shape: Shape,
-        (end_token, pad): (u32, u32),
-        look_ahead: usize,
-        from: Restart,
-    ) -> Self {
+    pub fn new(shape: Shape, added: AddedTokens, look_ahead: usize, from: Restart) -> Self {
         Self {
             shape,
-            end_token,
-            pad,
+            added,
             look_ahead: look_ahead.clamp(1, LOOK_AHEAD_MAX),
             start: Start::new(from.at),
             placed: from.placed,
@@ -131,11 +123,15 @@ impl BestFit {
     /// Divides a document from `skip` on, where an earlier piece ended.
     fn divide(
         &mut self,
-        (at, skip): (Point, usize),
-        (tokens, learned): (&[u32], &[bool]),
-        (columns, mut arrays): (Option<&ColumnValues>, Vec<Bytes>),
+        at: Point,
+        skip: usize,
+        tokens: &[u32],
+        learned: &[bool],
+        columns: Option<&ColumnValues>,
+        mut arrays: Vec<Bytes>,
     ) {
-        let (stride, width) = (self.shape.seq_len as usize, self.shape.width());
+        let stride = self.shape.seq_len as usize;
+        let width = self.shape.width();
         let mut from = skip;
         while from == 0 || from + 1 < tokens.len() {
             let to = (from + width).min(tokens.len());
@@ -235,7 +231,7 @@ impl BestFit {
 
     fn fill_row(&mut self) {
         let end = self.row_count * self.shape.width();
-        self.rows.tokens.resize(end, self.pad);
+        self.rows.tokens.resize(end, self.added.pad);
         self.rows.learned.resize(end, false);
     }
 
@@ -269,14 +265,14 @@ impl Packer for BestFit {
         }
         let (tokens, learned) = match document.content {
             Content::Tokens(mut tokens) => {
-                tokens.push(self.end_token);
+                tokens.push(self.added.end);
                 (tokens, Vec::new())
             }
             Content::Turns(tokens, learned) => (tokens, learned),
             Content::Sample(_) | Content::Pair(_) => return Ok(()),
         };
-        let beside = (document.columns.as_ref(), document.arrays);
-        self.divide((at, skip), (&tokens, &learned), beside);
+        let columns = document.columns.as_ref();
+        self.divide(at, skip, &tokens, &learned, columns, document.arrays);
         Ok(())
     }
 
@@ -312,7 +308,7 @@ impl Packer for BestFit {
 
     fn blank(&self) -> PackedBatch {
         let width = self.shape.width();
-        let rows = Rows::blank(self.shape.rows() * width, width, self.pad);
+        let rows = Rows::blank(self.shape.rows() * width, width, self.added.pad);
         PackedBatch::empty(rows, Form::Rows, self.ended)
     }
 

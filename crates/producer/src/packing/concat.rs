@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use batchweave_core::provenance::{Form, Sources};
 
 use super::{
-    BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer, Point, Rows,
-    Segment, Shape, Start, piece,
+    AddedTokens, BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer,
+    Point, Rows, Segment, Shape, Start, piece,
 };
 
 /// The beginning of a document in the sequence.
@@ -27,8 +27,7 @@ struct Beginning {
 #[derive(Debug)]
 pub struct Concat {
     shape: Shape,
-    end_token: u32,
-    pad: u32,
+    added: AddedTokens,
     start: Start,
     /// From `head` on: the tokens that no batch has moved past.
     buffer: Vec<u32>,
@@ -45,11 +44,10 @@ pub struct Concat {
 
 impl Concat {
     /// Returns a packer that starts at `start`; `segments` adds the places of documents to batches.
-    pub fn new(shape: Shape, (end_token, pad): (u32, u32), start: Point, segments: bool) -> Self {
+    pub fn new(shape: Shape, added: AddedTokens, start: Point, segments: bool) -> Self {
         Self {
             shape,
-            end_token,
-            pad,
+            added,
             start: Start::new(start),
             buffer: Vec::new(),
             head: 0,
@@ -105,7 +103,8 @@ impl Concat {
         let starts = self.starts.iter().take_while(|start| start.index < end);
         let ends = self.starts.iter().skip(1).map(|start| start.index);
         let pieces = starts.zip(ends.chain([end])).map(|(start, ends)| {
-            let (from, mut at) = (start.index.max(self.base), start.at);
+            let from = start.index.max(self.base);
+            let mut at = start.at;
             at.skip += from - start.index;
             piece(at, ends.min(end) - from, false)
         });
@@ -169,7 +168,7 @@ impl Packer for Concat {
         });
         self.buffer
             .extend_from_slice(&tokens[skip.min(tokens.len())..]);
-        self.buffer.push(self.end_token);
+        self.buffer.push(self.added.end);
         Ok(())
     }
 
@@ -209,7 +208,7 @@ impl Packer for Concat {
         // A single token is the one that ended the batch before, and is not an input with a label.
         let own = self.buffered().checked_sub(1).filter(|n| *n > 0 || begun)?;
         let mut tokens = self.buffer.split_off(self.head);
-        tokens.resize(self.shape.tokens() + 1, self.pad);
+        tokens.resize(self.shape.tokens() + 1, self.added.pad);
         let content = self.rows(tokens, own);
         let sources = self.sources(own + 1);
         (self.buffer, self.head) = (Vec::new(), 0);
@@ -224,7 +223,7 @@ impl Packer for Concat {
 
     fn blank(&self) -> PackedBatch {
         let stride = self.shape.seq_len as usize;
-        let rows = Rows::blank(self.shape.tokens() + 1, stride, self.pad);
+        let rows = Rows::blank(self.shape.tokens() + 1, stride, self.added.pad);
         PackedBatch::empty(rows, Form::Sequence, self.ended)
     }
 

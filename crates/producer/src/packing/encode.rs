@@ -127,7 +127,7 @@ impl Encoder {
                 layout: if form.arrays.is_empty() {
                     Cow::Borrowed(&form.fixed)
                 } else {
-                    let segments = extras::segments(rows, (self.shape, slice));
+                    let segments = extras::segments(rows, self.shape, slice);
                     Cow::Owned(Self::row_layout(form, segments)?)
                 },
                 content: SliceContent::Rows((self, form), rows, batch.own, slice),
@@ -155,18 +155,21 @@ impl Encoder {
     /// Returns the layout of rows with the arrays of these documents.
     fn row_layout(form: &RowForm, segments: &[Segment]) -> Result<Layout, LayoutError> {
         let fixed = form.fixed.arrays().iter();
-        let fixed = fixed.map(|array| (array.name.clone(), array.dtype, array.shape.clone()));
-        Layout::new(fixed.chain(arrays::shapes(&form.arrays, of_documents(segments))))
+        let shapes = fixed.map(|array| (array.name.clone(), array.dtype, array.shape.clone()));
+        Layout::new(shapes.chain(arrays::shapes(&form.arrays, of_documents(segments))))
     }
 
     fn put_rows(
         &self,
         form: &RowForm,
-        (rows, own): (&Rows, u64),
+        rows: &Rows,
+        own: u64,
         slice: usize,
-        (array, data): (&Array, &mut [u8]),
+        array: &Array,
+        data: &mut [u8],
     ) -> Result<(), LayoutError> {
-        let (per_slice, width) = (self.shape.rows_per_slice as usize, self.shape.width());
+        let per_slice = self.shape.rows_per_slice as usize;
+        let width = self.shape.width();
         // Begin and end of each row among the batch's tokens.
         let of_slice = (slice * per_slice..(slice + 1) * per_slice)
             .map(|row| row * rows.stride..row * rows.stride + width);
@@ -193,12 +196,11 @@ impl Encoder {
                 Ok(())
             }
             _ => {
-                let at = (self.shape, slice);
-                let of_slice = of_documents(extras::segments(rows, at));
+                let of_slice = of_documents(extras::segments(rows, self.shape, slice));
                 if !arrays::put(&form.arrays, of_slice, array, data) {
                     data.fill(0);
                     let column = form.columns.iter().position(|c| c.name == array.name);
-                    extras::fill((array, column), data, rows, at);
+                    extras::fill(array, column, data, rows, self.shape, slice);
                 }
                 Ok(())
             }
@@ -234,7 +236,7 @@ impl Slice<'_> {
         match &self.content {
             SliceContent::Rows((encoder, form), rows, own, slice) => {
                 self.layout.write(out, |array, data| {
-                    encoder.put_rows(form, (rows, *own), *slice, (array, data))
+                    encoder.put_rows(form, rows, *own, *slice, array, data)
                 })
             }
             SliceContent::Samples(specs, samples) => self.layout.write(out, |array, data| {

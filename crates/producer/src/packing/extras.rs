@@ -80,8 +80,8 @@ impl Beside {
     pub(super) fn arrays(&self, shape: Shape) -> Vec<(&str, Dtype, Vec<u64>)> {
         let extras = self.extras.iter().flat_map(|extra| extra.arrays(shape));
         let tokens = [u64::from(shape.rows_per_slice), shape.width() as u64];
-        let columns = self.columns.iter();
-        let columns = columns.map(|spec| (spec.name.as_str(), spec.dtype, tokens.to_vec()));
+        let columns =
+            (self.columns.iter()).map(|spec| (spec.name.as_str(), spec.dtype, tokens.to_vec()));
         let rows = u64::from(shape.rows_per_slice);
         let offsets =
             (!self.arrays.is_empty()).then(|| (SEGMENT_OFFSETS, Dtype::I64, vec![rows + 1]));
@@ -90,7 +90,7 @@ impl Beside {
 }
 
 /// Returns the segments of slice `slice`.
-pub(super) fn segments(rows: &Rows, (shape, slice): (Shape, usize)) -> &[Segment] {
+pub(super) fn segments(rows: &Rows, shape: Shape, slice: usize) -> &[Segment] {
     let per_slice = shape.rows_per_slice as usize;
     let before = |row: usize| rows.segments.partition_point(|s| s.row < row);
     let range = before(slice * per_slice)..before((slice + 1) * per_slice);
@@ -99,14 +99,16 @@ pub(super) fn segments(rows: &Rows, (shape, slice): (Shape, usize)) -> &[Segment
 
 /// Writes `array` of slice `slice` into `data`, which must be zero. `column` is its index among the columns, if it is one.
 pub(super) fn fill(
-    (array, column): (&Array, Option<usize>),
+    array: &Array,
+    column: Option<usize>,
     data: &mut [u8],
     rows: &Rows,
-    (shape, slice): (Shape, usize),
+    shape: Shape,
+    slice: usize,
 ) {
     let per_slice = shape.rows_per_slice as usize;
     let wanted = slice * per_slice..(slice + 1) * per_slice;
-    let mut rest = segments(rows, (shape, slice));
+    let mut rest = segments(rows, shape, slice);
     if array.name == SEGMENT_OFFSETS {
         let of_row = |row| rest.iter().filter(move |s| s.row == row).count() as u64;
         arrays::put_offsets(wanted.map(of_row), data);
@@ -174,7 +176,8 @@ fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
             let (items, _) = data.as_chunks_mut::<4>();
             let of_inputs = segments.iter().filter(|s| s.start < inputs);
             let ends = of_inputs.map(|s| int((s.start + s.tokens).min(inputs)).to_le_bytes());
-            let (mut last, mut count) = ([0; 4], 1);
+            let mut last = [0; 4];
+            let mut count = 1;
             for (item, end) in items.iter_mut().skip(1).zip(ends) {
                 (*item, last, count) = (end, end, count + 1);
             }

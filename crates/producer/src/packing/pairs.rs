@@ -45,7 +45,8 @@ impl Pairs {
             stride: width,
             ..Rows::default()
         };
-        let (mut pieces, mut own) = (Vec::new(), 0);
+        let mut pieces = Vec::new();
+        let mut own = 0;
         let taken = self.waiting.drain(..count);
         let answers =
             taken.flat_map(|(at, pair, columns)| pair.map(|answer| (at, answer, columns.clone())));
@@ -84,7 +85,8 @@ impl Packer for Pairs {
             return Ok(());
         };
         // A skip must be less than the number of items, so a pair counts as two: itself and its end.
-        let (skip, at) = (self.start.skip(&document, 2)?, document.point());
+        let skip = self.start.skip(&document, 2)?;
+        let at = document.point();
         if let (Content::Pair(pair), 0) = (document.content, skip) {
             self.waiting.push_back((at, pair, document.columns));
         }
@@ -133,9 +135,10 @@ mod tests {
     };
 
     fn answer(tokens: &[u32]) -> Answer {
-        let learned = (0..tokens.len()).map(|n| n > 0).collect();
-        let tokens = tokens.to_vec();
-        Answer { tokens, learned }
+        Answer {
+            tokens: tokens.to_vec(),
+            learned: (0..tokens.len()).map(|n| n > 0).collect(),
+        }
     }
 
     fn document(unit: u64) -> Document {

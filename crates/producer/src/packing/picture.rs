@@ -49,7 +49,8 @@ impl ArraySpec {
             let fault = "has shortest, which is for image = \"pixels\" and \"size\" only";
             return self.shortest.map(|_| fault.to_owned());
         };
-        let (dtype, shape) = (self.dtype, &*self.shape);
+        let dtype = self.dtype;
+        let shape = &*self.shape;
         let side = |side: u64| (1..=SIDE_MAX).contains(&side);
         let name = picture.name();
         let (fits, form) = match picture {

@@ -130,7 +130,8 @@ impl Packer for Samples {
             return Ok(());
         };
         // A skip must be less than the number of items, so a sample counts as two: itself and its end.
-        let (skip, at) = (self.start.skip(&document, 2)?, document.point());
+        let skip = self.start.skip(&document, 2)?;
+        let at = document.point();
         if let (Content::Sample(arrays), 0) = (document.content, skip) {
             self.waiting.push_back((at, arrays));
         }

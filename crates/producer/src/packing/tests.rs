@@ -15,6 +15,7 @@ const SHAPE: Shape = Shape {
 };
 const END: u32 = 99;
 const PAD: u32 = 7;
+const ADDED: AddedTokens = AddedTokens { end: END, pad: PAD };
 
 fn place(unit: u64) -> Place {
     Place {
@@ -41,11 +42,11 @@ fn document(unit: u64, tokens: &[u32]) -> Document {
 }
 
 fn concat(shape: Shape, from: Restart) -> Box<dyn Packer> {
-    Box::new(Concat::new(shape, (END, PAD), from.at, true))
+    Box::new(Concat::new(shape, ADDED, from.at, true))
 }
 
 fn best_fit(shape: Shape, look_ahead: usize, from: Restart) -> Box<dyn Packer> {
-    Box::new(BestFit::new(shape, (END, PAD), look_ahead, from))
+    Box::new(BestFit::new(shape, ADDED, look_ahead, from))
 }
 
 /// Returns all batches from the start of `packer`, the last one filled up, and the number of full ones.

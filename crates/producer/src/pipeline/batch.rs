@@ -93,7 +93,8 @@ pub struct BatchBuilder {
 impl BatchBuilder {
     /// Returns a builder that starts where `options.packer` does.
     pub fn new(options: BatchBuilderOptions) -> Self {
-        let (slices, object_bytes) = (options.slices.0, options.object_bytes);
+        let slices = options.slices.0;
+        let object_bytes = options.object_bytes;
         Self {
             splitter: BatchSplitter::new(slices, object_bytes, options.encoder.batch_bytes()),
             group: None,
@@ -342,10 +343,10 @@ impl BatchBuilder {
     fn cursor(&mut self, after: &PackedBatch) -> Cursor {
         let settings = self.options.settings.clone();
         let taken = self.taken();
-        let order = self.order_at(after.next.at);
+        let whole_order = self.order_at(after.next.at);
         let changes = self.options.changes.as_mut();
         let placed = !after.next.placed.is_empty();
-        let order = order.map(|order| match changes {
+        let order = whole_order.map(|order| match changes {
             Some(changes) => changes.store(order, taken, placed),
             None => order,
         });

@@ -76,8 +76,8 @@ impl MixedFeed {
     /// Returns the feed of sources whose chunks come through `chunks`.
     fn new(reading: Reading, chunks: Vec<mpsc::Receiver<Ordered>>) -> Self {
         let sampler = reading.sampler;
-        let feeds = chunks.into_iter().zip(&sampler.state().at);
-        let feeds = feeds.map(|(chunks, state)| Feed {
+        let sources = chunks.into_iter().zip(&sampler.state().at);
+        let feeds = sources.map(|(chunks, state)| Feed {
             chunks,
             waiting: None,
             ready: VecDeque::new(),
@@ -109,8 +109,10 @@ impl MixedFeed {
             return;
         }
         let endless = self.plans.iter().filter(|plan| plan.passes == 0);
-        let left = endless.map(|plan| plan.name()).collect::<Vec<_>>();
-        let left = left.join(", ");
+        let left = endless
+            .map(|plan| plan.name())
+            .collect::<Vec<_>>()
+            .join(", ");
         if left.is_empty() {
             return;
         }
@@ -238,7 +240,8 @@ impl MixedFeed {
 
     /// Returns how far the sources are read, by whole groups; `source` gave the last document.
     pub(super) fn progress(&self, source: usize) -> InputPosition {
-        let (mut bytes, mut total) = (0_u64, Some(0_u64));
+        let mut bytes = 0_u64;
+        let mut total = Some(0_u64);
         let mut sources = Vec::new();
         let list = self.inputs.now();
         for (plan, state) in self.plans.iter().zip(&self.sampler.state().at) {
@@ -288,13 +291,13 @@ impl Feed {
         let Some(waiting) = &mut self.waiting else {
             return Ok(true);
         };
-        let results = (&mut waiting.results).await;
+        let received = (&mut waiting.results).await;
         if let Some(chunk) = self.waiting.take() {
             self.passes.1 = chunk.reached.pass;
             self.permit = Some(chunk.permit);
             self.reaches = Some(chunk.reached);
         }
-        let results = results.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
+        let results = received.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
         self.ready.extend(results.map_err(Err)?);
         if self.ready.is_empty() {
             self.reached = self.reaches;
@@ -307,19 +310,20 @@ impl Feed {
 pub(super) fn start_sources(
     mut reading: Reading,
     pool: &Arc<TokenizerPool>,
-    (threads, ahead): (usize, u64),
+    threads: usize,
+    ahead: u64,
     files: Option<Arc<NamedFiles>>,
     stop: &CancellationToken,
 ) -> Result<(MixedFeed, Vec<Worker<()>>), RunError> {
-    let (mut feeds, mut workers) = (Vec::new(), Vec::new());
+    let mut feeds = Vec::new();
+    let mut workers = Vec::new();
     let plans = &reading.sources.plans;
     let each = ahead / (plans.len() as u64).max(1);
     let new_files = std::mem::take(&mut reading.new_files);
     for (source, (plan, new_files)) in plans.iter().zip(new_files).enumerate() {
         // While a window is given, the next one is read.
         let ahead = each.max(plan.window());
-        let (reader, chunks, feed) =
-            ReadStage::start(pool.clone(), (threads, ahead), files.clone())?;
+        let (reader, chunks, feed) = ReadStage::start(pool.clone(), threads, ahead, files.clone())?;
         feeds.push(chunks);
         let source = SourceReader {
             inputs: reading.inputs.clone(),

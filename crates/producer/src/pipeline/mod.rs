@@ -88,10 +88,11 @@ impl Pipeline {
         let _end = end.clone().drop_guard();
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         let (to_upload, groups) = mpsc::channel(1);
-        let bounds = (self.threads, read_ahead(self.memory));
+        let ahead = read_ahead(self.memory);
         let log = (self.reading.named).then(|| queue.mixtures());
         let watch = log.map(|log| MixtureWatch::new(self.reading.sources.clone(), log));
-        let (feed, _reading) = start_sources(self.reading, &pool, bounds, self.files, &end)?;
+        let (feed, _reading) =
+            start_sources(self.reading, &pool, self.threads, ahead, self.files, &end)?;
         let last = self.end;
         let stage = BatchStage {
             batching: BatchBuilder::new(self.batching),
@@ -113,8 +114,7 @@ impl Pipeline {
         };
         let uploaded = uploads.run(groups, &queue, &stop).await;
         end.cancel();
-        let batched = batching.join().await.map_err(RunError::from);
-        let batched = batched.and_then(|ended| ended);
+        let batched = batching.join().await.map_err(RunError::from).flatten();
         let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
         if !finished {
             self.stop_waiting.cancel();
@@ -211,7 +211,8 @@ impl BatchStage {
             self.feed.learn(new.weights);
             self.batching.learn(&new.from);
         }
-        let (source, before) = (mixed.source, mixed.before);
+        let source = mixed.source;
+        let before = mixed.before;
         self.feed.count(&mixed.item, source, &self.metrics.sources);
         let states = before.zip(self.feed.state());
         self.batching.push(mixed.item, states, &self.metrics)?;
@@ -280,22 +281,23 @@ impl UploadStage {
         stop: &CancellationToken,
     ) -> Result<bool, RunError> {
         let from = (groups, queue.flow_control(), self.budget);
-        let groups = stream::unfold(from, async |(mut groups, mut standing, budget)| {
+        let admitted = stream::unfold(from, async |(mut groups, mut standing, budget)| {
             let _ = standing.wait_for(|now| now.held_items < HELD_OBJECTS).await;
             let group = groups.recv().await?;
             let bytes = group.bytes.saturating_add(group.memory);
             let permit = budget.take(bytes).await?;
             Some(((group, permit), (groups, standing, budget)))
         });
-        let groups = groups.take_until(stop.cancelled());
-        let uploads = groups.map(|(group, permit)| {
-            let upload = self.uploader.clone().upload(group);
-            tokio::spawn(async move {
-                let uploaded = upload.await;
-                drop(permit);
-                uploaded
-            })
-        });
+        let uploads = admitted
+            .take_until(stop.cancelled())
+            .map(|(group, permit)| {
+                let upload = self.uploader.clone().upload(group);
+                tokio::spawn(async move {
+                    let uploaded = upload.await;
+                    drop(permit);
+                    uploaded
+                })
+            });
         let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
         let mut parts = PartAssembler::default();
         while let Some(upload) = uploads.next().await {

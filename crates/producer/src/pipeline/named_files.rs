@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::ProducerConfig;
 use crate::packing::ArraySpec;
-use crate::sources::{FileRoot, Format, Inputs, NamedFile, Reason, SourceError, Unit};
+use crate::sources::{FileRoot, Inputs, NamedFile, Reason, SourceError, Unit};
 use crate::transform::arrays::paths::{paths, put};
 
 /// Documents of a producer whose files are read at the same time.
@@ -29,8 +29,8 @@ const PATH_CHARS: usize = 200;
 pub(crate) struct NamedFiles {
     inputs: Arc<Inputs>,
     arrays: Vec<ArraySpec>,
-    /// The configured format of each source.
-    formats: Vec<Format>,
+    /// The number of sources.
+    sources: usize,
     /// The configured root; without it paths start from the folder of the document's file.
     root: Option<FileRoot>,
     /// Most bytes of a document.
@@ -40,7 +40,6 @@ pub(crate) struct NamedFiles {
 /// A document whose small files are read.
 struct Begun {
     unit: Unit,
-    format: Format,
     root: Option<FileRoot>,
     files: Vec<Wanted>,
 }
@@ -61,11 +60,10 @@ impl NamedFiles {
     ) -> Option<Arc<Self>> {
         let arrays = config.packing.arrays.clone();
         arrays.iter().any(|array| array.path).then(|| {
-            let sources = config.by_source();
             Arc::new(Self {
                 inputs,
                 arrays,
-                formats: sources.iter().map(|one| one.source.format).collect(),
+                sources: config.all_sources().len(),
                 root,
                 limit: config.source.max_document_bytes.bytes(),
             })
@@ -75,28 +73,26 @@ impl NamedFiles {
     /// Returns the units, in order, with the bytes of the files that they name. Must be polled inside a runtime.
     pub(crate) fn fill(
         self: &Arc<Self>,
-        source: usize,
         units: Vec<Unit>,
     ) -> BoxStream<'static, Result<Unit, SourceError>> {
-        let at_once = (AT_ONCE / self.formats.len().max(1)).max(1);
-        let large = LARGE_BYTES / self.limit.max(1) / self.formats.len().max(1) as u64;
+        let at_once = (AT_ONCE / self.sources.max(1)).max(1);
+        let large = LARGE_BYTES / self.limit.max(1) / self.sources.max(1) as u64;
         let large = usize::try_from(large).unwrap_or(at_once).clamp(1, at_once);
-        let (beginning, ending) = (self.clone(), self.clone());
-        let begin = move |unit| Spawned::start(beginning.clone().begin(source, unit));
+        let beginning = self.clone();
+        let ending = self.clone();
+        let begin = move |unit| Spawned::start(beginning.clone().begin(unit));
         let finish = move |begun| Spawned::start(ending.clone().finish(begun));
         let units = stream::iter(units).map(begin).buffered(at_once);
         units.map(finish).buffered(large).boxed()
     }
 
     /// Reads the small files of a document.
-    async fn begin(self: Arc<Self>, source: usize, mut unit: Unit) -> Result<Begun, SourceError> {
+    async fn begin(self: Arc<Self>, mut unit: Unit) -> Result<Begun, SourceError> {
         let list = self.inputs.now();
         let file = list.files.get(unit.place.file as usize);
-        let configured = self.formats.get(source).copied().unwrap_or_default();
-        let format = configured.for_file(file.map_or("", |file| &file.pin.name));
         let root = self.root.clone().or(file.map(FileRoot::of_file));
         let mut files: Vec<Wanted> = Vec::new();
-        match paths(format, &self.arrays, &unit) {
+        match paths(&self.arrays, &unit) {
             Ok(paths) => {
                 files.extend(paths.into_iter().map(|(array, path)| Wanted {
                     array,
@@ -106,12 +102,7 @@ impl NamedFiles {
             }
             Err(reason) => unit.raw = Err(reason),
         }
-        let mut begun = Begun {
-            unit,
-            format,
-            root,
-            files,
-        };
+        let mut begun = Begun { unit, root, files };
         begun.read(self.limit.min(SMALL_BYTES)).await?;
         Ok(begun)
     }
@@ -124,10 +115,7 @@ impl NamedFiles {
         let mut begun = begun?;
         begun.read(self.limit).await?;
         let Begun {
-            mut unit,
-            format,
-            files,
-            ..
+            mut unit, files, ..
         } = begun;
         if unit.raw.is_err() || files.is_empty() {
             return Ok(unit);
@@ -138,7 +126,7 @@ impl NamedFiles {
             return Ok(unit);
         }
         let bytes = files.into_iter().filter_map(|file| file.bytes).collect();
-        put(format, &self.arrays, &mut unit, bytes);
+        put(&self.arrays, &mut unit, bytes);
         Ok(unit)
     }
 }
@@ -153,7 +141,8 @@ impl Begun {
             if self.unit.raw.is_err() {
                 return Ok(());
             }
-            let (path, known) = (self.files[n].path.clone(), self.known(n));
+            let path = self.files[n].path.clone();
+            let known = self.known(n);
             if self.files[n].bytes.is_some() {
                 continue;
             }
@@ -193,11 +182,9 @@ impl Begun {
 }
 
 fn refused(array: &str, path: &str, detail: String) -> Reason {
-    let end = path.char_indices().nth(PATH_CHARS);
-    let end = end.map_or(path.len(), |(at, _)| at);
     Reason::File {
         name: array.to_owned(),
-        path: path[..end].to_owned(),
+        path: path.chars().take(PATH_CHARS).collect(),
         detail,
     }
 }

@@ -35,7 +35,8 @@ impl StoredInputs {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         producer: &Committer,
-        (inputs, chain): (Arc<Inputs>, Chain),
+        inputs: Arc<Inputs>,
+        chain: Chain,
     ) -> Self {
         Self {
             store,
@@ -84,8 +85,10 @@ impl NewFilePoller {
     /// Returns a poller that extends `list` at this interval. Must be called inside a runtime.
     pub(crate) fn new(
         finder: InputFinder,
-        (paths, plan): (NamedPaths, Arc<SourcePlan>),
-        (interval, writers): (Duration, &[String]),
+        paths: NamedPaths,
+        plan: Arc<SourcePlan>,
+        interval: Duration,
+        writers: Vec<String>,
         list: Arc<StoredInputs>,
         bad_folders: &IntGauge,
     ) -> Self {
@@ -97,7 +100,7 @@ impl NewFilePoller {
             list,
             inboxes: Mutex::new(None),
             bad_folders: std::sync::Mutex::new(SharedGauge::new(bad_folders.clone())),
-            writers: writers.to_vec(),
+            writers,
             runtime: Handle::current(),
         }
     }

@@ -40,7 +40,7 @@ impl SourceReader {
         }
         let Some(new_files) = &self.new_files else {
             return match self.plan.blocks(0) {
-                Some(order) => self.walk(&order, (self.from, self.plan.passes), stop, &mut sink),
+                Some(order) => self.walk(&order, self.from, self.plan.passes, stop, &mut sink),
                 None => Ok(ReadEnd::Complete),
             };
         };
@@ -48,8 +48,7 @@ impl SourceReader {
         loop {
             // A growth counts as a pass.
             while let Some(order) = self.plan.blocks(from.pass) {
-                let passes = (from, from.pass + 1);
-                if self.walk(&order, passes, stop, &mut sink)? == ReadEnd::Stopped {
+                if self.walk(&order, from, from.pass + 1, stop, &mut sink)? == ReadEnd::Stopped {
                     return Ok(ReadEnd::Stopped);
                 }
                 from = Position::pass(from.pass + 1);
@@ -143,13 +142,15 @@ impl SourceReader {
         mut selection: Option<&mut Selection>,
     ) -> Result<Option<Chunk>, SourceError> {
         let mut chunk = Chunk::new(self.source);
-        let (mut bytes, file) = (0, reader.file());
+        let mut bytes = 0;
+        let file = reader.file();
         while bytes < self.chunk_bytes && chunk.units.len() < CHUNK_UNITS {
             let Some(unit) = reader.next_unit()? else {
                 break;
             };
-            let selection = selection.as_deref_mut();
-            if selection.is_some_and(|selection| !selection.takes(list, unit.place)) {
+            if let Some(selection) = &mut selection
+                && !selection.takes(list, unit.place)
+            {
                 continue;
             }
             bytes += unit.bytes();
@@ -165,7 +166,8 @@ impl SourceReader {
     fn walk(
         &self,
         order: &SourceOrder,
-        (from, passes): (Position, u64),
+        from: Position,
+        passes: u64,
         stop: &CancellationToken,
         sink: &mut impl FnMut(ReadItem) -> bool,
     ) -> Result<ReadEnd, SourceError> {

@@ -66,17 +66,19 @@ impl ReadStage {
     /// Returns a stage that reads at most `ahead` bytes ahead, the channel of its results, and the thread of its feed.
     pub(super) fn start(
         pool: Arc<TokenizerPool>,
-        bounds: (usize, u64),
+        threads: usize,
+        ahead: u64,
         files: Option<Arc<NamedFiles>>,
     ) -> Result<(Self, mpsc::Receiver<Ordered>, Worker<()>), RunError> {
-        let (reader, feed, chunks) = Self::new(pool, bounds, files);
+        let (reader, feed, chunks) = Self::new(pool, threads, ahead, files);
         Ok((reader, chunks, Worker::start("feed", move || feed.run())?))
     }
 
     /// Returns a stage that reads at most `ahead` bytes ahead, the feed of its chunks, and the channel of their results.
     fn new(
         pool: Arc<TokenizerPool>,
-        (threads, ahead): (usize, u64),
+        threads: usize,
+        ahead: u64,
         files: Option<Arc<NamedFiles>>,
     ) -> (Self, ChunkFeed, mpsc::Receiver<Ordered>) {
         // The bound is in bytes: while all of a window waits to be tokenized, the next one is read. Its chunks may be
@@ -136,13 +138,13 @@ impl ReadStage {
             ..Chunk::new(chunk.source)
         };
         // With their files the documents may be far larger than a chunk.
-        let (mut next, mut bytes) = (empty(), 0);
+        let mut next = empty();
+        let mut bytes = 0;
         let mut units = {
             let _runtime = self.runtime.enter();
-            files.fill(chunk.source, chunk.units)
+            files.fill(chunk.units)
         };
-        while let Some(unit) = self.runtime.block_on(units.next()) {
-            let unit = unit?;
+        while let Some(unit) = self.runtime.block_on(units.next()).transpose()? {
             bytes += unit.bytes();
             next.units.push(unit);
             next.after.extend(after.next());
@@ -196,13 +198,14 @@ mod tests {
     use super::*;
     use crate::config::{ProducerConfig, TokenizerKind};
     use crate::pipeline::tokenize::ChunkTokenizer;
-    use crate::sources::{InputList, Inputs, Place, Unit};
+    use crate::sources::{InputList, Inputs, Place, Unit, UnitKind};
     use crate::transform::DocumentTransform;
 
     fn chunk() -> ReadItem {
         let mut chunk = Chunk::new(0);
         chunk.units.push(Unit {
             place: Place::default(),
+            kind: UnitKind::Line,
             raw: Ok(vec![b'x'; 1 << 10].into()),
             cells: Vec::new(),
         });
@@ -236,7 +239,7 @@ mod tests {
     async fn a_reader_waits_for_the_bound_and_not_for_the_tokenizing_threads() {
         let pool = pool();
         // The feed does not run, as while all threads are busy.
-        let (reader, feed, receiver) = ReadStage::new(pool, (1, 8 << 10), None);
+        let (reader, feed, receiver) = ReadStage::new(pool, 1, 8 << 10, None);
         let read = std::thread::spawn(move || {
             let mut given = 0;
             reader.read(|sink| {

@@ -128,11 +128,11 @@ impl OpenBatch {
 
 /// Returns the batch of these slices.
 fn join(units: Vec<PackedBatch>) -> PackedBatch {
-    let mut units = units.into_iter();
-    let Some(mut whole) = units.next() else {
+    let mut rest = units.into_iter();
+    let Some(mut whole) = rest.next() else {
         return PackedBatch::default();
     };
-    for unit in units {
+    for unit in rest {
         match (&mut whole.content, unit.content) {
             (BatchContent::Samples(all), BatchContent::Samples(more)) => all.extend(more),
             (BatchContent::Rows(all), BatchContent::Rows(more)) => all.append(more),

@@ -84,8 +84,8 @@ struct Surroundings<'a> {
     pass: u64,
     after: Position,
     file: Option<&'a PinnedFile>,
-    /// The format of the file, and that of the unit, which a function may have changed.
-    formats: (Format, Format),
+    /// The configured format of its source.
+    format: Format,
     field: &'a str,
 }
 
@@ -140,29 +140,14 @@ impl ChunkTokenizer {
         }
         let inputs = self.inputs.now();
         let (configured, field) = &self.sources[chunk.source];
-        let mut last: Option<(u32, Format)> = None;
-        let format_of = |unit: &Unit| {
-            let number = unit.place.file;
-            // Neighbours are often from one file.
-            let format = if let Some((_, format)) = last.filter(|(file, _)| *file == number) {
-                format
-            } else {
-                let file = inputs.files.get(number as usize);
-                configured.for_file(file.map_or("", |file| &file.pin.name))
-            };
-            last = Some((number, format));
-            format
-        };
-        let formats: Vec<Format> = chunk.units.iter().map(format_of).collect();
-        let read = formats.iter().copied().zip(chunk.units).collect();
-        let made = self.transform.prepare(field, read);
+        let made = self.transform.prepare(field, chunk.units);
         if let Some(metrics) = &self.metrics {
             metrics.dropped.inc_by(made.dropped);
             metrics.deaths.inc_by(made.deaths);
         }
-        let units = made.units.into_iter().zip(formats).zip(chunk.after);
+        let units = made.units.into_iter().zip(chunk.after);
         units
-            .filter_map(|((unit, written_as), after)| {
+            .filter_map(|(unit, after)| {
                 let unit = unit?;
                 let around = Surroundings {
                     pass: chunk.pass,
@@ -171,7 +156,7 @@ impl ChunkTokenizer {
                         .files
                         .get(unit.unit.place.file as usize)
                         .map(|file| &file.pin),
-                    formats: (written_as, unit.format),
+                    format: *configured,
                     field,
                 };
                 self.unit(unit, around).transpose()
@@ -181,9 +166,14 @@ impl ChunkTokenizer {
 
     /// Returns the result of a unit. When one of several documents of it is bad, the unit is.
     fn unit(&self, unit: Prepared, around: Surroundings) -> Result<Option<Tokenized>, RunError> {
-        let (pass, after, place) = (around.pass, around.after, unit.unit.place);
-        let (of, mut within) = (1 + unit.more.len(), Within::default());
-        let (mut first, mut more, mut bytes) = (None, Vec::new(), 0);
+        let pass = around.pass;
+        let after = around.after;
+        let place = unit.unit.place;
+        let of = 1 + unit.more.len();
+        let mut within = Within::default();
+        let mut first = None;
+        let mut more = Vec::new();
+        let mut bytes = 0;
         let mut beyond = Beyond::default();
         for (number, unit) in (1..).zip(std::iter::once(unit.unit).chain(unit.more)) {
             let made = match self.transformed(unit, around)? {
@@ -228,18 +218,16 @@ impl ChunkTokenizer {
         around: Surroundings,
     ) -> Result<Result<Option<Transformed>, Reason>, RunError> {
         let place = unit.place;
-        let transform = || {
-            self.transform
-                .transform(around.formats.1, around.field, unit)
-        };
+        let transform = || self.transform.transform(around.field, unit);
         match guard(transform) {
             Ok(Err(reason)) if reason.is_of_program() => {
                 Err(RunError::of_program(around.bad(place, reason)))
             }
             Ok(transformed) => Ok(transformed),
             Err(panic) => {
-                let panic = panic.to_string();
-                let reason = Reason::Panicked { panic };
+                let reason = Reason::Panicked {
+                    panic: panic.to_string(),
+                };
                 if self.transform.is_sound() {
                     return Ok(Err(reason));
                 }
@@ -257,10 +245,12 @@ impl Surroundings<'_> {
 
     /// Returns the error for the unit at `place`.
     fn bad(self, place: Place, reason: Reason) -> DocumentError {
-        let format = self.formats.0;
         match self.file {
-            Some(file) => DocumentError::in_file(file, format, place.unit, reason),
-            None => DocumentError::new("", format, place.unit, reason),
+            Some(file) => {
+                let format = self.format.for_file(&file.name);
+                DocumentError::in_file(file, format, place.unit, reason)
+            }
+            None => DocumentError::new("", self.format, place.unit, reason),
         }
     }
 }

@@ -12,8 +12,7 @@ use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
 use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, SliceRun, TgbRecord};
 use batchweave_log::CommitItem;
-use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Store, StoreError};
-use tokio::time::Instant;
+use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Retry, Store, StoreError};
 
 use crate::buffers::Buffers;
 use crate::error::RunError;
@@ -26,8 +25,8 @@ pub(crate) use part_assembler::PartAssembler;
 
 /// Reserved for the index and trailer of an object; a larger one makes the buffer move once more.
 const ROOM_BEHIND_BYTES: u64 = 256 << 10;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pauses between the tries of an upload.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
 /// Makes objects and uploads them.
 #[derive(Debug)]
@@ -109,16 +108,15 @@ impl Uploader {
         tokio::try_join!(self.put(object, true), beside)?;
         let mut made = runs.into_iter().zip(sizes);
         if !whole && let Some((run, (rows, tokens))) = made.next() {
-            let last = last.then_some(Last {
-                provenance,
-                cursor,
-                mixture,
-            });
             return Ok(Uploaded::Part {
                 run,
                 rows,
                 tokens,
-                last,
+                last: last.then_some(Last {
+                    provenance,
+                    cursor,
+                    mixture,
+                }),
             });
         }
         let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
@@ -169,17 +167,12 @@ impl Uploader {
             Some(part) => sizes.push(self.write_part(&mut builder, first_seq, part, batches)?),
             None => {
                 for (seq, batch) in (first_seq..).zip(batches) {
-                    let slices = self.encoder.slices();
-                    for n in 0..slices {
-                        self.write(&mut builder, (seq, n), (&batch, n as usize))?;
-                    }
-                    sizes.push((self.encoder.rows_of(&batch, slices), batch.own));
+                    sizes.push(self.write_batch(&mut builder, seq, &batch)?);
                 }
             }
         }
         let number = part.as_ref().map_or(0, |part| part.number);
-        let (producer, epoch, nonce) = (&self.producer, self.epoch, self.nonce);
-        let key = keys::data(producer, epoch, nonce, seqs, random, number);
+        let key = keys::data(&self.producer, self.epoch, self.nonce, seqs, random, number);
         Ok(Built {
             object: builder.finish_as(&key, |bytes| self.buffers.share(bytes))?,
             sources,
@@ -191,6 +184,20 @@ impl Uploader {
         })
     }
 
+    /// Writes all slices of a batch. Returns the number of rows and tokens.
+    fn write_batch(
+        &self,
+        builder: &mut ObjectBuilder,
+        seq: Seq,
+        batch: &PackedBatch,
+    ) -> Result<(u64, u64), RunError> {
+        let slices = self.encoder.slices();
+        for n in 0..slices {
+            self.write(builder, seq, n, batch, n as usize)?;
+        }
+        Ok((self.encoder.rows_of(batch, slices), batch.own))
+    }
+
     /// Writes the slices of a part. Returns the number of rows and tokens.
     fn write_part(
         &self,
@@ -199,22 +206,26 @@ impl Uploader {
         part: &BatchPart,
         slices: Vec<PackedBatch>,
     ) -> Result<(u64, u64), RunError> {
-        let (mut rows, mut tokens) = (0, 0);
+        let mut rows = 0;
+        let mut tokens = 0;
         for (n, slice) in (part.first_slice..).zip(slices) {
-            self.write(builder, (seq, n), (&slice, 0))?;
+            self.write(builder, seq, n, &slice, 0)?;
             rows += self.encoder.rows_of(&slice, 1);
             tokens += slice.own;
         }
         Ok((rows, tokens))
     }
 
+    /// Writes slice `slice` of batch `seq`, which is the one at `at` in `content`.
     fn write(
         &self,
         builder: &mut ObjectBuilder,
-        (seq, slice): (Seq, u32),
-        (batch, of_batch): (&PackedBatch, usize),
+        seq: Seq,
+        slice: u32,
+        content: &PackedBatch,
+        at: usize,
     ) -> Result<(), RunError> {
-        let made = self.encoder.slice(batch, of_batch)?;
+        let made = self.encoder.slice(content, at)?;
         builder.push_slice_with(seq, slice, made.payload_len(), |room| {
             made.write(room).map_err(RunError::from)
         })
@@ -239,25 +250,18 @@ impl Uploader {
 
     /// Uploads an object, with retries; `data` counts it as a data object.
     async fn put(&self, object: Object, data: bool) -> Result<(), StoreError> {
-        let began = Instant::now();
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        loop {
-            let error = match self.store.upload(&object.key, object.bytes.clone()).await {
-                Ok(Create::Created) => {
-                    if data {
-                        self.metrics.objects.inc();
-                        self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
-                    }
-                    return Ok(());
-                }
-                Ok(Create::Exists) => return Err(self.taken(&object.key)),
-                Err(error) => error,
-            };
-            if !error.kind.is_transient() || began.elapsed() + backoff.peek() > self.give_up_after {
-                return Err(error);
+        let once = || self.store.upload(&object.key, object.bytes.clone());
+        let failed =
+            |error: &StoreError| tracing::warn!(%error, "cannot upload an object; retrying");
+        let retry = Retry::within(self.give_up_after, PAUSES);
+        match retry.run(once, failed).await? {
+            Create::Created if data => {
+                self.metrics.objects.inc();
+                self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
+                Ok(())
             }
-            tracing::warn!(%error, "cannot upload an object; retrying");
-            tokio::time::sleep(backoff.pause()).await;
+            Create::Created => Ok(()),
+            Create::Exists => Err(self.taken(&object.key)),
         }
     }
 

@@ -54,18 +54,21 @@ impl View {
         if self.share() > self.of_input() {
             return None;
         }
-        let (input, speeds) = (self.input.as_ref()?, self.speeds?);
+        let input = self.input.as_ref()?;
+        let speeds = self.speeds?;
         let left = input.total?.saturating_sub(input.bytes);
         (speeds.bytes >= 1.0).then(|| left as f64 / speeds.bytes)
     }
 
     /// Returns the lines of the status page by name; empty texts are unknown.
     pub(super) fn facts(&self) -> Vec<(String, String)> {
-        let share = self.share();
-        let share = share.map(|share| format!("{} %", (share * 100.0) as u64));
-        let left = self.seconds_left();
-        let left = left.map(|seconds| format!("{} left", period(seconds)));
-        let progress: Vec<String> = share.into_iter().chain(left).collect();
+        let percent = self
+            .share()
+            .map(|share| format!("{} %", (share * 100.0) as u64));
+        let left = self
+            .seconds_left()
+            .map(|seconds| format!("{} left", period(seconds)));
+        let progress: Vec<String> = percent.into_iter().chain(left).collect();
         let mut place = Vec::new();
         if let Some(input) = &self.input {
             place = input.words();
@@ -89,11 +92,11 @@ impl View {
             .iter()
             .copied()
             .chain(std::iter::repeat(None));
-        let sources = sources
+        let by_source = sources
             .zip(speeds)
             .map(|(source, speed)| (format!("source {}", source.name), source.text(speed)));
-        let all = all.map(|(name, text)| (name.to_owned(), text));
-        all.into_iter().chain(sources).collect()
+        let named = all.map(|(name, text)| (name.to_owned(), text));
+        named.into_iter().chain(by_source).collect()
     }
 
     /// Formats the line for a terminal with this many columns: what does not fit is left out from the end.
@@ -173,23 +176,20 @@ impl SourcePosition {
     fn text(&self, speed: Option<f64>) -> String {
         let (pass, passes) = self.pass;
         let Some((total, passes)) = self.total.zip(passes) else {
-            let pass = pass.saturating_add(1);
-            return format!("pass {pass}, without end");
+            return format!("pass {}, without end", pass.saturating_add(1));
         };
         if self.bytes >= total {
             return "all passes are read".to_owned();
         }
         let share = self.bytes as f64 / total.max(1) as f64;
-        let pass = pass.saturating_add(1).min(passes);
         let rest = total.saturating_sub(self.bytes) as f64;
-        let left = speed
-            .filter(|speed| *speed >= 1.0)
-            .map(|speed| rest / speed);
-        let left = left.map_or(String::new(), |seconds| {
-            format!(", {} left", period(seconds))
-        });
+        let left = match speed {
+            Some(speed) if speed >= 1.0 => format!(", {} left", period(rest / speed)),
+            _ => String::new(),
+        };
         format!(
-            "pass {pass} of {passes}, {} %{left}",
+            "pass {} of {passes}, {} %{left}",
+            pass.saturating_add(1).min(passes),
             (share * 100.0) as u64
         )
     }

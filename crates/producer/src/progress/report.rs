@@ -30,7 +30,10 @@ const NAME_CHARS: usize = 300;
 /// Reports the progress of a producer until it is dropped.
 pub(crate) struct Reporter {
     producer: String,
-    limit: (RunLimit, (u32, u32)),
+    limit: RunLimit,
+    /// The producer is this one of `of` that share the limit.
+    index: u32,
+    of: u32,
     progress: Arc<InputProgress>,
     metrics: Arc<Metrics>,
     health: Health,
@@ -51,10 +54,9 @@ impl Reporter {
     ) -> Self {
         Self {
             producer: config.producer.name.clone(),
-            limit: (
-                config.producer.limit,
-                (config.producer.index, config.producer.of),
-            ),
+            limit: config.producer.limit,
+            index: config.producer.index,
+            of: config.producer.of,
             progress,
             metrics,
             health,
@@ -67,7 +69,8 @@ impl Reporter {
     /// Reports until it is dropped.
     pub(crate) async fn run(mut self) -> Infallible {
         let mut line = LiveLine::default();
-        let (mut logged_at, mut logged) = (Instant::now(), (0, 0));
+        let mut logged_at = Instant::now();
+        let mut logged = (0, 0);
         let mut told_at = Instant::now();
         loop {
             tokio::time::sleep(DRAW_EVERY).await;
@@ -106,7 +109,8 @@ impl Reporter {
 
     fn view(&mut self, now: Instant) -> View {
         let metrics = &self.metrics;
-        let (input, tokens) = (self.progress.now(), metrics.tokens.get());
+        let input = self.progress.now();
+        let tokens = metrics.tokens.get();
         // Before the first chunk the place where a restart continues is unknown in bytes.
         let speeds = input
             .as_ref()
@@ -136,9 +140,10 @@ impl Reporter {
 impl Reporter {
     /// Returns the share of the limit that is done.
     fn of_limit(&self) -> Option<f64> {
-        let (limit, of) = self.limit;
         let taken = self.progress.now().map_or([0; 2], |input| input.taken);
-        let (done, most) = match (limit.batches(of), limit.of_sampler(of)) {
+        let of_batches = self.limit.batches(self.index, self.of);
+        let of_sampler = self.limit.of_sampler(self.index, self.of);
+        let (done, most) = match (of_batches, of_sampler) {
             (Some(most), _) => (self.metrics.batches(), most),
             (_, Some(Limit::Documents(most))) => (taken[0], most),
             (_, Some(Limit::Tokens(most))) => (taken[1], most),

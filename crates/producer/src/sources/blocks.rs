@@ -5,9 +5,9 @@ use std::io::Read;
 
 use batchweave_core::order::{Documents, OpenBlock, Span};
 
-use super::{
-    FileReader, Format, InputList, Location, Place, ReadOptions, SourceError, Unit, remote,
-};
+use super::formats::Shape;
+use super::read;
+use super::{FileReader, InputList, Location, Place, ReadOptions, SourceError, Unit, remote};
 
 /// The files of a source, whose blocks can be opened.
 #[derive(Debug, Clone, Copy)]
@@ -92,11 +92,11 @@ impl SourceFiles<'_> {
         })
     }
 
-    /// Returns the format of a file that is an object.
-    fn remote_format(&self, file: u32) -> Option<Format> {
+    /// Returns the shape of a file that is an object.
+    fn remote_shape(&self, file: u32) -> Option<Shape> {
         let file = self.list.files.get(file as usize)?;
         let remote = matches!(file.location, Location::Remote { .. });
-        remote.then(|| self.options.format.for_file(&file.pin.name))
+        remote.then(|| self.options.format.row_of(&file.pin.name).shape)
     }
 }
 
@@ -104,7 +104,7 @@ impl<'a> BlockReader<'a> {
     /// Requests the first bytes of parts that are objects, so that those of many blocks are on their way together.
     fn request(&mut self) -> Result<(), SourceError> {
         for part in self.parts.clone() {
-            let Some(format) = self.files.remote_format(part.file()) else {
+            let Some(shape) = self.files.remote_shape(part.file()) else {
                 return Ok(());
             };
             match part {
@@ -112,7 +112,7 @@ impl<'a> BlockReader<'a> {
                     self.ahead
                         .push_back(self.files.bytes(file, Some((from, to)))?);
                 }
-                Part::Whole(file) if !matches!(format, Format::Parquet | Format::Megatron) => {
+                Part::Whole(file) if shape.is_stream() => {
                     self.ahead.push_back(self.files.bytes(file, None)?);
                 }
                 Part::Whole(_) => return Ok(()),
@@ -160,18 +160,29 @@ impl<'a> BlockReader<'a> {
     fn open_part(&mut self, part: Part) -> Result<Option<FileReader<'a>>, SourceError> {
         let SourceFiles { list, options } = self.files;
         let ahead = self.ahead.pop_front();
-        match (part, ahead) {
-            (Part::Whole(file), None) => FileReader::open_in(list, options, Place::of_file(file)),
-            (Part::Whole(file), Some(begun)) => FileReader::open_begun(list, options, file, begun),
-            (Part::Rows(file, from, to), _) => {
-                FileReader::open_rows(list, options, file, (from, to))
+        let at = Place::of_file(part.file());
+        match part {
+            Part::Whole(_) => {
+                let begun = ahead;
+                let whole = read::Part {
+                    begun,
+                    ..read::Part::default()
+                };
+                FileReader::open_part(list, options, at, whole)
             }
-            (Part::Lines(file, from, to), ahead) => {
+            Part::Rows(_, unit, rows_to) => {
+                let rows = read::Part {
+                    rows_to,
+                    ..read::Part::default()
+                };
+                FileReader::open_part(list, options, Place { unit, ..at }, rows)
+            }
+            Part::Lines(file, offset, to) => {
                 let stream = match ahead {
                     Some(stream) => stream,
-                    None => self.files.bytes(file, Some((from, to)))?,
+                    None => self.files.bytes(file, Some((offset, to)))?,
                 };
-                FileReader::open_lines(list, options, (file, from), stream)
+                FileReader::open_lines(list, options, Place { offset, ..at }, stream)
             }
         }
     }

@@ -9,8 +9,8 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::columns::ReadFailure;
 use super::row_groups::RowGroups;
+use super::unit_reader::ReadFailure;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time; small, because samples may be large.

@@ -11,6 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescPtr;
 
 use super::row_groups::RowGroups;
+use super::unit_reader::ReadFailure;
 use super::{InputFile, Reason, remote};
 
 /// Number of rows decoded at a time.
@@ -24,18 +25,6 @@ pub(super) struct ColumnRows {
     reader: Option<ColumnReaderImpl<ByteArrayType>>,
     batch: std::vec::IntoIter<Option<ByteArray>>,
     next_row: u64,
-}
-
-/// The reason why a file cannot be read: its content, or the access to it.
-pub(super) enum ReadFailure {
-    Content(Reason),
-    Io(io::Error),
-}
-
-impl From<Reason> for ReadFailure {
-    fn from(reason: Reason) -> Self {
-        Self::Content(reason)
-    }
 }
 
 impl From<ParquetError> for ReadFailure {

@@ -14,8 +14,8 @@ use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 use serde::de::IgnoredAny;
 
-use super::columns::ReadFailure;
 use super::row_groups::RowGroups;
+use super::unit_reader::ReadFailure;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time.

@@ -34,7 +34,8 @@ impl DocumentError {
             | Reason::BrokenParquet { .. }
             | Reason::NotIdColumn { .. }
             | Reason::Npy { .. }
-            | Reason::Megatron { .. } => true,
+            | Reason::Megatron { .. }
+            | Reason::Table { .. } => true,
             Reason::Tar { .. } => unit == 0,
             Reason::Id { .. } => false,
             _ => format == Format::Text || format == Format::Npy && unit == 0,

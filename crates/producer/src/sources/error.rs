@@ -199,6 +199,12 @@ pub enum Reason {
         "not readable as tar: it {detail}; copy or write the file again, or name its format in source.format"
     )]
     Tar { detail: String },
+    /// The first row of a table of text does not name its columns.
+    #[error("not readable as a table of text: the file {detail}")]
+    Table { detail: String },
+    /// The row of a table of text is broken.
+    #[error("{detail}")]
+    TableRow { detail: String },
     /// The document is the sample of a tar with this key.
     #[error("sample \"{key}\": {why}")]
     InSample { key: String, why: Box<Reason> },
@@ -304,6 +310,7 @@ impl Reason {
                 | Self::Npy { .. }
                 | Self::Megatron { .. }
                 | Self::Tar { .. }
+                | Self::Table { .. }
         )
     }
 

@@ -1,6 +1,6 @@
 //! Reads a source in the order of its files, unit after unit.
 
-use super::read::Kind;
+use super::read::State;
 use super::{FileReader, InputList, Place, SourceError, SourcePlan};
 
 impl<'a> FileReader<'a> {
@@ -26,8 +26,8 @@ impl<'a> FileReader<'a> {
 
     /// Returns the place from which another reader continues after the last unit, which was of the file number `file`.
     pub(crate) fn after(&self, file: u32) -> Place {
-        match self.kind {
-            Kind::Done => Place::of_file(file + 1),
+        match self.state {
+            State::Done => Place::of_file(file + 1),
             _ => self.at,
         }
     }

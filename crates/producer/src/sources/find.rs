@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Store, StoreError, local_path};
 use futures::future::BoxFuture;
 
 use super::growing::FileFilter;
@@ -114,7 +114,7 @@ async fn find_filtered(
 ) -> Result<InputList, SourceError> {
     let mut all = InputList::default();
     let mut seen = BTreeSet::new();
-    let is_local = |path: &String| !path.contains("://") || path.starts_with("file://");
+    let is_local = |path: &String| local_path(path).is_some();
     for neighbours in paths.chunk_by(|a, b| is_local(a) && is_local(b)) {
         let first = &neighbours[0];
         let found = if is_local(first) {

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::UnitKind;
+use super::formats::{Contents, FormatRow, Shape, row, row_by_extension};
+
 /// The way in which a file is divided into documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -17,6 +20,10 @@ pub enum Format {
     Lines,
     /// One document per row.
     Parquet,
+    /// One document per row behind the first, which names the columns.
+    Csv,
+    /// The same with tabs between the values.
+    Tsv,
     /// An array as numpy saves it: one sample per file, or documents of ids.
     Npy,
     /// Documents of ids in pairs of `.bin` and `.idx`, as Megatron-LM writes them.
@@ -29,11 +36,7 @@ pub enum Format {
 const COMPRESSIONS: [&str; 6] = [".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz"];
 
 /// Extensions of files that have no text in them, or none that is one document.
-const UNREAD: [(&[&str], &str); 5] = [
-    (
-        &["csv", "tsv"],
-        "tables of text have no reader yet: convert it to Parquet or JSON lines",
-    ),
+const UNREAD: [(&[&str], &str); 4] = [
     (
         &[
             "arrow",
@@ -94,20 +97,58 @@ const UNREAD: [(&[&str], &str); 5] = [
 ];
 
 impl Format {
+    /// Returns what the units of a file are; `ids` says that documents are token ids.
+    #[must_use]
+    pub fn units(self, name: &str, ids: bool) -> UnitKind {
+        match self.row_of(name).unit {
+            UnitKind::Array if ids => UnitKind::Ids,
+            unit => unit,
+        }
+    }
+
+    /// Returns whether documents have fields or columns by name, or may have.
+    #[must_use]
+    pub(crate) fn has_fields(self) -> bool {
+        self == Self::Auto || row(self).contents == Contents::Fields
+    }
+
+    /// Returns whether files are tars of samples.
+    #[must_use]
+    pub(crate) fn is_shards(self) -> bool {
+        row(self).contents == Contents::Samples
+    }
+
+    /// Returns whether files come in pairs.
+    #[must_use]
+    pub(crate) fn is_pairs(self) -> bool {
+        row(self).shape == Shape::Pair
+    }
+
+    /// Returns whether the files of inboxes are read so.
+    #[must_use]
+    pub(crate) fn is_for_inboxes(self) -> bool {
+        matches!(self, Self::Auto | Self::Parquet)
+    }
+
+    /// Returns whether files hold numbers without names or texts.
+    #[must_use]
+    pub(crate) fn is_binary(self) -> bool {
+        row(self).contents == Contents::Numbers
+    }
+
     /// Returns the format of the file `name`; never `Auto`.
     #[must_use]
     pub fn for_file(self, name: &str) -> Self {
+        self.row_of(name).format
+    }
+
+    /// Returns the row of the file `name` in the table.
+    pub(super) fn row_of(self, name: &str) -> &'static FormatRow {
         if self != Self::Auto {
-            return self;
+            return row(self);
         }
         let name = name.to_ascii_lowercase();
-        match extension(uncompressed(&name)) {
-            Some("jsonl" | "ndjson" | "json" | "jl" | "jsonlines" | "ldjson") => Self::Jsonl,
-            Some("parquet") => Self::Parquet,
-            Some("npy") => Self::Npy,
-            Some("tar" | "tgz" | "tbz2" | "txz") => Self::Webdataset,
-            _ => Self::Text,
-        }
+        row_by_extension(extension(uncompressed(&name)))
     }
 
     /// Returns the format that `Auto` meant for the file in earlier releases, whose streams go on; never `Auto`.
@@ -136,16 +177,10 @@ impl Format {
     /// Returns the format for people.
     #[must_use]
     pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Auto => "by name",
-            Self::Jsonl => "JSON lines",
-            Self::Text => "text, one document each",
-            Self::Lines => "text, one document per line",
-            Self::Parquet => "Parquet",
-            Self::Npy => ".npy",
-            Self::Megatron => "Megatron",
-            Self::Webdataset => "tar",
+        if self == Self::Auto {
+            return "by name";
         }
+        row(self).words
     }
 
     /// Returns the value of `source.format`.

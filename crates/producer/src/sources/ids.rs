@@ -2,27 +2,23 @@
 
 use std::io::{self, Read};
 
-use super::Reason;
-use super::columns::ReadFailure;
+use super::unit_reader::{Content, FoundUnit};
+use super::{Cell, Reason};
 
 pub(super) mod megatron;
 pub(super) mod npy;
 
-/// One document of ids.
-pub(super) struct IdRow {
-    pub(super) unit: u64,
-    /// Offset of the document for a quick seek, or 0.
-    pub(super) offset: u64,
-    pub(super) ids: Result<Vec<i64>, Reason>,
-}
-
-/// A cursor over the documents of a file.
-pub(super) trait IdRows: Send {
-    /// Returns the next document that is `owned`; `None` at the end.
-    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<IdRow>, ReadFailure>;
-
-    /// Returns the number and offset of the document that is read next.
-    fn place(&self) -> (u64, u64);
+/// Returns a document of ids as a unit.
+fn found(number: u64, offset: u64, ids: Result<Vec<i64>, Reason>) -> FoundUnit {
+    let content = ids.map(|ids| Content {
+        cells: vec![Cell::Ints(ids)],
+        ..Content::default()
+    });
+    FoundUnit {
+        number,
+        offset,
+        content,
+    }
 }
 
 /// A type of whole numbers, little-endian.

@@ -20,13 +20,16 @@ mod blocks;
 mod cells;
 mod columns;
 mod conversations;
+mod csv;
 mod decompress;
 mod document_error;
 mod error;
 mod file_order;
+mod file_stream;
 mod find;
 mod footers;
 mod format;
+mod formats;
 mod growing;
 mod ids;
 pub(crate) mod inbox;
@@ -41,8 +44,10 @@ mod parquet_bytes;
 mod plan;
 mod read;
 mod read_ids;
+mod read_lines;
 mod read_rows;
 mod read_shards;
+mod read_text;
 mod remote;
 mod row_groups;
 mod rows;
@@ -50,6 +55,7 @@ mod shapes;
 mod shards;
 mod sniff;
 mod stored_list;
+mod unit_reader;
 mod whole;
 
 pub use batchweave_core::inputs::PinnedFile;
@@ -116,10 +122,31 @@ impl Place {
     }
 }
 
+/// The kind of a unit, which says how its document is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnitKind {
+    /// A line with a JSON object.
+    #[default]
+    Json,
+    /// A line of text.
+    Line,
+    /// A text that is a whole file.
+    Text,
+    /// A row of columns.
+    Row,
+    /// A file with one array.
+    Array,
+    /// Token ids, which are its only cell.
+    Ids,
+    /// The files of a sample of a tar.
+    Sample,
+}
+
 /// One unit as read: bytes that are still to be decoded, or the reason why it is bad.
 #[derive(Debug)]
 pub struct Unit {
     pub place: Place,
+    pub kind: UnitKind,
     /// The bytes of the unit; empty for a row of cells, and the key of a tar's sample, whose fields are cells.
     pub raw: Result<Bytes, Reason>,
     /// The columns of a Parquet row or the fields of a tar's sample.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_store::{Backoff, ErrorKind as StoreFault, Store, StoreError};
+use batchweave_store::{Backoff, ErrorKind as StoreFault, Retry, Store, StoreError, local_path};
 use bytes::Bytes;
 
 use self::resolve::{PathFault, below};
@@ -16,9 +16,10 @@ use super::{InputFile, Location, SourceError, local_file};
 mod resolve;
 
 /// Requests for an object before its read fails, and the pauses between them.
-const TRIES: u32 = 6;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const RETRY: Retry = Retry::calls(
+    6,
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(5)),
+);
 /// The error of a path whose links form a circle, which `io::ErrorKind` has no stable name for.
 const ELOOP: i32 = 40;
 
@@ -56,13 +57,13 @@ impl FileRoot {
             root: root.to_owned(),
             why,
         };
-        if root.contains("://") && !root.starts_with("file://") {
+        let Some(name) = local_path(root) else {
             let url = root.trim_end_matches('/').to_owned();
             let store = open(url.clone()).await.map_err(SourceError::Store)?;
             let prefix = String::new();
             return Ok(Self::Remote { url, store, prefix });
-        }
-        let name = root.strip_prefix("file://").unwrap_or(root).to_owned();
+        };
+        let name = name.to_owned();
         let folder = tokio::fs::canonicalize(&name).await.map_err(unusable)?;
         let kind = tokio::fs::metadata(&folder).await.map_err(unusable)?;
         if !kind.is_dir() {
@@ -185,7 +186,8 @@ async fn read_remote(
     key: &str,
     (root, limit): (&str, u64),
 ) -> Result<NamedFile, SourceError> {
-    let why = match get(store, key, limit).await {
+    let failed = |error: &StoreError| tracing::warn!(%error, "cannot read a file that a document names; retrying");
+    let why = match RETRY.run(|| store.get(key, limit), failed).await {
         Ok(bytes) => return Ok(NamedFile::Whole(bytes)),
         Err(why) => why,
     };
@@ -195,20 +197,6 @@ async fn read_remote(
         StoreFault::Invalid => Ok(NamedFile::Bad(PathFault::NoKey.explain(root))),
         _ => Err(SourceError::Store(why)),
     }
-}
-
-async fn get(store: &dyn Store, key: &str, limit: u64) -> Result<Bytes, StoreError> {
-    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    for _ in 1..TRIES {
-        match store.get(key, limit).await {
-            Err(e) if e.kind.is_transient() => {
-                tracing::warn!(error = %e, "cannot read a file that a document names; retrying");
-                tokio::time::sleep(backoff.pause()).await;
-            }
-            done => return done,
-        }
-    }
-    store.get(key, limit).await
 }
 
 #[cfg(test)]

@@ -1,22 +1,11 @@
 //! Reads the units of one file from any place on, in every format and compression.
 
-use std::io::{self, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::conversations::ConversationColumns;
-use super::decompress::{Codec, Counted, DecoderMemory};
-use super::ids::IdRows;
-use super::lines::{Line, Lines};
-use super::rows::Rows;
-use super::shards::ShardSamples;
-use super::whole::whole;
-use super::{Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, remote};
-
-/// The buffer of a range of lines, of which many are open at a time.
-const LINES_BUFFER_BYTES: usize = 64 << 10;
-/// The buffer of a file of lines.
-const BUFFER_BYTES: usize = 256 << 10;
+use super::file_stream::{FileStream, Stream};
+use super::formats::Opening;
+use super::read_lines::LineUnits;
+use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
+use super::{Format, InputFile, InputList, Place, Portion, Reason, SourceError, Unit, UnitKind};
 
 /// The documents that units hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,33 +49,23 @@ pub struct ReadOptions {
 
 impl ReadOptions {
     /// Returns whether lines share the memory of what was read with them.
-    fn shares_memory(&self) -> bool {
+    pub(super) fn shares_memory(&self) -> bool {
         self.share == Portion::ALL && !self.sparse
     }
 }
 
 /// Reads this producer's units of one file in order.
 pub struct FileReader<'a> {
-    pub(super) file: &'a InputFile,
-    pub(super) options: &'a ReadOptions,
+    pub(super) stream: FileStream<'a>,
+    options: &'a ReadOptions,
+    unit_kind: UnitKind,
     /// Place of the next unit.
     pub(super) at: Place,
-    pub(super) codec: Codec,
-    /// The first bytes of a compressed file.
-    head: Vec<u8>,
-    /// Bytes of a compressed file that the decoder has taken.
-    pub(super) packed: Option<Arc<AtomicU64>>,
-    pub(super) kind: Kind<'a>,
-    /// The bytes from the beginning on, when they are requested already.
-    begun: Option<Box<dyn Read + Send>>,
+    pub(super) state: State<'a>,
 }
 
-pub(super) enum Kind<'a> {
-    Lines(Lines),
-    Text(Box<dyn Read + Send>),
-    Parquet(Rows),
-    Ids(Box<dyn IdRows + 'a>),
-    Shard(Box<ShardSamples>),
+pub(super) enum State<'a> {
+    Open(Box<dyn UnitReader + 'a>),
     /// The file failed to open in a way that counts as one bad document.
     Failed(Reason),
     Done,
@@ -99,13 +78,7 @@ impl<'a> FileReader<'a> {
         options: &'a ReadOptions,
         from: Place,
     ) -> Result<Option<Self>, SourceError> {
-        let Some(file) = list.files.get(from.file as usize) else {
-            return Ok(None);
-        };
-        if options.format == Format::Megatron {
-            return Self::open_pair(list, file, options, from).map(Some);
-        }
-        Self::open(file, options, from).map(Some)
+        Self::open_part(list, options, from, Part::default())
     }
 
     /// Opens `file` at `from`; of a pair of files use [`Self::open_in`].
@@ -115,284 +88,165 @@ impl<'a> FileReader<'a> {
         from: Place,
     ) -> Result<Self, SourceError> {
         let mut reader = Self::closed(file, options, from);
-        reader.open_kind(u64::MAX)?;
+        reader.begin(None, u64::MAX)?;
         Ok(reader)
     }
 
-    /// Opens file number `at` of `list` at its beginning, from which `begun` has the bytes.
-    pub(super) fn open_begun(
+    /// Opens a part of the file of `list` that `from` names.
+    pub(super) fn open_part(
         list: &'a InputList,
         options: &'a ReadOptions,
-        at: u32,
-        begun: Box<dyn Read + Send>,
+        from: Place,
+        part: Part,
     ) -> Result<Option<Self>, SourceError> {
-        let Some(file) = list.files.get(at as usize) else {
+        let Some(file) = list.files.get(from.file as usize) else {
             return Ok(None);
         };
-        let mut reader = Self::closed(file, options, Place::of_file(at));
-        reader.begun = Some(begun);
-        reader.open_kind(u64::MAX)?;
+        let mut reader = Self::closed(file, options, from);
+        if let Some(begun) = part.begun {
+            reader.stream.begin(begun);
+        }
+        reader.begin(Some(list), part.rows_to)?;
         Ok(Some(reader))
     }
 
-    /// Opens the row groups of file number `at` of `list` that hold these rows, at the first row.
-    pub(super) fn open_rows(
+    /// Opens the uncompressed file that `from` names at the first line that begins at its offset or behind; `stream`
+    /// begins at the byte before, if there is one.
+    pub(super) fn open_lines(
         list: &'a InputList,
         options: &'a ReadOptions,
-        at: u32,
-        (unit, to): (u64, u64),
+        from: Place,
+        stream: Stream,
     ) -> Result<Option<Self>, SourceError> {
-        let Some(file) = list.files.get(at as usize) else {
+        let Some(file) = list.files.get(from.file as usize) else {
             return Ok(None);
         };
-        let place = Place {
-            unit,
-            ..Place::of_file(at)
-        };
-        let mut reader = Self::closed(file, options, place);
-        reader.open_kind(to)?;
+        let mut reader = Self::closed(file, options, from);
+        let lines = LineUnits::behind(from.offset, stream, options)
+            .map_err(|why| reader.stream.unreadable(why))?;
+        (reader.at.unit, reader.at.offset) = lines.place();
+        reader.state = State::Open(Box::new(lines));
         Ok(Some(reader))
     }
 
     /// Returns a reader that has no bytes yet.
-    pub(super) fn closed(file: &'a InputFile, options: &'a ReadOptions, at: Place) -> Self {
+    fn closed(file: &'a InputFile, options: &'a ReadOptions, at: Place) -> Self {
+        let ids = matches!(options.content, ReadContent::Ids { .. });
         Self {
-            file,
+            stream: FileStream::new(file, options.decompress_memory),
             options,
+            unit_kind: options.format.units(&file.pin.name, ids),
             at,
-            codec: Codec::Plain,
-            head: Vec::new(),
-            packed: None,
-            kind: Kind::Done,
-            begun: None,
+            state: State::Done,
         }
     }
 
-    /// Opens the file at `self.at`; row groups from row `to` on are left out.
-    fn open_kind(&mut self, to: u64) -> Result<(), SourceError> {
-        let (file, options, from) = (self.file, self.options, self.at);
-        match options.format.for_file(&file.pin.name) {
-            Format::Parquet => self.open_parquet(to)?,
-            Format::Npy if let ReadContent::Ids { end_token } = options.content => {
-                self.open_npy(end_token)?;
-            }
-            Format::Megatron => return Err(self.unpaired("one file alone")),
-            Format::Webdataset => self.open_shard()?,
-            Format::Text
-                if options.format == Format::Auto
-                    && let Some(why) = Format::refusal(&file.pin.name) =>
-            {
-                return Err(SourceError::NoReader {
-                    first: file.pin.name.clone(),
-                    number: 1,
-                    why,
-                });
-            }
-            Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
-            Format::Text | Format::Npy => self.kind = Kind::Text(self.open_stream()?),
-            _ => {
-                let stream = self.open_stream()?;
-                self.kind = Kind::Lines(Lines::new(stream, BUFFER_BYTES, options.shares_memory()));
-            }
-        }
+    /// Opens the file at `self.at`; rows from `rows_to` on are left out.
+    fn begin(&mut self, list: Option<&'a InputList>, rows_to: u64) -> Result<(), SourceError> {
+        let row = self.options.format.row_of(&self.stream.file.pin.name);
+        let opened = (row.open)(Opening {
+            list,
+            options: self.options,
+            stream: &mut self.stream,
+            at: self.at,
+            rows_to,
+        });
+        self.state = match opened {
+            Ok(Some(units)) => State::Open(units),
+            Ok(None) => State::Done,
+            Err(why) => State::Failed(self.fault(why)?),
+        };
         Ok(())
     }
 
-    /// Opens the uncompressed file number `at` at the first line that begins at `from` or behind; `stream` begins at the
-    /// byte before, if there is one.
-    pub(super) fn open_lines(
-        list: &'a InputList,
-        options: &'a ReadOptions,
-        (at, from): (u32, u64),
-        stream: Box<dyn Read + Send>,
-    ) -> Result<Option<Self>, SourceError> {
-        let Some(file) = list.files.get(at as usize) else {
-            return Ok(None);
+    /// Returns this producer's next unit; `None` at the end of the file.
+    pub fn next_unit(&mut self) -> Result<Option<Unit>, SourceError> {
+        let mut units = match std::mem::replace(&mut self.state, State::Done) {
+            State::Done => return Ok(None),
+            State::Failed(reason) => return Ok(self.bad(reason)),
+            State::Open(units) => units,
         };
-        let mut reader = Self::closed(file, options, Place::of_file(at));
-        let mut stream = Lines::new(stream, LINES_BUFFER_BYTES, options.shares_memory());
-        reader.at.offset = from.saturating_sub(1);
-        // A line begins behind a line break, so the byte before decides about the first one.
-        if from > 0 {
-            let skipped = stream.next(0, false);
-            match skipped.map_err(|why| reader.unreadable(why))? {
-                Line::End => return Ok(Some(reader)),
-                Line::Whole { bytes, .. } | Line::Skipped { bytes, .. } => {
-                    reader.at.offset += bytes;
+        let (share, file) = (self.options.share, self.at.file);
+        let found = units.next(&|unit| share.owns(file, unit));
+        (self.at.unit, self.at.offset) = units.place();
+        match found {
+            Ok(None) => Ok(None),
+            Ok(Some(found)) => {
+                if !units.is_whole() {
+                    self.state = State::Open(units);
                 }
+                Ok(Some(self.unit(found)))
             }
-        }
-        reader.kind = Kind::Lines(stream);
-        Ok(Some(reader))
-    }
-
-    /// Opens the decompressed bytes from `self.at` on.
-    pub(super) fn open_stream(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
-        let offset = self.at.offset;
-        let stream = self.open_stream_at(offset);
-        stream.map_err(|why| self.unreadable(why))
-    }
-
-    pub(super) fn open_stream_at(&mut self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
-        if offset > 0 && self.begun.is_none() {
-            self.codec = Codec::from_head(&remote::head(self.file, Codec::HEAD_BYTES)?);
-            if self.codec == Codec::Plain {
-                return remote::open(self.file, offset);
-            }
-        }
-        let mut begun = match self.begun.take() {
-            Some(begun) => begun,
-            None => remote::open(self.file, 0)?,
-        };
-        let mut head = Vec::new();
-        let mut first = begun.by_ref().take(Codec::HEAD_BYTES);
-        first.read_to_end(&mut head)?;
-        self.codec = Codec::from_head(&head);
-        self.head.clone_from(&head);
-        let memory = self.memory();
-        let whole = io::Cursor::new(head).chain(begun);
-        let mut stream: Box<dyn Read + Send> = if self.codec == Codec::Plain {
-            Box::new(whole)
-        } else {
-            let (file, count) = Counted::new(whole);
-            self.packed = Some(count);
-            self.codec.decode(Box::new(file), memory)?
-        };
-        // An earlier reader returned this place, so these bytes were readable then.
-        io::copy(&mut stream.by_ref().take(offset), &mut io::sink())?;
-        Ok(stream)
-    }
-
-    /// Fails if the file changed its size: it then looks damaged, but is not a bad document.
-    pub(super) fn check_size(&self) -> Result<(), SourceError> {
-        remote::check_size(self.file).map_err(|why| self.unreadable(why))
-    }
-
-    pub(super) fn unreadable(&self, why: io::Error) -> SourceError {
-        SourceError::Unreadable {
-            file: self.file.pin.name.clone(),
-            why,
+            // Damage ends the file with one bad document.
+            Err(why) => self.fault(why).map(|reason| self.bad(reason)),
         }
     }
 
     /// Returns the bytes of the stored file up to the next unit: exact for lines and tars, by the number of rows for
     /// Parquet.
     pub fn consumed(&self) -> u64 {
-        let size = self.file.pin.size;
-        let read = match &self.kind {
-            Kind::Done | Kind::Failed(_) => size,
-            Kind::Text(_) => 0,
-            Kind::Lines(_) | Kind::Ids(_) | Kind::Shard(_) => match &self.packed {
-                Some(count) => count.load(Ordering::Relaxed),
-                None => self.at.offset,
-            },
-            Kind::Parquet(rows) => {
-                let share = u128::from(size) * u128::from(self.at.unit);
-                (share / u128::from(rows.total().max(1))) as u64
-            }
-        };
-        read.min(size)
+        let size = self.stream.file.pin.size;
+        match &self.state {
+            State::Done | State::Failed(_) => size,
+            State::Open(units) => units.consumed(self.stream.packed(), size),
+        }
     }
 
-    /// Returns this producer's next unit; `None` at the end of the file.
-    pub fn next_unit(&mut self) -> Result<Option<Unit>, SourceError> {
-        match std::mem::replace(&mut self.kind, Kind::Done) {
-            Kind::Done => Ok(None),
-            Kind::Failed(reason) => Ok(self.bad(reason)),
-            Kind::Text(stream) => self.text(stream),
-            Kind::Lines(stream) => self.line(stream),
-            Kind::Parquet(rows) => self.row(rows),
-            Kind::Ids(rows) => self.ids(rows),
-            Kind::Shard(samples) => self.sample(samples),
+    fn unit(&self, found: FoundUnit) -> Unit {
+        let (raw, cells) = match found.content {
+            Ok(Content { raw, cells }) => (Ok(raw), cells),
+            Err(reason) => (Err(reason), Vec::new()),
+        };
+        Unit {
+            place: Place {
+                file: self.at.file,
+                unit: found.number,
+                offset: found.offset,
+            },
+            kind: self.unit_kind,
+            raw,
+            cells,
+        }
+    }
+
+    /// Returns why the rest of the file is one bad document, unless the file or the input can't be read at all.
+    fn fault(&self, why: ReadFailure) -> Result<Reason, SourceError> {
+        match why {
+            ReadFailure::Content(reason) => {
+                self.stream.check_size()?;
+                Ok(reason)
+            }
+            ReadFailure::Io(why) => self.stream.damage(why),
+            ReadFailure::Input(why) => Err(why),
         }
     }
 
     /// Returns a bad unit at the current place, if it belongs to this producer.
-    pub(super) fn bad(&self, reason: Reason) -> Option<Unit> {
+    fn bad(&self, reason: Reason) -> Option<Unit> {
         let ours = self.options.share.owns(self.at.file, self.at.unit);
-        ours.then_some(Unit {
-            place: self.at,
-            raw: Err(reason),
-            cells: Vec::new(),
+        ours.then(|| {
+            self.unit(FoundUnit {
+                number: self.at.unit,
+                offset: self.at.offset,
+                content: Err(reason),
+            })
         })
     }
+}
 
-    /// Handles a failed read: damaged compressed data ends the file with one bad document, every other failure is
-    /// an error.
-    pub(super) fn failed(&self, why: io::Error) -> Result<Option<Unit>, SourceError> {
-        self.damage(why).map(|reason| self.bad(reason))
-    }
+/// A part of a file, and what is there of its bytes.
+pub(super) struct Part {
+    /// The bytes from the beginning on, when they are requested already.
+    pub(super) begun: Option<Stream>,
+    /// Rows from this one on are left out.
+    pub(super) rows_to: u64,
+}
 
-    pub(super) fn damage(&self, why: io::Error) -> Result<Reason, SourceError> {
-        let content = matches!(
-            why.kind(),
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
-        ) || self.codec == Codec::Xz
-            && matches!(
-                why.kind(),
-                io::ErrorKind::OutOfMemory | io::ErrorKind::Unsupported
-            );
-        // The zstd decoder reports damage as `Other`, which failures of the store and shrunken files are too.
-        let zstd = self.codec == Codec::Zstd
-            && why.get_ref().is_none_or(|e| {
-                !e.is::<batchweave_store::StoreError>() && !e.is::<remote::Changed>()
-            });
-        if self.codec == Codec::Plain || !(content || zstd) {
-            return Err(self.unreadable(why));
-        }
-        Ok(self.codec.reason(&why, &self.head, self.memory()))
-    }
-
-    fn memory(&self) -> DecoderMemory {
-        DecoderMemory {
-            most: self.options.decompress_memory,
-            file: self.file.pin.size,
-        }
-    }
-
-    fn text(&mut self, mut stream: Box<dyn Read + Send>) -> Result<Option<Unit>, SourceError> {
-        let limit = self.options.max_document_bytes;
-        match whole(&mut stream, limit, self.file.pin.size) {
-            Ok(text) => {
-                let raw = match text {
-                    None => Err(Reason::TooLong { limit }),
-                    Some(text) if self.is_text_by_name() => self.as_named(text)?,
-                    Some(text) => Ok(text),
-                };
-                Ok(Some(Unit {
-                    place: self.at,
-                    raw,
-                    cells: Vec::new(),
-                }))
-            }
-            Err(why) => self.failed(why),
-        }
-    }
-
-    fn line(&mut self, mut stream: Lines) -> Result<Option<Unit>, SourceError> {
-        let limit = self.options.max_document_bytes;
-        loop {
-            let place = self.at;
-            let ours = self.options.share.owns(place.file, place.unit);
-            let (bytes, raw) = match stream.next(limit, ours) {
-                Err(why) => return self.failed(why),
-                Ok(Line::End) => return Ok(None),
-                Ok(Line::Whole { text, bytes }) => (bytes, Some(Ok(text))),
-                Ok(Line::Skipped { bytes, too_long }) if ours && too_long => {
-                    (bytes, Some(Err(Reason::TooLong { limit })))
-                }
-                Ok(Line::Skipped { bytes, .. }) => (bytes, None),
-            };
-            self.at.unit += 1;
-            self.at.offset += bytes;
-            if let Some(raw) = raw {
-                self.kind = Kind::Lines(stream);
-                return Ok(Some(Unit {
-                    place,
-                    raw,
-                    cells: Vec::new(),
-                }));
-            }
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            begun: None,
+            rows_to: u64::MAX,
         }
     }
 }

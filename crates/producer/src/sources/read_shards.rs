@@ -1,51 +1,59 @@
-//! Opens tar shards, for `read`.
+//! Samples of tar shards as units.
 
 use batchweave_daemon::panics::guard;
 
-use super::columns::ReadFailure;
-use super::read::{FileReader, Kind};
+use super::formats::{Opened, Opening};
 use super::rows::panicked;
 use super::shards::ShardSamples;
-use super::{SourceError, Unit};
+use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
 
-impl FileReader<'_> {
-    /// Opens a tar at the sample of `self.at`.
-    pub(super) fn open_shard(&mut self) -> Result<(), SourceError> {
-        let (stream, offset) = (self.open_stream()?, self.at.offset);
-        let wanted = (&*self.options.members, self.options.max_document_bytes);
-        self.kind = Kind::Shard(Box::new(ShardSamples::new(stream, offset, wanted)));
-        Ok(())
-    }
+/// The samples of a tar from one on.
+struct SampleUnits {
+    samples: ShardSamples,
+    number: u64,
+    offset: u64,
+}
 
-    /// Returns the next sample that belongs to this producer. A damaged tar ends with one bad document in place of the
-    /// sample that it cuts.
-    pub(super) fn sample(
-        &mut self,
-        mut samples: Box<ShardSamples>,
-    ) -> Result<Option<Unit>, SourceError> {
+/// Opens a tar at a sample.
+pub(super) fn open_shard<'a>(opening: Opening<'a, '_>) -> Opened<'a> {
+    let (at, options) = (opening.at, opening.options);
+    let stream = opening.stream.open_at(at.offset)?;
+    let wanted = (&*options.members, options.max_document_bytes);
+    Ok(Some(Box::new(SampleUnits {
+        samples: ShardSamples::new(stream, at.offset, wanted),
+        number: at.unit,
+        offset: at.offset,
+    })))
+}
+
+impl UnitReader for SampleUnits {
+    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<FoundUnit>, ReadFailure> {
         loop {
-            let place = self.at;
-            let ours = self.options.share.owns(place.file, place.unit);
-            let sample = match guard(|| samples.next(ours)).unwrap_or_else(panicked) {
-                Ok(None) => return Ok(None),
-                Ok(Some(sample)) => sample,
-                Err(ReadFailure::Content(reason)) => {
-                    self.check_size()?;
-                    return Ok(self.bad(reason));
-                }
-                Err(ReadFailure::Io(why)) => return self.failed(why),
-            };
-            self.at.unit += 1;
-            self.at.offset = samples.offset();
+            let (number, offset) = self.place();
+            let ours = owned(number);
+            let next = guard(|| self.samples.next(ours)).unwrap_or_else(panicked)?;
+            let Some(sample) = next else { return Ok(None) };
+            self.number += 1;
+            self.offset = self.samples.offset();
             if !ours {
                 continue;
             }
-            self.kind = Kind::Shard(samples);
-            let (raw, cells) = match sample.cells {
-                Ok(cells) => (Ok(sample.key.into_bytes().into()), cells),
-                Err(reason) => (Err(reason.in_sample(&sample.key)), Vec::new()),
+            let content = match sample.cells {
+                Ok(cells) => Ok(Content {
+                    raw: sample.key.into_bytes().into(),
+                    cells,
+                }),
+                Err(reason) => Err(reason.in_sample(&sample.key)),
             };
-            return Ok(Some(Unit { place, raw, cells }));
+            return Ok(Some(FoundUnit {
+                number,
+                offset,
+                content,
+            }));
         }
+    }
+
+    fn place(&self) -> (u64, u64) {
+        (self.number, self.offset)
     }
 }

@@ -5,11 +5,12 @@ use std::ops::Range;
 use batchweave_daemon::panics::Panic;
 
 use super::cells::{Cell, CellRows};
-use super::columns::{ColumnRows, ReadFailure};
+use super::columns::ColumnRows;
 use super::conversations::ConversationRows;
 use super::inbox;
 use super::row_groups::RowGroups;
-use super::{InputFile, ReadContent, ReadOptions, Reason, SourceError};
+use super::unit_reader::ReadFailure;
+use super::{InputFile, ReadContent, ReadOptions, Reason};
 
 /// A cursor over the rows of a file.
 pub(super) struct Rows {
@@ -44,26 +45,16 @@ impl Rows {
         self.content.groups().rows()
     }
 
-    /// Returns the rows, unless the file lies in an inbox and is not the one that its name says.
-    pub(super) fn in_place(
-        self,
-        file: &InputFile,
-        options: &ReadOptions,
-    ) -> Result<Self, SourceError> {
-        let (name, groups) = (&file.pin.name, self.content.groups());
+    /// Returns why `file`, which lies in an inbox, is not the one that its name says; `None` if it is.
+    pub(super) fn foreign(&self, file: &InputFile) -> Option<String> {
+        let groups = self.content.groups();
         let writer = groups.key_value("batchweave.writer");
         let number = groups.key_value("batchweave.number");
-        match inbox::foreign(name, writer, number).filter(|_| options.inbox) {
-            None => Ok(self),
-            Some(why) => {
-                let folder = name.clone();
-                Err(SourceError::Inbox { folder, why })
-            }
-        }
+        inbox::foreign(&file.pin.name, writer, number)
     }
 
     /// Returns the number, bytes and cells of the next row.
-    pub(super) fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, NextRow)>, ReadFailure> {
         let row = self.content.next()?;
         let Some(beside) = &mut self.beside else {
             return Ok(row);
@@ -115,7 +106,7 @@ impl ContentRows {
         }
     }
 
-    fn next(&mut self) -> Result<Option<NextRow>, ReadFailure> {
+    fn next(&mut self) -> Result<Option<(u64, NextRow)>, ReadFailure> {
         Ok(match self {
             Self::Texts(rows) => rows
                 .next()?
@@ -136,4 +127,5 @@ pub(super) fn panicked<T>(panic: Panic) -> Result<T, ReadFailure> {
     }))
 }
 
-type NextRow = (u64, Result<(Vec<u8>, Vec<Cell>), Reason>);
+/// The bytes and the cells of a row.
+pub(super) type NextRow = Result<(Vec<u8>, Vec<Cell>), Reason>;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use batchweave_core::order::FileShape;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::columns::ReadFailure;
 use super::decompress::Codec;
+use super::formats::Shape;
 use super::row_groups::RowGroups;
-use super::{Format, InputFile, ReadContent, ReadOptions, SourceError, remote};
+use super::unit_reader::ReadFailure;
+use super::{InputFile, ReadContent, ReadOptions, SourceError, remote};
 use crate::worker::WorkerError;
 
 /// Number of files that are looked at at the same time.
@@ -45,22 +46,22 @@ fn shape(file: &InputFile, options: &ReadOptions) -> Result<FileShape, SourceErr
         file: file.pin.name.clone(),
         why,
     };
-    let format = options.format.for_file(&file.pin.name);
-    if format == Format::Parquet {
+    let shape = options.format.row_of(&file.pin.name).shape;
+    if shape == Shape::RowGroups {
         return match row_groups(file, options) {
             Ok(groups) => Ok(FileShape::RowGroups(groups)),
             // Reading it gives one bad document.
             Err(ReadFailure::Content(_)) => Ok(FileShape::Whole { compressed: false }),
             Err(ReadFailure::Io(why)) => Err(unreadable(why)),
+            Err(ReadFailure::Input(why)) => Err(why),
         };
     }
-    if format == Format::Megatron {
+    if shape == Shape::Pair {
         return Ok(FileShape::Whole { compressed: false });
     }
     let head = remote::head(file, Codec::HEAD_BYTES).map_err(unreadable)?;
     let compressed = Codec::from_head(&head) != Codec::Plain;
-    let lines = matches!(format, Format::Jsonl | Format::Lines);
-    Ok(if lines && !compressed {
+    Ok(if shape == Shape::Lines && !compressed {
         FileShape::Lines
     } else {
         FileShape::Whole { compressed }

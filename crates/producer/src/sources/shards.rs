@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use super::columns::ReadFailure;
+use super::unit_reader::ReadFailure;
 use super::{Cell, Reason};
 use members::{Member, Members};
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{FileReader, Format, Reason, SourceError};
+use super::{Reason, SourceError};
 use crate::transform::json;
 
 /// Bytes in which a binary file has a NUL.
@@ -43,24 +43,17 @@ enum Content {
     Other(&'static str, &'static str),
 }
 
-impl FileReader<'_> {
-    /// Returns whether the name alone says that the file is one text. Arrays are read whole too.
-    pub(super) fn is_text_by_name(&self) -> bool {
-        let format = self.options.format;
-        format == Format::Auto && format.for_file(&self.file.pin.name) == Format::Text
-    }
-
-    /// Returns `text`, unless its content is something else than its name says. Fails where the content would pass for text.
-    pub(super) fn as_named(&self, text: Bytes) -> Result<Result<Bytes, Reason>, SourceError> {
-        match content(&text) {
-            None => Ok(Ok(text)),
-            Some(Content::Binary(what)) => Ok(Err(Reason::NotTextFile { what })),
-            Some(Content::Other(found, proposal)) => Err(SourceError::NotAsNamed {
-                file: self.file.pin.name.clone(),
-                found,
-                proposal,
-            }),
-        }
+/// Returns `text`, which is all of the file `name`, unless its content is something else than its name says. Fails where
+/// the content would pass for text.
+pub(super) fn as_named(name: &str, text: Bytes) -> Result<Result<Bytes, Reason>, SourceError> {
+    match content(&text) {
+        None => Ok(Ok(text)),
+        Some(Content::Binary(what)) => Ok(Err(Reason::NotTextFile { what })),
+        Some(Content::Other(found, proposal)) => Err(SourceError::NotAsNamed {
+            file: name.to_owned(),
+            found,
+            proposal,
+        }),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The pipeline of an opened producer, as configured.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_core::order::{MixtureChanges, Sampler, SamplerState};
@@ -28,7 +27,7 @@ use crate::pipeline::{MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{
-    ConversationColumns, FileRoot, Format, InputFinder, Inputs, NamedPaths, Portion, ReadContent,
+    ConversationColumns, FileRoot, InputFinder, Inputs, NamedPaths, Portion, ReadContent,
     ReadOptions, SourcePlan, TextField,
 };
 use crate::transform::chat::fields_beside;
@@ -46,8 +45,10 @@ pub(crate) struct Parts {
     /// The configured root of the files that documents name.
     pub(crate) root: Option<FileRoot>,
     pub(crate) settings: Map<String, Value>,
-    /// The stored input list and the name of its head.
-    pub(crate) list: (Chain, LinkId),
+    /// The links of the stored input list.
+    pub(crate) chain: Chain,
+    /// The last one of these links.
+    pub(crate) head: LinkId,
     pub(crate) from: Restart,
     /// The plans of the sources.
     pub(crate) plans: Vec<Arc<SourcePlan>>,
@@ -61,20 +62,31 @@ impl Parts {
     /// Returns the pollers of the sources that are followed.
     fn pollers(
         &self,
+        config: &ProducerConfig,
         producer: &Committer,
-        every: (Duration, &[String]),
         bad_folders: &IntGauge,
     ) -> Vec<Option<NewFilePoller>> {
-        let list = (self.inputs.clone(), self.list.0.clone());
-        let list = Arc::new(StoredInputs::new(self.store.clone(), producer, list));
-        let sources = self.finder.sources.iter().zip(&self.plans);
-        let poller = |(paths, plan): (&NamedPaths, &Arc<SourcePlan>)| {
-            let source = (paths.clone(), plan.clone());
-            let list = list.clone();
-            plan.follows
-                .then(|| NewFilePoller::new(self.finder.clone(), source, every, list, bad_folders))
+        let list = Arc::new(StoredInputs::new(
+            self.store.clone(),
+            producer,
+            self.inputs.clone(),
+            self.chain.clone(),
+        ));
+        let poller = |paths: &NamedPaths, plan: &Arc<SourcePlan>| {
+            NewFilePoller::new(
+                self.finder.clone(),
+                paths.clone(),
+                plan.clone(),
+                config.source.follow_every.0,
+                config.inbox.writers.clone(),
+                list.clone(),
+                bad_folders,
+            )
         };
-        sources.map(poller).collect()
+        let sources = self.finder.sources.iter().zip(&self.plans);
+        sources
+            .map(|(paths, plan)| plan.follows.then(|| poller(paths, plan)))
+            .collect()
     }
 }
 
@@ -83,40 +95,28 @@ pub(crate) fn assemble(
     config: &ProducerConfig,
     producer: &Committer,
     parts: Parts,
-    (metrics, progress): (Arc<Metrics>, Arc<InputProgress>),
+    metrics: Arc<Metrics>,
+    progress: Arc<InputProgress>,
     sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
 ) -> Result<Pipeline, RunError> {
     let encoder = parts.transform.encoder.clone();
-    let object_bytes = config.packing.object_bytes.bytes();
+    let uploader = uploader(config, producer, &parts, metrics.clone(), sampler);
     let (reading, changes) = reading(config, producer, &parts, &metrics)?;
     let batching = BatchBuilderOptions {
         packer: parts.transform.packer(parts.from.clone()),
         slices: (encoder.slices(), parts.transform.unit_slices()),
-        encoder: encoder.clone(),
+        encoder,
         next_seq: producer.next_seq(),
         changes,
-        batches: (config.producer.limit).batches((config.producer.index, config.producer.of)),
-        inputs: parts.list.1,
+        batches: (config.producer.limit).batches(config.producer.index, config.producer.of),
+        inputs: parts.head,
         settings: parts.settings,
         fill_last: config.packing.last_batch == LastBatch::Pad,
         on_bad_document: config.source.on_bad_document,
         strict_replay: parts.strict_replay,
-        object_bytes,
+        object_bytes: config.packing.object_bytes.bytes(),
         group_batches: flow_control::entry_max(config).min(GROUP_BATCHES_MAX),
-    };
-    let uploader = Uploader {
-        store: parts.store,
-        stream: producer.log().manifest().stream_id(),
-        producer: producer.name().clone(),
-        epoch: producer.epoch(),
-        nonce: producer.nonce(),
-        buffers: Buffers::new(config.upload.concurrency as u64 * (object_bytes + (1 << 20))),
-        encoder,
-        provenance: config.packing.provenance,
-        give_up_after: config.upload.give_up_after.0,
-        metrics: metrics.clone(),
-        sampler,
     };
     let function = !config.transform.function.is_empty();
     let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
@@ -140,6 +140,29 @@ pub(crate) fn assemble(
         progress,
         stop_waiting,
     })
+}
+
+fn uploader(
+    config: &ProducerConfig,
+    producer: &Committer,
+    parts: &Parts,
+    metrics: Arc<Metrics>,
+    sampler: Option<Arc<SampleTaker>>,
+) -> Uploader {
+    let object_bytes = config.packing.object_bytes.bytes();
+    Uploader {
+        store: parts.store.clone(),
+        stream: producer.log().manifest().stream_id(),
+        producer: producer.name().clone(),
+        epoch: producer.epoch(),
+        nonce: producer.nonce(),
+        buffers: Buffers::new(config.upload.concurrency as u64 * (object_bytes + (1 << 20))),
+        encoder: parts.transform.encoder.clone(),
+        provenance: config.packing.provenance,
+        give_up_after: config.upload.give_up_after.0,
+        metrics,
+        sampler,
+    }
 }
 
 /// Returns the point behind all documents of a producer that continues in this pass.
@@ -189,10 +212,9 @@ fn reading(
         let from = parts.from.at;
         state.at[0].position = from.place().position(from.pass);
     }
-    let every = (config.source.follow_every.0, &config.inbox.writers[..]);
     let reading = Reading {
         inputs: parts.inputs.clone(),
-        new_files: parts.pollers(producer, every, &metrics.bad_folders),
+        new_files: parts.pollers(config, producer, &metrics.bad_folders),
         sources,
         named,
         sampler: Sampler::new(options, state),
@@ -217,7 +239,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
             Columns::from_config(config).names()
         },
         members: if function {
-            config.function_fields(Format::Webdataset)
+            config.function_fields(true)
         } else {
             shard_members(config)
         },
@@ -232,7 +254,7 @@ pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> R
 fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent {
     if !config.transform.function.is_empty() {
         return ReadContent::Rows(ConversationColumns {
-            wanted: config.function_fields(Format::Parquet),
+            wanted: config.function_fields(false),
             optional: Vec::new(),
             content_key: String::new(),
             verbatim: true,

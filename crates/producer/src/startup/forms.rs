@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::{NamedSource, PackingMode, ProducerConfig, SourceConfig, SourceContent};
@@ -61,11 +62,11 @@ impl Forms<'_> {
                 && Names::Earlier.read(Format::Auto, &file.name)
                     != Format::Auto.for_file(&file.name)
         };
-        let mut settings = settings.clone();
+        let mut marked = settings.clone();
         if is_auto && (grows || list.files.iter().any(|file| differs(&file.pin))) {
-            settings.insert(NAMES.to_owned(), json!(2));
+            marked.insert(NAMES.to_owned(), json!(2));
         }
-        settings
+        marked
     }
 
     /// Returns the settings `was` of a cursor with the formats of now, where these mean the same for all of its files.
@@ -77,18 +78,18 @@ impl Forms<'_> {
     ) -> Map<String, Value> {
         let mut adopted = was.clone();
         let names = Names::of_settings(was);
-        let format = |value: Option<&Value>| -> Format {
-            let value = value.cloned().unwrap_or_default();
-            serde_json::from_value(value).unwrap_or_default()
+        let format = |value: Option<&Value>| {
+            let stored = value.and_then(|value| Format::deserialize(value).ok());
+            stored.unwrap_or_default()
         };
         let same = |source: Option<&str>, was: Format, is: Format| {
-            let own = pins.iter().filter(|pin| pin.source.as_deref() == source);
-            let mut own = own.map(|pin| (names.read(was, &pin.name), is.for_file(&pin.name)));
-            own.all(|(was, is)| was == is)
+            let mut own = pins.iter().filter(|pin| pin.source.as_deref() == source);
+            own.all(|pin| names.read(was, &pin.name) == is.for_file(&pin.name))
         };
         if self.sources.iter().all(|source| source.name.is_empty()) {
             let key = "source.format";
-            let (was, is) = (format(was.get(key)), format(now.get(key)));
+            let was = format(was.get(key));
+            let is = format(now.get(key));
             if same(None, was, is) {
                 adopted.insert(key.to_owned(), json!(is));
             }
@@ -149,16 +150,18 @@ impl Forms<'_> {
 
 /// Fails when `source.format = "auto"` has no reader for a file, or takes one for text that the configuration says is none.
 pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), SourceError> {
-    let (all, default) = (config.by_source(), SourceConfig::default());
+    let all = config.by_source();
+    let default = SourceConfig::default();
     for (config, named) in all.iter().zip(config.all_sources()) {
         let source = &config.source;
         if source.format != Format::Auto {
             continue;
         }
-        let own = list.files.iter().map(|file| &file.pin);
-        let own = own.filter(|pin| pin.source.as_deref() == named.pin_name());
-        let text = own.filter(|pin| source.format.for_file(&pin.name) == Format::Text);
-        let text: Vec<&PinnedFile> = text.collect();
+        let pins = list.files.iter().map(|file| &file.pin);
+        let own = pins.filter(|pin| pin.source.as_deref() == named.pin_name());
+        let text: Vec<&PinnedFile> = own
+            .filter(|pin| source.format.for_file(&pin.name) == Format::Text)
+            .collect();
         refuse(&text)?;
         let texts = source.content == SourceContent::Text
             && matches!(

@@ -5,24 +5,21 @@ use std::sync::Arc;
 use batchweave_store::{OpenOptions, PathStyle};
 use futures::FutureExt;
 
-use crate::config::{ProducerConfig, non_empty};
+use crate::config::ProducerConfig;
 use crate::sources::{FileRoot, InputFinder, NamedPaths, Portion, Settled, SourceError};
 
 /// Returns the finder for the input. Of input that is followed it accepts only files that have settled, and of those
 /// this producer's share.
 pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let source = &config.source;
-    let endpoint = non_empty(&source.endpoint).or(non_empty(&config.store.endpoint));
-    let region = non_empty(&config.store.region);
+    let store = config.store.options();
     // An endpoint of its own is another store.
-    let own_endpoint = !source.endpoint.is_empty();
-    let path_style = if own_endpoint {
-        PathStyle::Auto
-    } else {
-        config.store.path_style
+    let (endpoint, path_style) = match source.endpoint.as_str() {
+        "" => (store.endpoint, store.path_style),
+        own => (Some(own.to_owned()), PathStyle::Auto),
     };
     let opener = |input: bool| {
-        let (endpoint, region) = (endpoint.clone(), region.clone());
+        let (endpoint, region) = (endpoint.clone(), store.region.clone());
         let open = move |url: String| {
             let options = OpenOptions {
                 endpoint: endpoint.clone(),

@@ -20,6 +20,7 @@ mod stream;
 mod tokenizer_file;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use batchweave_core::commit_policy::{Dac, DacOptions};
@@ -36,7 +37,8 @@ use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::packing::Point;
 use crate::produce::Site;
-use crate::sources::{InputFinder, InputList, Inputs, SourceError, store_list};
+use crate::sources::{FileRoot, InputFinder, InputList, Inputs, SourceError, store_list};
+use crate::transform::DocumentTransform;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
@@ -61,7 +63,8 @@ pub(crate) enum Opening {
 /// Checks everything that the configuration names, opens the producer and stores its input list. The health of `site`
 /// shows the current step.
 pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening, RunError> {
-    let (store, health) = (site.store.clone(), &site.health);
+    let store = &site.store;
+    let health = &site.health;
     health.not_ready("probing the store");
     // `pipeline::batch` fills an object beyond its size by less than one batch.
     let largest = 2 * config.packing.object_bytes.bytes();
@@ -73,8 +76,8 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     let settings = settings(config, &transform);
     let finder = input_finder(config);
     let root = file_root(config, &finder).await?;
-    stream::open(&store, config, &transform, &finder).await?;
-    tokenizer_file::store(&store, config, &transform).await;
+    stream::open(store, config, &transform, &finder).await?;
+    tokenizer_file::store(store, config, &transform).await;
     health.not_ready("opening the log");
     let mut log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
     let name: ProducerName = config.producer.name.parse()?;
@@ -88,7 +91,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     }
     health.not_ready("listing the input");
     let resume = Resume {
-        store: &store,
+        store,
         producer: &name,
         settings: &settings,
         sources: &config.all_sources(),
@@ -100,11 +103,37 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     }
     health.not_ready("opening the producer");
     let mut policy = policy(config);
-    let opened = Committer::open_with(log, name.clone(), &instance(), &mut policy).await?;
-    let producer = match opened {
-        OpenOutcome::Opened(producer) => *producer,
-        OpenOutcome::Finished { tgbs } => return Ok(Opening::Finished(tgbs)),
-        OpenOutcome::Sealed => return Ok(Opening::Sealed),
+    let producer = match take_over(log, &name, &mut policy).await? {
+        ControlFlow::Continue(producer) => producer,
+        ControlFlow::Break(opening) => return Ok(opening),
+    };
+    // An older instance may have committed until it was fenced.
+    if producer.cursor() != cursor {
+        let listed = finder.find(BTreeSet::new()).await?;
+        resumed = resume.check(&producer.cursor(), listed).await?;
+    }
+    let parts = parts(site, config, &producer, transform, finder, root, resumed).await?;
+    log_start(&producer, parts.from.at, &parts.inputs.now());
+    log_end(config);
+    Ok(Opening::Opened(Box::new(Opened {
+        producer,
+        policy,
+        parts,
+    })))
+}
+
+/// Opens the producer in a new epoch, which fences an older instance. Breaks with the end of the startup when there is
+/// nothing to produce.
+async fn take_over(
+    log: Log,
+    name: &ProducerName,
+    policy: &mut Dac,
+) -> Result<ControlFlow<Opening, Committer>, RunError> {
+    let opened = Committer::open_with(log, name.clone(), &instance(), policy).await?;
+    Ok(match opened {
+        OpenOutcome::Opened(producer) => ControlFlow::Continue(*producer),
+        OpenOutcome::Finished { tgbs } => ControlFlow::Break(Opening::Finished(tgbs)),
+        OpenOutcome::Sealed => ControlFlow::Break(Opening::Sealed),
         OpenOutcome::Fenced { by, instance } => {
             return Err(RunError::Fenced {
                 producer: name.to_string(),
@@ -112,12 +141,19 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
                 instance,
             });
         }
-    };
-    // An older instance may have committed until it was fenced.
-    if producer.cursor() != cursor {
-        let listed = finder.find(BTreeSet::new()).await?;
-        resumed = resume.check(&producer.cursor(), listed).await?;
-    }
+    })
+}
+
+/// Plans the input from the place where the producer continues, and stores its list.
+async fn parts(
+    site: &Site,
+    config: &ProducerConfig,
+    producer: &Committer,
+    transform: Arc<DocumentTransform>,
+    finder: InputFinder,
+    root: Option<FileRoot>,
+    resumed: Resumed,
+) -> Result<Parts, RunError> {
     let Resumed {
         mut inputs,
         mut chain,
@@ -130,38 +166,32 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     } = resumed;
     if dialect.is_earlier() {
         tracing::info!(
-            producer = %name,
+            producer = %producer.name(),
             "this producer began by the rules for templates of an earlier version: each conversation is made by those \
              and by today's, and the first one that differs stops it"
         );
         transform.continue_in(dialect);
     }
-    health.not_ready("planning the input");
+    site.health.not_ready("planning the input");
     let end_token = transform.end_token();
     let plans = plan(config, end_token, &mut inputs, order.as_ref(), file_order).await?;
-    health.not_ready("storing the input list");
+    site.health.not_ready("storing the input list");
     let opening = (producer.epoch(), producer.nonce());
-    let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;
-    log_start(&producer, from.at, &inputs);
-    log_end(config);
-    let parts = Parts {
-        store,
+    let head = store_list(&site.store, producer.name(), opening, &mut chain, &inputs).await?;
+    Ok(Parts {
+        store: site.store.clone(),
         transform,
         finder,
         inputs: Arc::new(Inputs::new(inputs)),
         root,
         settings,
-        list: (chain, head),
+        chain,
+        head,
         from,
         plans,
         order,
         strict_replay,
-    };
-    Ok(Opening::Opened(Box::new(Opened {
-        producer,
-        policy,
-        parts,
-    })))
+    })
 }
 
 /// Returns the cursor as far as the log is folded, and its place in the input.
@@ -206,7 +236,7 @@ fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
 fn log_start(producer: &Committer, from: Point, inputs: &InputList) {
     tracing::info!(
         producer = %producer.name(),
-        epoch = producer.epoch(),
+        term = producer.epoch(),
         batches = producer.next_seq(),
         files = inputs.files.len(),
         pass = from.pass,

@@ -90,8 +90,8 @@ impl Resume<'_> {
         let followed: BTreeSet<String> = followed.map(|source| source.name.clone()).collect();
         let over = |n: usize, pin: &PinnedFile| self.is_over(&state, n, pin);
         let grows = |pin: &PinnedFile| followed.contains(pin.source.as_deref().unwrap_or_default());
-        let read = pins.iter().enumerate();
-        let read = read.filter(|(n, pin)| !(grows(pin) && over(*n, pin)));
+        let numbered = pins.iter().enumerate();
+        let read = numbered.filter(|(n, pin)| !(grows(pin) && over(*n, pin)));
         let differences = forms.differences(names, read.map(|(_, pin)| pin));
         let inputs = listed.resumed_sources(pins, (&followed, &added), over, differences)?;
         let as_python = state.settings.get(AS_PYTHON);

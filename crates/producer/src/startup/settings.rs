@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{
-    ChatConfig, MixtureConfig, PackingConfig, PackingMode, ProducerConfig, SourceConfig,
-    SourceContent,
-};
+use crate::config::{MixtureConfig, PackingConfig, ProducerConfig, SourceConfig};
 use crate::packing::ArraySpec;
 use crate::transform::DocumentTransform;
 use crate::transform::chat::{DIALECT_KEY, Dialect, LOSS_KEYS};
@@ -20,136 +17,71 @@ pub(super) fn settings(
     config: &ProducerConfig,
     transform: &DocumentTransform,
 ) -> Map<String, Value> {
-    let (source, packing) = (&config.source, &config.packing);
-    let always = [
-        ("producer.index", json!(config.producer.index)),
-        ("producer.of", json!(config.producer.of)),
-        ("source.format", json!(source.format)),
-        ("source.field", json!(source.field)),
-        ("source.column", json!(source.column)),
-        (
-            "source.max_document_bytes",
-            json!(source.max_document_bytes),
-        ),
-        ("tokenizer.end_token", json!(transform.end_token())),
-        ("packing.last_batch", json!(packing.last_batch)),
-        ("packing.pad_token", json!(packing.pad_token)),
-    ];
-    let default = PackingConfig::default();
-    let chat_default = ChatConfig::default();
-    let chat = packing.mode.has_template();
-    let pairs = packing.mode == PackingMode::Pairs;
+    let derived = of_tokens(transform)
+        .into_iter()
+        .chain(of_arrays(&config.packing))
+        .chain(of_template(config))
+        .chain(of_sources(config));
+    let all = config.decisive().into_iter().chain(derived);
+    all.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+type Setting = (&'static str, Value);
+
+/// Returns the tokens around documents, by their texts in the tokenizer.
+fn of_tokens(transform: &DocumentTransform) -> Vec<Setting> {
+    let begin = transform.begin_token();
+    let end = ("tokenizer.end_token", json!(transform.end_token()));
+    let begin = begin.map(|token| ("tokenizer.begin_token", json!(token)));
+    [end].into_iter().chain(begin).collect()
+}
+
+/// Returns the fields and columns that are read for arrays, where these do not have their names.
+fn of_arrays(packing: &PackingConfig) -> Vec<Setting> {
+    let (arrays, extra) = (&packing.arrays, &packing.extra);
+    let mut found = Vec::new();
+    if arrays
+        .iter()
+        .any(|array| !array.from.is_empty() || array.path)
+    {
+        found.push(("packing.arrays", arrays.iter().map(array).collect()));
+    }
+    if extra.iter().any(|column| !column.from.is_empty()) {
+        let columns = extra.iter().map(ArraySpec::source);
+        found.push(("packing.extra", columns.collect()));
+    }
+    found
+}
+
+/// Returns the rules by which conversations are read.
+fn of_template(config: &ProducerConfig) -> Vec<Setting> {
+    if !config.packing.mode.has_template() {
+        return Vec::new();
+    }
     // A key that is read by itself has another meaning when it is ignored; any other stopped the producer before.
-    let unread = config.chat.ignore.iter();
-    let unread: Vec<&String> = unread
+    let ignored = config.chat.ignore.iter();
+    let unread: Vec<&String> = ignored
         .filter(|key| LOSS_KEYS.contains(&key.as_str()))
         .collect();
-    // Only where they differ from the default, so that cursors of plain rows stay as they are.
-    let sometimes = [
-        (
-            packing.mode != default.mode,
-            "packing.mode",
-            json!(packing.mode),
-        ),
-        (
-            packing.look_ahead != default.look_ahead,
-            "packing.look_ahead",
-            json!(packing.look_ahead),
-        ),
-        (source.follow, "source.follow", json!(true)),
-        (source.inbox, "source.inbox", json!(true)),
-        (
-            packing.mode == PackingMode::Chat,
-            "chat.messages",
-            json!(config.chat.messages),
-        ),
-        (pairs, "chat.prompt", json!(config.chat.prompt)),
-        (pairs, "chat.chosen", json!(config.chat.chosen)),
-        (pairs, "chat.rejected", json!(config.chat.rejected)),
-        (chat, DIALECT_KEY, json!(Dialect::default() as u8)),
-        (chat, "chat.tools", json!(config.chat.tools)),
-        (
-            chat && config.chat.role_key != chat_default.role_key,
-            "chat.role_key",
-            json!(config.chat.role_key),
-        ),
-        (
-            chat && config.chat.content_key != chat_default.content_key,
-            "chat.content_key",
-            json!(config.chat.content_key),
-        ),
-        (
-            chat && !config.chat.roles.is_empty(),
-            "chat.roles",
-            json!(config.chat.roles),
-        ),
-        (
-            chat && config.chat.learn != chat_default.learn,
-            "chat.learn",
-            json!(config.chat.learn),
-        ),
-        (
-            chat && !config.chat.loss_keys.is_empty(),
-            "chat.loss_keys",
-            json!(config.chat.loss_keys),
-        ),
-        (chat && !unread.is_empty(), IGNORED_KEY, json!(unread)),
-        (
-            chat && !config.chat.date.is_empty(),
-            "chat.date",
-            json!(config.chat.date),
-        ),
-        (
-            (packing.arrays.iter()).any(|array| !array.from.is_empty() || array.path),
-            "packing.arrays",
-            packing.arrays.iter().map(array).collect(),
-        ),
-        (
-            packing.extra.iter().any(|column| !column.from.is_empty()),
-            "packing.extra",
-            packing.extra.iter().map(ArraySpec::source).collect(),
-        ),
-        (
-            source.content != SourceContent::Text,
-            "source.content",
-            json!(source.content),
-        ),
-        (
-            transform.begin_token().is_some(),
-            "tokenizer.begin_token",
-            json!(transform.begin_token()),
-        ),
-        (!source.root.is_empty(), "source.root", json!(source.root)),
-        (!source.mask.is_empty(), "source.mask", json!(source.mask)),
-        (
-            !config.transform.function.is_empty(),
-            "transform.function",
-            json!(config.transform.function),
-        ),
-        (
-            !config.transform.fields.is_empty(),
-            "transform.fields",
-            json!(config.transform.fields),
-        ),
-    ];
-    let several = !config.sources.is_empty();
-    let mixture = config.kept_mixture();
-    let of_sources = [
-        (config.split.every > 0, "split", json!(config.split)),
-        (several, "sources", sources(config)),
-        (
-            several && mixture != MixtureConfig::UNTIL_LAST_WAS_ADDED,
-            "mixture",
-            json!(mixture),
-        ),
-    ];
-    let sometimes = sometimes.into_iter().chain(of_sources);
-    let sometimes = sometimes.filter(|(applies, _, _)| *applies);
-    always
-        .into_iter()
-        .chain(sometimes.map(|(_, key, value)| (key, value)))
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
+    let dialect = (DIALECT_KEY, json!(Dialect::default() as u8));
+    let unread = (!unread.is_empty()).then(|| (IGNORED_KEY, json!(unread)));
+    [dialect].into_iter().chain(unread).collect()
+}
+
+/// Returns the settings of several sources, and what is held out of them.
+fn of_sources(config: &ProducerConfig) -> Vec<Setting> {
+    let mut found = Vec::new();
+    if config.split.every > 0 {
+        found.push(("split", json!(config.split)));
+    }
+    if !config.sources.is_empty() {
+        found.push(("sources", sources(config)));
+        let mixture = config.kept_mixture();
+        if mixture != MixtureConfig::UNTIL_LAST_WAS_ADDED {
+            found.push(("mixture", json!(mixture)));
+        }
+    }
+    found
 }
 
 /// Returns the field or column of an array.

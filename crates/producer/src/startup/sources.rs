@@ -34,8 +34,8 @@ pub(super) async fn plan(
             }
             ReadOrder::Files
         } else {
-            let pass = state.and_then(|state| state.at.get(n));
-            let pass = pass.map_or(0, |at| at.position.pass);
+            let at = state.and_then(|state| state.at.get(n));
+            let pass = at.map_or(0, |at| at.position.pass);
             ReadOrder::Blocks(blocks(config, source, &options, inputs, pass).await?)
         };
         let ends = (source.epochs, source.grows());
@@ -111,7 +111,7 @@ pub(super) fn sampler_options(config: &ProducerConfig) -> Result<SamplerOptions,
         limit: config
             .producer
             .limit
-            .of_sampler((config.producer.index, config.producer.of)),
+            .of_sampler(config.producer.index, config.producer.of),
     })
 }
 

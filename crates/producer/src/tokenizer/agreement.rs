@@ -87,7 +87,8 @@ fn found(at_most: usize) -> Vec<String> {
             .into()
     });
     let mut open: Vec<PathBuf> = folders.split(':').rev().map(PathBuf::from).collect();
-    let (mut texts, mut bytes) = (Vec::new(), 0);
+    let mut texts = Vec::new();
+    let mut bytes = 0;
     while let Some(path) = open.pop() {
         if bytes >= at_most {
             break;
@@ -195,11 +196,8 @@ fn parents(token: &[u8], ranks: &BTreeMap<Vec<u8>, u32>) -> (Vec<u8>, Vec<u8>) {
     let mut parts: Vec<Vec<u8>> = token.iter().map(|b| vec![*b]).collect();
     while parts.len() > 2 {
         let rank = |i: usize| ranks.get(&parts[i..i + 2].concat());
-        let pairs = 0..parts.len() - 1;
-        let at = pairs
-            .filter(|i| rank(*i).is_some())
-            .min_by_key(|i| rank(*i));
-        let at = at.unwrap();
+        let ranked = (0..parts.len() - 1).filter(|i| rank(*i).is_some());
+        let at = ranked.min_by_key(|i| rank(*i)).unwrap();
         let right = parts.remove(at + 1);
         parts[at].extend(right);
     }
@@ -255,7 +253,7 @@ fn a_tokenizer_file_agrees_with_hugging_face() {
     oracle.set_encode_special_tokens(true);
     for text in texts() {
         let theirs = oracle.encode(text.as_str(), false).unwrap();
-        let ours = ours.encode(&text).unwrap();
-        same("gpt2's tokenizer.json", &text, &ours, theirs.get_ids());
+        let encoded = ours.encode(&text).unwrap();
+        same("gpt2's tokenizer.json", &text, &encoded, theirs.get_ids());
     }
 }

@@ -43,8 +43,8 @@ pub fn own_begin_token(path: &Path) -> Option<(String, String)> {
     let beside = path.with_file_name("tokenizer_config.json");
     let settings = read(&beside).filter(|settings| settings["add_bos_token"] == true)?;
     let token = &settings["bos_token"];
-    let token = token.as_str().or_else(|| token["content"].as_str())?;
-    Some((token.to_owned(), beside.display().to_string()))
+    let text = token.as_str().or_else(|| token["content"].as_str())?;
+    Some((text.to_owned(), beside.display().to_string()))
 }
 
 /// Returns the token that a post-processor puts before a text.

@@ -84,10 +84,10 @@ impl Embedded {
         };
         let (count, id_bound, end_token) = encoding.numbers();
         let source = encoding.source().map_err(broken)?;
-        let ranks: Result<Vec<(Vec<u8>, u32)>, _> = (0..count)
+        let ranks = (0..count)
             .map(|rank| source.decode_bytes(&[rank]).map(|bytes| (bytes, rank)))
-            .collect();
-        let ranks = ranks.map_err(|e| broken(e.to_string()))?;
+            .collect::<Result<Vec<(Vec<u8>, u32)>, _>>()
+            .map_err(|e| broken(e.to_string()))?;
         let config = encoding.config();
         let fingerprint = fingerprint(&ranks, &config);
         let inner = fastokens::Tokenizer::from_tiktoken_ranks(&ranks, config)

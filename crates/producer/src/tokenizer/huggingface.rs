@@ -35,17 +35,10 @@ pub(super) fn load(
     };
     let json: Value = serde_json::from_slice(bytes).map_err(|e| unusable(e.to_string()))?;
     if let Some(found) = other_json(&json) {
-        let beside = path.with_file_name("tokenizer.json");
-        let remedy = if beside != path && beside.is_file() {
-            format!("name {}, which is beside it", beside.display())
-        } else {
-            "name the model's tokenizer.json, SentencePiece model or rank file of tiktoken"
-                .to_owned()
-        };
         return Err(TokenizerError::OtherJson {
             path: name,
             found,
-            remedy,
+            remedy: remedy(path),
         });
     }
     let fast = fastokens::Tokenizer::from_json(json.clone());
@@ -88,6 +81,16 @@ pub(super) fn load(
         specials: specials(&json),
         library,
     }))
+}
+
+/// Returns the advice for a path to another file of a model.
+fn remedy(path: &Path) -> String {
+    let beside = path.with_file_name("tokenizer.json");
+    if beside != path && beside.is_file() {
+        format!("name {}, which is beside it", beside.display())
+    } else {
+        "name the model's tokenizer.json, SentencePiece model or rank file of tiktoken".to_owned()
+    }
 }
 
 /// Returns the content of a JSON file beside a tokenizer: the other files of a model.

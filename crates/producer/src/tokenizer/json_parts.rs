@@ -29,9 +29,9 @@ impl<'a> AddedToken<'a> {
     }
 }
 
-/// Returns the template that ends each text with the end token.
-pub(super) fn end_template((end, end_id): (&str, u32)) -> Result<String, serde_json::Error> {
-    let end = to_string(end)?;
+/// Returns the template that ends each text with the token `token`, whose id is `end_id`.
+pub(super) fn end_template(token: &str, end_id: u32) -> Result<String, serde_json::Error> {
+    let end = to_string(token)?;
     Ok(format!(
         r#"{{"type":"TemplateProcessing","single":[{{"Sequence":{{"id":"A","type_id":0}}}},{{"SpecialToken":{{"id":{end},"type_id":0}}}}],"pair":[{{"Sequence":{{"id":"A","type_id":0}}}},{{"Sequence":{{"id":"B","type_id":1}}}}],"special_tokens":{{{end}:{{"id":{end},"ids":[{end_id}],"tokens":[{end}]}}}}}}"#
     ))

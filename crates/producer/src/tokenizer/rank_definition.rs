@@ -11,12 +11,13 @@ use serde_json::to_string;
 use super::json_parts::{AddedToken, end_template};
 use super::ranks::Ranks;
 
-/// Returns the definition. `end` is the text of the end token, which `special` has.
+/// Returns the definition. `end` is the text of the end token, which `special` has, and `end_id` its id.
 pub(super) fn tokenizer_json(
     ranks: &Ranks,
     pattern: &str,
     special: &BTreeMap<String, u32>,
-    end: (&str, u32),
+    end: &str,
+    end_id: u32,
 ) -> Result<String, serde_json::Error> {
     let characters = byte_characters();
     let spelt = |bytes: &[u8]| -> String {
@@ -37,8 +38,11 @@ pub(super) fn tokenizer_json(
     by_id.sort_by_key(|(_, id)| **id);
     let added = |(content, id): (&'_ String, &u32)| to_string(&AddedToken::special(*id, content));
     let added: Vec<String> = by_id.into_iter().map(added).collect::<Result<_, _>>()?;
-    let (added, template, pattern) = (added.join(","), end_template(end)?, to_string(pattern)?);
-    let (vocab, merges) = (to_string(&vocab)?, to_string(&merges)?);
+    let added = added.join(",");
+    let template = end_template(end, end_id)?;
+    let pattern = to_string(pattern)?;
+    let vocab = to_string(&vocab)?;
+    let merges = to_string(&merges)?;
     let byte_level =
         r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}"#;
     Ok(format!(

@@ -63,19 +63,8 @@ impl RankFile {
         let special = settings.special_tokens;
         let ranks = ranks::parse(file, special).map_err(damaged)?;
         check_special_tokens(special, &ranks)?;
-        let end = find_end_token(end_token, |token| special.get(token).copied()).map_err(|_| {
-            let wanted = if end_token.is_empty() {
-                "tokenizer.special_tokens has none of the usual end tokens".to_owned()
-            } else {
-                format!("tokenizer.special_tokens has no {end_token:?}")
-            };
-            let detail = format!(
-                "{wanted}; a rank file has no special tokens, so write the one that ends a document there, for \
-                 example {{ \"<|endoftext|>\" = {} }}",
-                ranks.len()
-            );
-            TokenizerError::EndToken { detail }
-        })?;
+        let end = find_end_token(end_token, |token| special.get(token).copied())
+            .map_err(|_| no_end_token(end_token, ranks.len()))?;
         let named = PATTERNS.iter().find(|(name, _)| *name == settings.pattern);
         let pattern = named.map_or(settings.pattern, |(_, pattern)| pattern);
         let encoder = ranks.iter().map(|(rank, token)| (token.clone(), *rank));
@@ -102,7 +91,7 @@ impl RankFile {
         }
         let end_text =
             (specials.iter().find(|(_, id)| *id == end)).map_or("", |(text, _)| text.as_str());
-        let definition = rank_definition::tokenizer_json(&ranks, pattern, special, (end_text, end))
+        let definition = rank_definition::tokenizer_json(&ranks, pattern, special, end_text, end)
             .map_err(|e| damaged(e.to_string()))?;
         let largest = ranks.keys().chain(special.values()).max();
         let bound = largest.map_or(0, |id| id.saturating_add(1));
@@ -117,6 +106,21 @@ impl RankFile {
             definition: definition.into(),
             inner,
         })
+    }
+}
+
+/// Returns the error for special tokens without `end_token`, where the first free id is `free`.
+fn no_end_token(end_token: &str, free: usize) -> TokenizerError {
+    let wanted = if end_token.is_empty() {
+        "tokenizer.special_tokens has none of the usual end tokens".to_owned()
+    } else {
+        format!("tokenizer.special_tokens has no {end_token:?}")
+    };
+    TokenizerError::EndToken {
+        detail: format!(
+            "{wanted}; a rank file has no special tokens, so write the one that ends a document there, for \
+             example {{ \"<|endoftext|>\" = {free} }}"
+        ),
     }
 }
 

@@ -68,9 +68,9 @@ pub(super) fn parse(file: &[u8], special: &BTreeMap<String, u32>) -> Result<Rank
 
 /// Returns the token and the rank of a line.
 fn fields(line: &str) -> Option<(Vec<u8>, u32)> {
-    let (token, rank) = line.trim_end().split_once(' ')?;
-    let token = STANDARD.decode(token).ok()?;
-    let rank = rank.parse().ok()?;
+    let (base64, decimal) = line.trim_end().split_once(' ')?;
+    let token = STANDARD.decode(base64).ok()?;
+    let rank = decimal.parse().ok()?;
     // The last value would leave no bound above all ids.
     (!token.is_empty() && rank < u32::MAX).then_some((token, rank))
 }

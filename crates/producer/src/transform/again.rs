@@ -7,7 +7,7 @@ use super::DocumentTransform;
 use super::json::{self, Beyond};
 use super::text::BOM;
 use crate::packing::{ColumnValues, Content};
-use crate::sources::{Cell, Format, Reason, Unit};
+use crate::sources::{Cell, Reason, Unit, UnitKind};
 
 /// A document before it gets its place.
 #[derive(Debug)]
@@ -26,16 +26,17 @@ impl DocumentTransform {
     /// A line beyond standard JSON is read once more, as Python does.
     pub(crate) fn transform(
         &self,
-        format: Format,
         field: &str,
         mut unit: Unit,
     ) -> Result<Option<Transformed>, Reason> {
-        let (place, raw) = (unit.place, unit.raw.clone());
-        if format == Format::Jsonl && raw.as_ref().is_ok_and(|raw| json::is_marked(raw)) {
+        let place = unit.place;
+        let kind = unit.kind;
+        let raw = unit.raw.clone();
+        if kind == UnitKind::Json && raw.as_ref().is_ok_and(|raw| json::is_marked(raw)) {
             return Err(nul());
         }
-        let cells = cells(format, &unit);
-        let why = match self.transform_once(format, field, unit) {
+        let cells = cells(&unit);
+        let why = match self.transform_once(field, unit) {
             Err(why) => why,
             made => return made,
         };
@@ -43,25 +44,26 @@ impl DocumentTransform {
             return Err(why);
         };
         let first = place.unit == 0;
-        match marked(format, &why, first, &raw).zip(cells) {
+        match marked(kind, &why, first, &raw).zip(cells) {
             Some(((marked, beyond), cells)) => {
                 unit = Unit {
                     place,
+                    kind,
                     raw: Ok(marked.into()),
                     cells,
                 };
-                let made = self.transform_once(format, field, unit)?;
+                let made = self.transform_once(field, unit)?;
                 Ok(made.map(|made| Transformed { beyond, ..made }))
             }
-            None => Err(explained(format, why, first, &raw)),
+            None => Err(explained(kind, why, first, &raw)),
         }
     }
 }
 
 /// Returns the cells with which `unit` is read again, which are copied where there are any and its line may need it; `None`
 /// where it is not read again.
-fn cells(format: Format, unit: &Unit) -> Option<Vec<Cell>> {
-    if format != Format::Jsonl {
+fn cells(unit: &Unit) -> Option<Vec<Cell>> {
+    if unit.kind != UnitKind::Json {
         return None;
     }
     if unit.cells.is_empty() {
@@ -82,22 +84,22 @@ fn nul() -> Reason {
 }
 
 /// Returns the line that failed with `why` in the form in which it is read as Python does; `None` for all other faults.
-fn marked(format: Format, why: &Reason, first: bool, raw: &[u8]) -> Option<(Vec<u8>, Beyond)> {
-    let is_json = matches!(why, Reason::BrokenJson { .. }) && format == Format::Jsonl;
+fn marked(kind: UnitKind, why: &Reason, first: bool, raw: &[u8]) -> Option<(Vec<u8>, Beyond)> {
+    let is_json = matches!(why, Reason::BrokenJson { .. }) && kind == UnitKind::Json;
     is_json
         .then(|| json::mark(without_bom(first, raw)))
         .flatten()
 }
 
 /// Returns the reason that the first bytes of the file give for the failure, or the same one.
-fn explained(format: Format, why: Reason, first: bool, raw: &[u8]) -> Reason {
-    if !first || !matches!(format, Format::Jsonl | Format::Lines | Format::Text) {
+fn explained(kind: UnitKind, why: Reason, first: bool, raw: &[u8]) -> Reason {
+    if !first || !matches!(kind, UnitKind::Json | UnitKind::Line | UnitKind::Text) {
         return why;
     }
     if let Some(encoding) = encoding(raw) {
         return Reason::Encoding { encoding };
     }
-    if format != Format::Jsonl {
+    if kind != UnitKind::Json {
         return why;
     }
     let text = without_bom(first, raw).trim_ascii();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::json::{is_number, number};
 use super::text::BOM;
 use crate::packing::ArraySpec;
-use crate::sources::{Cell, Format, Reason, Unit};
+use crate::sources::{Cell, Reason, Unit, UnitKind};
 
 mod base64;
 mod image;
@@ -17,21 +17,17 @@ mod npy;
 pub(crate) mod paths;
 
 /// Returns the arrays of the sample in `unit`, in the order of `specs`; `None` for a blank line.
-pub fn sample(
-    format: Format,
-    specs: &[ArraySpec],
-    unit: Unit,
-) -> Result<Option<Vec<Bytes>>, Reason> {
+pub fn sample(specs: &[ArraySpec], unit: Unit) -> Result<Option<Vec<Bytes>>, Reason> {
     let raw = unit.raw?;
-    match format {
-        Format::Parquet => {
+    match unit.kind {
+        UnitKind::Row => {
             let arrays = specs.iter().zip(unit.cells);
             decoded(
                 specs,
                 arrays.map(|(spec, cell)| from_cell(spec, cell)).collect(),
             )
         }
-        Format::Webdataset => {
+        UnitKind::Sample => {
             let arrays = specs.iter().zip(unit.cells);
             decoded(
                 specs,
@@ -40,7 +36,7 @@ pub fn sample(
                     .collect(),
             )
         }
-        Format::Npy => match specs {
+        UnitKind::Array => match specs {
             [spec] if spec.image.is_some() => Err(wrong(&spec.name, NO_IMAGE)),
             [spec] => npy::array(spec, raw).map(|data| Some(vec![data])),
             _ => Err(wrong(
@@ -48,8 +44,8 @@ pub fn sample(
                 "is not alone: a .npy file holds one array per sample",
             )),
         },
-        Format::Jsonl => json_with(specs, &raw, unit.place.unit == 0, unit.cells),
-        Format::Auto | Format::Lines | Format::Text | Format::Megatron => Err(Reason::NotArrays),
+        UnitKind::Json => json_with(specs, &raw, unit.place.unit == 0, unit.cells),
+        UnitKind::Line | UnitKind::Text | UnitKind::Ids => Err(Reason::NotArrays),
     }
 }
 
@@ -90,17 +86,17 @@ fn json_with(
     first: bool,
     files: Vec<Cell>,
 ) -> Result<Option<Vec<Bytes>>, Reason> {
-    let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
-    if raw.iter().all(u8::is_ascii_whitespace) {
+    let line = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
+    if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let value = super::json::value(raw).map_err(|e| Reason::broken_json(&e))?;
+    let value = super::json::value(line).map_err(|e| Reason::broken_json(&e))?;
     let Value::Object(object) = value else {
         return Err(Reason::NotArrays);
     };
-    let mut files = files.into_iter();
+    let mut unused_files = files.into_iter();
     let array = |spec: &ArraySpec| match object.get(spec.source()) {
-        Some(_) if spec.path => match files.next() {
+        Some(_) if spec.path => match unused_files.next() {
             Some(file) => from_cell(spec, file),
             None => Err(wrong(&spec.name, "has no file")),
         },
@@ -151,8 +147,7 @@ fn put_json(
 ) -> Result<(), Reason> {
     let put = match (shape, value) {
         ([length, inner @ ..], Value::Array(items)) if items.len() as u64 == *length => {
-            let mut items = items.iter();
-            return items.try_for_each(|item| put_json(spec, inner, item, data));
+            return (items.iter()).try_for_each(|item| put_json(spec, inner, item, data));
         }
         ([], Value::String(text)) if is_number(text) => {
             number(text).and_then(|n| put_float(spec.dtype, n, data))

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::arrays::{from_cell, json, sample, wrong};
 use crate::config::ProducerConfig;
 use crate::packing::{ArraySpec, ColumnValues};
-use crate::sources::{Cell, Format, Reason, Unit};
+use crate::sources::{Cell, Reason, Unit, UnitKind};
 
 /// The columns that are read beside the content of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,11 +50,10 @@ impl Columns {
             from: String::new(),
         });
         let specs = mask.into_iter().chain(numbers.iter().cloned()).collect();
-        let arrays = arrays.to_vec();
         Self {
             specs,
             has_mask,
-            arrays,
+            arrays: arrays.to_vec(),
         }
     }
 
@@ -68,46 +67,47 @@ impl Columns {
     }
 
     /// Takes the values out of `unit`; none for a blank line.
-    pub(super) fn take(&self, format: Format, unit: &mut Unit) -> Result<Values, Reason> {
-        let arrays = self.take_arrays(format, unit)?;
-        let values = self.take_columns(format, unit)?;
+    pub(super) fn take(&self, unit: &mut Unit) -> Result<Values, Reason> {
+        let arrays = self.take_arrays(unit)?;
+        let values = self.take_columns(unit)?;
         Ok(Values { arrays, ..values })
     }
 
-    fn take_arrays(&self, format: Format, unit: &mut Unit) -> Result<Vec<Bytes>, Reason> {
+    fn take_arrays(&self, unit: &mut Unit) -> Result<Vec<Bytes>, Reason> {
         if self.arrays.is_empty() {
             return Ok(Vec::new());
         }
-        let content = match format {
-            Format::Jsonl => 0,
-            _ => unit.cells.len().saturating_sub(self.arrays.len()),
-        };
-        let of_unit = Unit {
-            place: unit.place,
-            raw: unit.raw.clone(),
-            cells: unit.cells.split_off(content),
-        };
-        let files = self.arrays.iter().any(|spec| spec.path);
-        let format = match format {
-            // What a function returns has all of them.
-            Format::Jsonl if !of_unit.cells.is_empty() && !files => Format::Parquet,
-            Format::Jsonl | Format::Parquet | Format::Webdataset => format,
+        let content = match unit.kind {
+            UnitKind::Json => 0,
+            UnitKind::Row | UnitKind::Sample => unit.cells.len().saturating_sub(self.arrays.len()),
             _ => return Err(Reason::NoColumns),
         };
-        Ok(sample(format, &self.arrays, of_unit)?.unwrap_or_default())
+        let cells = unit.cells.split_off(content);
+        let files = self.arrays.iter().any(|spec| spec.path);
+        let of_unit = Unit {
+            place: unit.place,
+            kind: match unit.kind {
+                // What a function returns has all of them.
+                UnitKind::Json if !cells.is_empty() && !files => UnitKind::Row,
+                kind => kind,
+            },
+            raw: unit.raw.clone(),
+            cells,
+        };
+        Ok(sample(&self.arrays, of_unit)?.unwrap_or_default())
     }
 
-    fn take_columns(&self, format: Format, unit: &mut Unit) -> Result<Values, Reason> {
+    fn take_columns(&self, unit: &mut Unit) -> Result<Values, Reason> {
         if self.specs.is_empty() {
             return Ok(Values::default());
         }
         let raw = unit.raw.as_ref().map_err(Clone::clone)?;
-        let arrays = match format {
-            Format::Jsonl => {
+        let arrays = match unit.kind {
+            UnitKind::Json => {
                 let arrays = json(&self.specs, raw, unit.place.unit == 0);
                 arrays.map_err(|why| self.explain(why))?
             }
-            Format::Parquet => {
+            UnitKind::Row => {
                 let own = unit.cells.len().saturating_sub(self.specs.len());
                 let cells = self.specs.iter().zip(unit.cells.split_off(own));
                 let arrays = cells.map(|(spec, cell)| number(spec, cell));
@@ -185,20 +185,22 @@ mod tests {
     fn line(text: &str) -> Result<Values, String> {
         let mut unit = Unit {
             place: Place::default(),
+            kind: UnitKind::Json,
             raw: Ok(text.to_owned().into()),
             cells: Vec::new(),
         };
-        let values = columns().take(Format::Jsonl, &mut unit);
+        let values = columns().take(&mut unit);
         values.map_err(|why| why.to_string())
     }
 
     fn row(cells: &[Cell]) -> Result<(Values, usize), String> {
         let mut unit = Unit {
             place: Place::default(),
+            kind: UnitKind::Row,
             raw: Ok(Bytes::new()),
             cells: cells.to_vec(),
         };
-        let values = columns().take(Format::Parquet, &mut unit);
+        let values = columns().take(&mut unit);
         let left = unit.cells.len();
         values.map(|v| (v, left)).map_err(|why| why.to_string())
     }
@@ -244,28 +246,25 @@ mod tests {
             list.contains("\"version\" holds 2 numbers, not one"),
             "{list}"
         );
-        let text = row(&[
+        let row_with_text = row(&[
             Cell::Ints(vec![0, 1]),
             Cell::Ints(vec![7]),
             Cell::Bytes(b"0.50".to_vec()),
         ]);
-        let text = text.unwrap_err();
-        assert!(text.contains("\"reward\" holds text or bytes"), "{text}");
+        let why = row_with_text.unwrap_err();
+        assert!(why.contains("\"reward\" holds text or bytes"), "{why}");
     }
 
     #[test]
     fn files_without_columns_are_refused() {
         let mut unit = Unit {
             place: Place::default(),
+            kind: UnitKind::Text,
             raw: Ok(Bytes::from_static(b"text")),
             cells: Vec::new(),
         };
-        let why = columns().take(Format::Text, &mut unit).unwrap_err();
+        let why = columns().take(&mut unit).unwrap_err();
         assert_eq!(why, Reason::NoColumns);
-        assert!(
-            Columns::new("", &[], &[])
-                .take(Format::Text, &mut unit)
-                .is_ok()
-        );
+        assert!(Columns::new("", &[], &[]).take(&mut unit).is_ok());
     }
 }

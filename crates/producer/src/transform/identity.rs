@@ -21,23 +21,23 @@ impl DocumentTransform {
                 return TokenizerId { name, fingerprint };
             }
         };
-        let mut form: Vec<String> = Vec::new();
+        let mut parts: Vec<String> = Vec::new();
         if self.mode != PackingMode::Concat {
-            form.push(name(self.mode));
+            parts.push(name(self.mode));
         }
-        form.extend(self.beside.extras.iter().map(|extra| name(*extra)));
+        parts.extend(self.beside.extras.iter().map(|extra| name(*extra)));
         let columns = self.beside.columns.iter();
-        form.extend(columns.map(|spec| format!("column {}", spec.text())));
+        parts.extend(columns.map(|spec| format!("column {}", spec.text())));
         let arrays = self.beside.arrays.iter();
-        form.extend(arrays.map(|spec| format!("array {}", spec.text())));
-        if form.is_empty() {
+        parts.extend(arrays.map(|spec| format!("array {}", spec.text())));
+        if parts.is_empty() {
             return tokenizer;
         }
-        let mut form = form.join(", ");
         if let Kind::Chat { chat, .. } = &self.kind {
             let template = Hash::sha256(chat.fingerprint().as_bytes());
-            form = format!("{form}, template {:.8}", template.to_string());
+            parts.push(format!("template {:.8}", template.to_string()));
         }
+        let form = parts.join(", ");
         let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
         let name = format!("{}; {form}", tokenizer.name);
         TokenizerId { name, fingerprint }

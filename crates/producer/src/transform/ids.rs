@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::json;
 use super::text::{BOM, fields};
 use crate::packing::Content;
-use crate::sources::{Cell, Format, Reason, Unit};
+use crate::sources::{Cell, Reason, Unit, UnitKind};
 
 /// The vocabulary that ids must belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,12 @@ pub struct Vocabulary {
 /// a `mask`, of a mark for each id, they are a conversation that ends itself: a begin or end token that is missing is
 /// added, and not learned.
 pub fn content(
-    format: Format,
     field: &str,
     vocabulary: Vocabulary,
     unit: Unit,
     mask: Option<Vec<bool>>,
 ) -> Result<Option<Content>, Reason> {
-    let Some(mut ids) = ids(format, field, vocabulary, unit)? else {
+    let Some(mut ids) = ids(field, vocabulary, unit)? else {
         return Ok(None);
     };
     let marked = ids.len();
@@ -39,8 +38,8 @@ pub fn content(
     if ids.is_empty() {
         return Err(Reason::Empty);
     }
-    let begin = vocabulary.begin_token;
-    let begin = begin.filter(|begin| ids.first() != Some(begin));
+    let wanted_begin = vocabulary.begin_token;
+    let begin = wanted_begin.filter(|begin| ids.first() != Some(begin));
     if let Some(begin) = begin {
         ids.insert(0, begin);
     }
@@ -62,19 +61,14 @@ pub fn content(
 }
 
 /// Returns all ids of a document.
-fn ids(
-    format: Format,
-    field: &str,
-    vocabulary: Vocabulary,
-    unit: Unit,
-) -> Result<Option<Vec<u32>>, Reason> {
+fn ids(field: &str, vocabulary: Vocabulary, unit: Unit) -> Result<Option<Vec<u32>>, Reason> {
     let raw = unit.raw?;
-    let numbers = match format {
-        Format::Jsonl => match line(&raw, field, unit.place.unit == 0)? {
+    let numbers = match unit.kind {
+        UnitKind::Json => match line(&raw, field, unit.place.unit == 0)? {
             Some(numbers) => numbers,
             None => return Ok(None),
         },
-        Format::Parquet | Format::Npy | Format::Megatron => match unit.cells.into_iter().next() {
+        UnitKind::Row | UnitKind::Ids => match unit.cells.into_iter().next() {
             Some(Cell::Ints(numbers)) => numbers,
             Some(Cell::Floats(_)) => return Err(not_ids("a column of fractions")),
             Some(Cell::Bytes(_) | Cell::File(_)) => {
@@ -82,7 +76,7 @@ fn ids(
             }
             None => return Err(Reason::Empty),
         },
-        Format::Auto | Format::Lines | Format::Text | Format::Webdataset => {
+        UnitKind::Line | UnitKind::Text | UnitKind::Array | UnitKind::Sample => {
             return Err(Reason::NotIdFile);
         }
     };
@@ -102,11 +96,11 @@ fn not_ids(found: impl Into<String>) -> Reason {
 }
 
 fn line(raw: &[u8], field: &str, first: bool) -> Result<Option<Vec<i64>>, Reason> {
-    let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
-    if raw.iter().all(u8::is_ascii_whitespace) {
+    let text = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
+    if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let found = json::from_slice_seed(raw, Line(field)).map_err(|e| Reason::broken_json(&e))?;
+    let found = json::from_slice_seed(text, Line(field)).map_err(|e| Reason::broken_json(&e))?;
     match found {
         Some(List::Ids(ids)) => Ok(Some(ids)),
         Some(List::Other(found)) => Err(not_ids(format!("field \"{field}\", {found}"))),

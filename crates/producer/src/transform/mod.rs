@@ -44,9 +44,10 @@ use self::text::decode;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart, Samples, Shape,
+    AddedTokens, ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart,
+    Samples, Shape,
 };
-use crate::sources::{Format, Reason, Unit};
+use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;
 
 /// Makes documents of units, and the packer and encoder that fit them.
@@ -198,21 +199,25 @@ impl DocumentTransform {
         else {
             return Box::new(Samples::new(shape, from.at));
         };
-        let tokens = (tokenizer.identity().end_token, *pad);
+        let added = AddedTokens {
+            end: tokenizer.identity().end_token,
+            pad: *pad,
+        };
         match self.mode {
             PackingMode::BestFit | PackingMode::Chat => {
-                Box::new(BestFit::new(shape, tokens, self.look_ahead, from))
+                Box::new(BestFit::new(shape, added, self.look_ahead, from))
             }
             PackingMode::Pairs => Box::new(Pairs::new(shape, *pad, from.at)),
             PackingMode::Concat | PackingMode::Opaque => {
                 let segments = self.beside.needs_segments();
-                Box::new(Concat::new(shape, tokens, from.at, segments))
+                Box::new(Concat::new(shape, added, from.at, segments))
             }
         }
     }
 
-    /// Returns what the function of the user makes of these units, each with its format; without a function, the same ones. `field` is that of their source.
-    pub(crate) fn prepare(&self, field: &str, units: Vec<(Format, Unit)>) -> Applied {
+    /// Returns what the function of the user makes of these units; without a function, the same ones. `field` is that of their
+    /// source.
+    pub(crate) fn prepare(&self, field: &str, units: Vec<Unit>) -> Applied {
         match &self.function {
             Some(function) => function.apply(field, units),
             None => Applied {
@@ -234,32 +239,28 @@ impl DocumentTransform {
     }
 
     /// Reads the document once, by the standard unless it is marked.
-    fn transform_once(
-        &self,
-        format: Format,
-        field: &str,
-        mut unit: Unit,
-    ) -> Result<Option<Transformed>, Reason> {
-        if format == Format::Webdataset {
+    fn transform_once(&self, field: &str, mut unit: Unit) -> Result<Option<Transformed>, Reason> {
+        if unit.kind == UnitKind::Sample {
             return self.transform_sample(field, unit);
         }
         let bytes = unit.bytes() as u64;
-        let values = self.columns.take(format, &mut unit)?;
-        self.with_values(format, field, (unit, bytes), values)
+        let values = self.columns.take(&mut unit)?;
+        self.with_values(field, unit, bytes, values)
     }
 
-    /// Returns the document with the values beside its content, which are taken out of `unit`.
+    /// Returns the document with the values beside its content, which are taken out of `unit`; `read` bytes were read.
     fn with_values(
         &self,
-        format: Format,
         field: &str,
-        unit: (Unit, u64),
+        unit: Unit,
+        read: u64,
         values: Values,
     ) -> Result<Option<Transformed>, Reason> {
-        let Some((content, bytes)) = self.content(format, field, unit, values.mask)? else {
+        let Some((content, bytes)) = self.content(field, unit, read, values.mask)? else {
             return Ok(None);
         };
-        let (tokens, most) = (content.items(), self.shape.width() as u64);
+        let tokens = content.items();
+        let most = self.shape.width() as u64;
         if tokens > most && !self.beside.arrays.is_empty() {
             return Err(Reason::LongerThanRow { tokens, most });
         }
@@ -276,17 +277,17 @@ impl DocumentTransform {
     /// Returns the content and its size in bytes.
     fn content(
         &self,
-        format: Format,
         field: &str,
-        (unit, bytes): (Unit, u64),
+        unit: Unit,
+        bytes: u64,
         mask: Option<Vec<bool>>,
     ) -> Result<Option<(Content, u64)>, Reason> {
         match &self.kind {
             Kind::Arrays(specs) => {
-                sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
+                sample(specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
             }
-            Kind::Chat { chat, pairs, .. } => match (format, unit.raw) {
-                (Format::Jsonl | Format::Parquet, Ok(raw)) => {
+            Kind::Chat { chat, pairs, .. } => match (unit.kind, unit.raw) {
+                (UnitKind::Json | UnitKind::Row, Ok(raw)) => {
                     let raw = again::without_mark_of_utf8(unit.place.unit == 0, raw);
                     let made = match pairs {
                         Some(fields) => chat.pair(&raw, fields)?,
@@ -309,7 +310,7 @@ impl DocumentTransform {
                     begin_token: *begin,
                     end_token: identity.end_token,
                 };
-                let ids = ids::content(format, field, vocabulary, unit, mask)?;
+                let ids = ids::content(field, vocabulary, unit, mask)?;
                 Ok(ids.map(|ids| (ids, bytes)))
             }
             Kind::Text {
@@ -317,11 +318,11 @@ impl DocumentTransform {
             } => {
                 let first = unit.place.unit == 0;
                 let encode = |text: &str| (tokenizer.encode(text), text.len() as u64);
-                let made = decode(format, field, first, &unit.raw?, encode)?;
-                let Some((tokens, bytes)) = made else {
+                let made = decode(unit.kind, field, first, &unit.raw?, encode)?;
+                let Some((encoded, bytes)) = made else {
                     return Ok(None);
                 };
-                let mut tokens = tokens.map_err(Reason::tokenizer)?;
+                let mut tokens = encoded.map_err(Reason::tokenizer)?;
                 if let Some(begin) = begin {
                     tokens.insert(0, *begin);
                 }
@@ -332,11 +333,10 @@ impl DocumentTransform {
 
     /// Returns what [`Self::transform`] does for the sample of a tar, whose key is in the reason of a bad one.
     fn transform_sample(&self, field: &str, mut unit: Unit) -> Result<Option<Transformed>, Reason> {
-        let format = Format::Webdataset;
         let key = std::mem::replace(&mut unit.raw, Ok(Bytes::new()))?;
         let bytes = unit.bytes() as u64;
         let made = match &self.kind {
-            Kind::Arrays(specs) => sample(format, specs, unit).map(|arrays| {
+            Kind::Arrays(specs) => sample(specs, unit).map(|arrays| {
                 arrays.map(|arrays| Transformed {
                     content: Content::Sample(arrays),
                     columns: None,
@@ -351,11 +351,11 @@ impl DocumentTransform {
             } => Err(Reason::NotIdFile),
             Kind::Text { .. } | Kind::Chat { .. } => {
                 let template = self.mode.has_template();
-                self.columns.take(format, &mut unit).and_then(|values| {
-                    let (format, field, unit) = shards::document(field, template, unit);
+                self.columns.take(&mut unit).and_then(|values| {
+                    let (field, unit) = shards::document(field, template, unit);
                     let bytes = unit.bytes() as u64;
                     // Only a blank line may be left out silently: the sample of a blank file has other files.
-                    let made = self.with_values(format, field, (unit, bytes), values)?;
+                    let made = self.with_values(field, unit, bytes, values)?;
                     made.ok_or(Reason::Empty).map(Some)
                 })
             }

@@ -31,9 +31,9 @@ pub(super) fn chat(
 ) -> Result<Chat, TemplateError> {
     let most = config.source.max_document_bytes.bytes();
     let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
-    let template = template.with_date(&config.chat.date);
+    let dated = template.with_date(&config.chat.date);
     let program = config.chat.renderer.as_deref();
-    Chat::new(template, tokenizer, mapping(config), program)
+    Chat::new(dated, tokenizer, mapping(config), program)
 }
 
 /// Returns the fields beside the messages that the configuration names.

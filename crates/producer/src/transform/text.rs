@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::json;
-use crate::sources::{Format, Reason};
+use crate::sources::{Reason, UnitKind};
 
 mod quick;
 
@@ -27,20 +27,20 @@ thread_local! {
 /// Returns what `then` makes of the text of the document in `raw`; `None` for a blank line. `field` is the JSON field that
 /// holds it.
 pub fn decode<T>(
-    format: Format,
+    kind: UnitKind,
     field: &str,
     first: bool,
     raw: &[u8],
     then: impl FnOnce(&str) -> T,
 ) -> Result<Option<T>, Reason> {
-    if matches!(format, Format::Npy | Format::Megatron | Format::Webdataset) {
+    if matches!(kind, UnitKind::Array | UnitKind::Ids | UnitKind::Sample) {
         return Err(Reason::NotText);
     }
     let raw = match raw.strip_prefix(BOM) {
         Some(rest) if first => rest,
         _ => raw,
     };
-    let by_line = matches!(format, Format::Jsonl | Format::Lines);
+    let by_line = matches!(kind, UnitKind::Json | UnitKind::Line);
     if by_line && raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
@@ -48,7 +48,7 @@ pub fn decode<T>(
         "" => Err(Reason::Empty),
         text => Ok(Some(then(text))),
     };
-    if format != Format::Jsonl {
+    if kind != UnitKind::Json {
         return some(utf8(raw)?);
     }
     let mut scratch = SCRATCH.take();

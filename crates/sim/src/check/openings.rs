@@ -79,7 +79,7 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
             own.looks += 1;
             if own.looks > LOOKS_MAX {
                 let text = format!(
-                    "{} keeps polling, though epoch {} of {} is another instance's",
+                    "{} keeps polling, though term {} of {} is another instance's",
                     evidence.actor(event.actor),
                     own.epoch,
                     own.producer

@@ -138,7 +138,7 @@ impl Oracle<'_> {
                 let (epoch, next) = (state.epoch, state.next);
                 state.finished = true;
                 if e.epoch != epoch {
-                    let text = format!("{} finishes in epoch {}, not {epoch}", e.producer, e.epoch);
+                    let text = format!("{} finishes in term {}, not {epoch}", e.producer, e.epoch);
                     self.wrong("fence", text);
                 }
                 if e.final_seq != next {
@@ -179,11 +179,11 @@ impl Oracle<'_> {
         state.retired = false;
         (state.nonce, state.began) = (Some(e.nonce), e.began);
         if older {
-            let text = format!("{} epoch {} fences a newer instance", e.producer, e.epoch);
+            let text = format!("{} term {} fences a newer instance", e.producer, e.epoch);
             self.wrong("newest", text);
         }
         if e.epoch != before + 1 || finished {
-            let text = format!("{} opens epoch {} after {before}", e.producer, e.epoch);
+            let text = format!("{} opens term {} after {before}", e.producer, e.epoch);
             self.wrong("fence", text);
         }
     }
@@ -216,7 +216,7 @@ impl Oracle<'_> {
         }
         if e.epoch != epoch || over || self.sealed {
             let text = format!(
-                "{who} of epoch {} came when epoch {epoch} was in force (over {over}, sealed {})",
+                "{who} of term {} came when term {epoch} was in force (over {over}, sealed {})",
                 e.epoch, self.sealed
             );
             self.wrong("fence", text);

@@ -102,7 +102,7 @@ impl Process {
         let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
         self.shared.store.note(
             &self.actor,
-            format!("opened epoch {epoch}, goes on from TGB {seq}"),
+            format!("opened term {epoch}, goes on from TGB {seq}"),
         );
         if producer.cursor() != cursor(seq) {
             let text = format!(

@@ -29,8 +29,8 @@ use futures::{StreamExt, stream};
 pub use self::reader::FileRange;
 pub use self::watch::Watch;
 use crate::{
-    Body, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, PendingUpload,
-    Store, StoreError, key,
+    Body, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, Location, ObjectMeta, Op,
+    PendingUpload, Store, StoreError, key,
 };
 
 /// The folder of files without their final names; no key may begin with it.
@@ -91,7 +91,7 @@ impl FileStore {
 
 impl Folder {
     fn at(path: PathBuf) -> Self {
-        let root = format!("file://{}", path.display());
+        let root = Location::Folder(&path).to_string();
         let swept = Once::new();
         Self { root, path, swept }
     }

@@ -34,8 +34,8 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
 use crate::{
-    Body, Bucket, Chunks, Create, Effect, Encryption, ErrorKind, Inspect, ListPage, ObjectMeta, Op,
-    OpenOptions, PendingUpload, Store, StoreError, key,
+    Body, Bucket, Chunks, Create, Effect, Encryption, ErrorKind, Inspect, ListPage, Location,
+    ObjectMeta, Op, OpenOptions, PendingUpload, Store, StoreError, key,
 };
 
 /// A store in a bucket, below a prefix.
@@ -69,11 +69,7 @@ impl S3Store {
         prefix: &str,
         options: &OpenOptions,
     ) -> Result<Self, StoreError> {
-        let root = if prefix.is_empty() {
-            format!("s3://{bucket}")
-        } else {
-            format!("s3://{bucket}/{prefix}")
-        };
+        let root = Location::S3 { bucket, prefix }.to_string();
         let clients = config::clients(options).await.map_err(|(kind, detail)| {
             StoreError::new(Op::Open, &root, kind, Effect::DidNot, detail)
         })?;

@@ -61,6 +61,6 @@ fn producer_table(report: &StatusReport, style: Style) -> String {
         let (opened, instance) = (or_dash(p.opened), or_dash(p.instance.as_ref()));
         cells![p.name, p.state, p.epoch, p.next_seq, opened, instance]
     });
-    let header = "PRODUCER|STATE|EPOCH|NEXT SEQ|OPENED AT|INSTANCE";
+    let header = "PRODUCER|STATE|TERM|NEXT SEQ|OPENED AT|INSTANCE";
     table(style, &header.split('|').collect::<Vec<_>>(), rows)
 }

@@ -1,14 +1,10 @@
-//! The status of the named daemons, from `/status.json` of their admin endpoints.
+//! The named daemons as the page shows them.
 
-use batchweave_console::admin_endpoint;
-use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
+use crate::daemons;
 use crate::status::Fact;
 
-/// A status has some ten kilobytes.
-const ANSWER_BYTES_MAX: u64 = 512 << 10;
-const READS_AT_ONCE: usize = 64;
 const PRODUCER: &str = "batchweave-producer";
 
 /// A daemon whose address the command line names.
@@ -56,33 +52,20 @@ struct RankStatus {
 
 /// Reads the status of all, in their order.
 pub(super) async fn read_all(addresses: &[String]) -> Vec<DaemonView> {
-    let reads = addresses.iter().map(|address| read(address));
-    stream::iter(reads).buffered(READS_AT_ONCE).collect().await
-}
-
-async fn read(address: &str) -> DaemonView {
-    let (status, fault) = match status(address).await {
-        Ok(status) => (Some(status), None),
-        Err(why) => (None, Some(why)),
-    };
-    DaemonView {
-        address: address.to_owned(),
-        fault,
-        status,
-    }
-}
-
-async fn status(address: &str) -> Result<DaemonStatus, String> {
-    let answer = admin_endpoint::get(address, "/status.json", ANSWER_BYTES_MAX).await;
-    let (good, body) = answer.map_err(|why| format!("does not answer: {why}"))?;
-    let status = if good {
-        serde_json::from_str(&body).map_err(|why| why.to_string())
-    } else {
-        Err("it has no /status.json".to_owned())
-    };
-    status.map_err(|why| {
-        format!("answers, but not as a daemon of BatchWeave ({why}); name its admin.listen")
-    })
+    let all = daemons::read_all(addresses).await;
+    let views = addresses.iter().zip(all).map(|(address, status)| {
+        let address = address.clone();
+        let (status, fault) = match status {
+            Ok(status) => (Some(status), None),
+            Err(why) => (None, Some(why)),
+        };
+        DaemonView {
+            address,
+            fault,
+            status,
+        }
+    });
+    views.collect()
 }
 
 impl DaemonView {

@@ -14,7 +14,7 @@ function producers(rows) {
     if (p.doing && p.daemon_state !== "ready") place.append(place.textContent && el("br"), el("span", p.doing.split(";")[0], { class: look(p.daemon_state) }));
     return [p.name, producerState(p), whole(p.epoch), whole(p.batches), ago(p.last_commit_seconds), p.left ?? "–", place];
   };
-  return grid("Producers", ["producer", "<state", "epoch", "batches", "last commit", "<time left", "<position"], rows.map(row));
+  return grid("Producers", ["producer", "<state", "term", "batches", "last commit", "<time left", "<position"], rows.map(row));
 }
 const waits = ["waits", "stands_still", "runs_dry"];
 function jobs(rows) {

@@ -46,7 +46,7 @@ fn absent(address: &str) -> DaemonView {
 #[test]
 fn addresses_are_checked() {
     for good in ["10.0.0.7:9465", "node-17.train.svc:9465", "[::1]:9465"] {
-        assert_eq!(daemon(good).as_deref(), Ok(good));
+        assert_eq!(parse_address(good).as_deref(), Ok(good));
     }
     for bad in [
         "",
@@ -63,7 +63,7 @@ fn addresses_are_checked() {
         "a b:1",
         "a\r\nX: y:1",
     ] {
-        let why = daemon(bad).unwrap_err();
+        let why = parse_address(bad).unwrap_err();
         assert!(why.contains("expected HOST:PORT"), "{bad}: {why}");
     }
     assert!(listen("0.0.0.0:0").is_ok());

@@ -69,12 +69,12 @@ fn objects_that_may_be_committed_stay_and_orphans_are_deleted() {
     assert_eq!(
         fate(&b, &other),
         Fate::Dead,
-        "an instance that lost the epoch"
+        "an instance that lost the term"
     );
     assert_eq!(fate(&b, &object("p0", 2, (12, 15))), Fate::Uncommitted);
     assert_eq!(fate(&b, &object("p9", 1, (0, 3))), Fate::Uncommitted);
     b.one(b.opened("p0")).unwrap();
-    assert_eq!(fate(&b, &next), Fate::Dead, "its epoch is over");
+    assert_eq!(fate(&b, &next), Fate::Dead, "its term is over");
     assert_eq!(
         fate(&b, &object("p0", 1, (8, 11))),
         Fate::Needed,

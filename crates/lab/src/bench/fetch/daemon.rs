@@ -106,12 +106,11 @@ impl Daemon {
             .running
             .pid()
             .ok_or_else(|| bench_error("the daemon ended"))?;
-        let get = |name: &str| counters.get(&format!("batchweave_consumer_{name}"));
         Ok(Used {
             cpu: threads_seconds(pid)?,
-            fetched: get("fetched_bytes_total"),
-            needed: get("needed_bytes_total"),
-            requests: get("store_requests_total{class=\"data\",op=\"get_range\"}"),
+            fetched: counters.sum("fetched_bytes_total", &[]),
+            needed: counters.sum("needed_bytes_total", &[]),
+            requests: counters.data_requests(),
         })
     }
 

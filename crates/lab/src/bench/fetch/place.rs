@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use batchweave_store::OpenOptions;
 use batchweave_store::s3::S3Store;
+use batchweave_store::{Location, OpenOptions};
 
 use crate::bench::cpu::threads_seconds;
 use crate::demo::processes::{Program, Running};
@@ -41,15 +41,13 @@ impl Place {
         match context.store_option() {
             None => place.start_server(this).await?,
             Some(url) => {
-                let rest = url
-                    .strip_prefix("s3://")
-                    .map(|rest| rest.trim_end_matches('/'));
-                let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+                let Ok(Location::S3 { bucket, prefix }) =
+                    Location::parse(url.trim_end_matches('/'))
+                else {
                     let text =
                         format!("--store {url}: expected s3://bucket/prefix to measure reads from");
                     return Err(CliError::Usage(text));
                 };
-                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
                 place.bucket = bucket.to_owned();
                 if !prefix.is_empty() {
                     place.prefix = format!("{prefix}/{}", place.prefix);
@@ -85,7 +83,12 @@ impl Place {
     pub(super) fn consumer(&self, case: &str, config: &str) -> Result<Program, CliError> {
         let start = programs::find(Name::Consumer)
             .ok_or_else(|| CliError::Usage(programs::missing(Name::Consumer)))?;
-        let url = format!("s3://{}/{}/{case}", self.bucket, self.prefix);
+        let prefix = format!("{}/{case}", self.prefix);
+        let location = Location::S3 {
+            bucket: &self.bucket,
+            prefix: &prefix,
+        };
+        let url = location.to_string();
         let endpoint = self.endpoint.as_deref().unwrap_or_default();
         let region = self.options.region.as_deref().unwrap_or_default();
         let text = format!(

@@ -9,7 +9,7 @@ use std::time::Instant;
 use batchweave_console::CliError;
 use batchweave_core::tgb::Dtype;
 use batchweave_producer::packing::{ArraySpec, Picture};
-use batchweave_producer::sources::{Cell, Format, Place, Unit};
+use batchweave_producer::sources::{Cell, Place, Unit, UnitKind};
 use batchweave_producer::transform::arrays::sample;
 
 use super::SIDE;
@@ -58,10 +58,11 @@ pub(super) fn alone(files: &[Vec<u8>]) -> Result<Alone, CliError> {
         while let Some(data) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let unit = Unit {
                 place: Place::default(),
+                kind: UnitKind::Sample,
                 raw: Ok(bytes::Bytes::new()),
                 cells: vec![Cell::Bytes(data.clone())],
             };
-            let made = sample(Format::Webdataset, &specs, unit).map_err(bench_error)?;
+            let made = sample(&specs, unit).map_err(bench_error)?;
             std::hint::black_box(made);
         }
         Ok::<(), CliError>(())

@@ -189,7 +189,9 @@ fn arrays_lie_in_the_order_of_the_segments_of_each_row() {
     // Documents 0 and 2 in the first row, 1 and 4 in the second, 3 alone in the third.
     assert_eq!(ints(&tgb, 0, "segments.offsets"), [0, 2, 4]);
     assert_eq!(ints(&tgb, 0, "image.offsets"), [0, 1, 3, 3, 4]);
-    let (one, three, five) = (0x0101, 0x0303, 0x0505);
+    let one = 0x0101;
+    let three = 0x0303;
+    let five = 0x0505;
     assert_eq!(
         ints(&tgb, 0, "image"),
         [one, one, three, three, three, three, five, five]

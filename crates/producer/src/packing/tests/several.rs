@@ -37,7 +37,8 @@ impl Mode {
 
 /// Returns the documents of `units`, which are given as the sizes of their documents.
 fn documents(mode: Mode, units: &[Vec<usize>], own_units: bool) -> Vec<Document> {
-    let (mut documents, mut first) = (Vec::new(), 0);
+    let mut documents = Vec::new();
+    let mut first = 0;
     for (unit, sizes) in (0..).zip(units) {
         let mut within = Within::default();
         for (n, size) in (1..).zip(sizes) {

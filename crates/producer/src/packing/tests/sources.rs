@@ -83,7 +83,8 @@ fn realistic(documents: usize) -> Vec<usize> {
         (state >> 11) as f64 / (1_u64 << 53) as f64
     };
     let mut length = || {
-        let (u, v) = (uniform().max(1e-12), uniform());
+        let u = uniform().max(1e-12);
+        let v = uniform();
         let normal = (-2. * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         (300. * (1.2 * normal).exp()) as usize
     };

@@ -14,13 +14,13 @@ use super::*;
 use crate::config::OnBadDocument;
 use crate::metrics::Metrics;
 use crate::packing::{
-    ArraySpec, Beside, BestFit, Concat, Content, Document, Encoder, Extra, Packer, Point, Restart,
-    Samples, Shape, Within,
+    AddedTokens, ArraySpec, Beside, BestFit, Concat, Content, Document, Encoder, Extra, Packer,
+    Point, Restart, Samples, Shape, Within,
 };
 use crate::pipeline::tokenize::Tokenized;
 use crate::sources::Place;
 
-const TOKENS: (u32, u32) = (99, 7);
+const ADDED: AddedTokens = AddedTokens { end: 99, pad: 7 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode {
@@ -56,9 +56,9 @@ impl Mode {
 
     fn packer(self, shape: Shape) -> Box<dyn Packer> {
         match self {
-            Self::Concat => Box::new(Concat::new(shape, TOKENS, Point::default(), true)),
+            Self::Concat => Box::new(Concat::new(shape, ADDED, Point::default(), true)),
             Self::BestFit | Self::Arrays => {
-                Box::new(BestFit::new(shape, TOKENS, 5, Restart::default()))
+                Box::new(BestFit::new(shape, ADDED, 5, Restart::default()))
             }
             Self::Samples => Box::new(Samples::new(shape, Point::default())),
         }
@@ -108,7 +108,8 @@ struct Made {
 fn make(
     mode: Mode,
     shape: Shape,
-    (unit, object_bytes): (u32, u64),
+    unit: u32,
+    object_bytes: u64,
     lengths: &[usize],
 ) -> (Vec<Made>, Vec<u32>) {
     let encoder = Arc::new(mode.encoder(shape));
@@ -147,11 +148,12 @@ fn make(
     batching.end(Point::pass(1));
     groups.extend(std::iter::from_fn(|| batching.next_group(&metrics)));
     groups.extend(batching.finish(&metrics));
-    let (mut batches, mut parts) = (Vec::new(), Vec::new());
+    let mut batches = Vec::new();
+    let mut parts = Vec::new();
     let mut open = Made::default();
     for group in groups {
         assert_eq!(group.first_seq, batches.len() as u64);
-        take(&encoder, group, &mut open, (&mut batches, &mut parts));
+        take(&encoder, group, &mut open, &mut batches, &mut parts);
     }
     assert_eq!(open, Made::default(), "a batch without its end");
     (batches, parts)
@@ -161,7 +163,8 @@ fn take(
     encoder: &Encoder,
     group: BatchGroup,
     open: &mut Made,
-    (batches, parts): (&mut Vec<Made>, &mut Vec<u32>),
+    batches: &mut Vec<Made>,
+    parts: &mut Vec<u32>,
 ) {
     let payload = |batch: &PackedBatch, n: usize| {
         let slice = encoder.slice(batch, n).unwrap();
@@ -206,9 +209,9 @@ proptest! {
         let seq_len = if matches!(mode, Mode::Samples) { 1 } else { seq_len };
         let shape = Shape { slices, rows_per_slice, seq_len };
         // One batch per object, so that each has its cursor.
-        let (whole, none) = make(mode, shape, (slices, 0), &lengths);
+        let (whole, none) = make(mode, shape, slices, 0, &lengths);
         prop_assert!(none.is_empty());
-        let (mut cut, _) = make(mode, shape, (1, object_bytes), &lengths);
+        let (mut cut, _) = make(mode, shape, 1, object_bytes, &lengths);
         for (cut, whole) in cut.iter_mut().zip(&whole) {
             // Of batches that share an object only the last has a cursor.
             if cut.cursor == Cursor::default() {
@@ -221,14 +224,16 @@ proptest! {
 
 #[test]
 fn objects_grow_so_that_a_batch_never_has_very_many() {
-    let (mut number, mut bytes) = (0, 0);
+    let mut number = 0;
+    let mut bytes = 0;
     while bytes < 10 << 30 {
         bytes += allowed(16 << 20, number);
         number += 1;
     }
     assert!(number < 130, "{number}");
     assert!(allowed(16 << 20, 127) < 144 << 20);
-    let (mut number, mut bytes) = (0, 0);
+    let mut number = 0;
+    let mut bytes = 0;
     while bytes < 1 << 30 {
         bytes += allowed(1 << 10, number);
         number += 1;
@@ -246,7 +251,7 @@ fn a_batch_that_fits_in_an_object_stays_whole_and_a_larger_one_goes_on_in_parts(
     };
     // Four samples per batch: 4 x 10 bytes share an object, 4 x 10 kB do not.
     let lengths = [10, 10, 10, 10, 10_000, 10_000, 10_000, 10_000];
-    let (made, parts) = make(Mode::Samples, shape, (1, 12_000), &lengths);
+    let (made, parts) = make(Mode::Samples, shape, 1, 12_000, &lengths);
     assert_eq!(made.len(), 2);
     assert_eq!(parts, [4]);
 }

@@ -4,7 +4,7 @@
 use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::CommitItem;
 
-use super::Uploaded;
+use super::{Last, Uploaded};
 
 /// The parts of one batch, in order.
 #[derive(Debug, Default)]
@@ -31,7 +31,11 @@ impl PartAssembler {
         self.crcs.extend(run.crcs);
         self.rows += rows;
         self.tokens += tokens;
-        let last = last?;
+        let Last {
+            provenance,
+            cursor,
+            mixture,
+        } = last?;
         let whole = std::mem::take(self);
         Some(CommitItem {
             tgbs: vec![TgbRecord {
@@ -39,10 +43,10 @@ impl PartAssembler {
                 tokens: whole.tokens,
                 digest: Digest::from_crcs(whole.crcs),
                 parts: whole.parts,
-                provenance: last.provenance,
+                provenance,
             }],
-            cursor: last.cursor,
-            mixture: last.mixture,
+            cursor,
+            mixture,
         })
     }
 }

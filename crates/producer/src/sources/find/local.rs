@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use batchweave_store::local_path;
+
 use super::super::growing::FileFilter;
 use super::super::left_out::{Cause, LeftOut, SpelledOut};
 use super::super::{InputList, SourceError};
@@ -27,7 +29,7 @@ pub(super) fn local(paths: &[String], filter: &FileFilter) -> Result<InputList, 
     let mut left_out = LeftOut::default();
     for path in paths {
         let before = all.len();
-        let found = Found::of(path.strip_prefix("file://").unwrap_or(path))?;
+        let found = Found::of(local_path(path).unwrap_or(path))?;
         if let Some(first) = found.not_utf8.first() {
             return Err(SourceError::NotUtf8 {
                 first: first

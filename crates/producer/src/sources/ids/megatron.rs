@@ -6,8 +6,8 @@
 
 use std::io::{self, BufReader, Read};
 
-use super::{IdRow, IdRows, IntType, read_ids};
-use crate::sources::columns::ReadFailure;
+use super::{IntType, found, read_ids};
+use crate::sources::unit_reader::{FoundUnit, ReadFailure, UnitReader};
 use crate::sources::{InputFile, Reason, remote};
 
 const MAGIC: &[u8; 9] = b"MMIDIDX\x00\x00";
@@ -190,8 +190,8 @@ impl<'a> MegatronIds<'a> {
     }
 }
 
-impl IdRows for MegatronIds<'_> {
-    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<IdRow>, ReadFailure> {
+impl UnitReader for MegatronIds<'_> {
+    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<FoundUnit>, ReadFailure> {
         while self.document + 1 < self.header.borders {
             let unit = self.document;
             let end = u64::from_le_bytes(word(&mut self.borders).map_err(ReadFailure::Io)?);
@@ -218,11 +218,7 @@ impl IdRows for MegatronIds<'_> {
                 } else {
                     Ok(ids)
                 };
-                return Ok(Some(IdRow {
-                    unit,
-                    offset: 0,
-                    ids,
-                }));
+                return Ok(Some(found(unit, 0, ids)));
             }
         }
         Ok(None)

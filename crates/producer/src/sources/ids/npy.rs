@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 
-use super::{IdRow, IdRows, IntType, read_ids};
+use super::{IntType, found, read_ids};
 use crate::npy::{self, HEADER_BYTES_MAX};
 use crate::sources::Reason;
-use crate::sources::columns::ReadFailure;
+use crate::sources::unit_reader::{FoundUnit, ReadFailure, UnitReader};
 
 /// Number of ids of a list that are read at a time.
 const LIST_IDS: u64 = 32 << 10;
@@ -211,8 +211,8 @@ impl<R: Read + Send> NpyIds<R> {
     }
 }
 
-impl<R: Read + Send> IdRows for NpyIds<R> {
-    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<IdRow>, ReadFailure> {
+impl<R: Read + Send> UnitReader for NpyIds<R> {
+    fn next(&mut self, owned: &dyn Fn(u64) -> bool) -> Result<Option<FoundUnit>, ReadFailure> {
         loop {
             if self.left == 0 && self.ids.1 == self.ids.0.len() {
                 return Ok(None);
@@ -229,7 +229,7 @@ impl<R: Read + Send> IdRows for NpyIds<R> {
             let blank =
                 self.layout.row.is_none() && read <= 1 && ids.as_ref().is_ok_and(Vec::is_empty);
             if ours && !blank {
-                return Ok(Some(IdRow { unit, offset, ids }));
+                return Ok(Some(found(unit, offset, ids)));
             }
         }
     }

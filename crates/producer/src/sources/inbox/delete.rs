@@ -13,7 +13,7 @@ use batchweave_core::ids::{Epoch, ProducerName};
 use batchweave_core::inbox::Object;
 use batchweave_core::inputs::PinnedFile;
 use batchweave_log::{Committer, Log, LogOptions};
-use batchweave_store::Store;
+use batchweave_store::{Store, local_path};
 use tokio_util::sync::CancellationToken;
 
 use super::local;
@@ -181,7 +181,7 @@ async fn delete(file: &InputFile) -> Result<(), RunError> {
     match &file.location {
         Location::Remote { store, key } => store.delete(key).await.map_err(SourceError::Store)?,
         // An object that was gone when the list was read again has no store.
-        Location::Local(_) if file.pin.name.contains("://") => {}
+        Location::Local(_) if local_path(&file.pin.name).is_none() => {}
         Location::Local(path) => {
             let path = path.clone();
             let deleted = tokio::task::spawn_blocking(move || local::delete(&path)).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use batchweave_core::inbox::{COMMIT, JOB_BYTES_MAX, JobCommit, Listed, Object, Read, file_name};
 use batchweave_log::inbox::{ETAG, etag_fingerprint, list_writer};
 use batchweave_store::file::inside;
-use batchweave_store::{ObjectMeta, Store};
+use batchweave_store::{ObjectMeta, Store, local_path};
 use futures::stream::{StreamExt, TryStreamExt};
 
 use super::local;
@@ -31,12 +31,11 @@ pub(super) struct Folders {
 
 impl Folder {
     pub(super) async fn open(path: &str, open: &OpenStore) -> Result<Self, SourceError> {
-        if path.contains("://") && !path.starts_with("file://") {
+        let Some(path) = local_path(path) else {
             let root = path.trim_end_matches('/').to_owned();
             let store = open(root.clone()).await.map_err(SourceError::Store)?;
             return Ok(Self::Remote { root, store });
-        }
-        let path = path.strip_prefix("file://").unwrap_or(path);
+        };
         // Without a slash at the end, as the names of pinned files have it.
         Ok(Self::Local(Path::new(path).components().collect()))
     }

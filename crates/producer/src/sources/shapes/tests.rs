@@ -8,6 +8,7 @@ use parquet::schema::parser::parse_message_type;
 
 use super::super::tests::{list, options};
 use super::*;
+use crate::sources::Format;
 
 /// Sizes come from the lengths of columns, which every footer has.
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use tar::{Archive, Header};
 
 use super::super::Reason;
-use super::super::columns::ReadFailure;
+use super::super::unit_reader::ReadFailure;
 
 /// Members begin at multiples of this.
 const BLOCK_BYTES: u64 = 512;

@@ -16,11 +16,11 @@ use super::readable::{Readable, counted, document, excerpt};
 use crate::config::{OnBadDocument, ProducerConfig, SourceConfig};
 use crate::pipeline::named_files::NamedFiles;
 use crate::sources::{
-    DocumentError, FileReader, FileRoot, Format, InputFile, InputList, Inputs, Place, ReadOptions,
+    DocumentError, FileReader, FileRoot, InputFile, InputList, Inputs, Place, ReadOptions,
     SourceError, Unit, shown,
 };
 use crate::transform::DocumentTransform;
-use crate::worker::Worker;
+use crate::worker::{Worker, WorkerError};
 
 /// Most files of a path whose first document is read.
 const FILES_MAX: usize = 64;
@@ -61,8 +61,7 @@ pub(super) async fn check(
             sources: Vec::new(),
             ..config.clone()
         };
-        let alone = input_finder(&unlisted);
-        let found = match alone.find(BTreeSet::new()).await {
+        let found = match listed(&unlisted).await {
             Ok(found) => found,
             Err(why) => {
                 findings.fault("source.paths", why);
@@ -70,11 +69,6 @@ pub(super) async fn check(
                 continue;
             }
         };
-        if let Err(why) = forms::check(&unlisted, &found) {
-            findings.fault("source.paths", why);
-            complete = false;
-            continue;
-        }
         for line in found.left_out.lines() {
             findings.opened("left out", line);
         }
@@ -86,15 +80,8 @@ pub(super) async fn check(
             .collect();
         let seen: Vec<InputFile> = new.iter().take(FILES_MAX).cloned().collect();
         trial.get_or_insert_with(|| (seen.clone(), config.clone()));
-        let (config, transform, root) = (config.clone(), transform.cloned(), root.clone());
-        let read = Worker::start("check", move || {
-            first_documents(seen, (&config, root), transform.as_deref())
-        });
-        match read {
-            Ok(read) => match read.join().await {
-                Ok(read) => read.report(path, (all, new.len()), &counted, findings),
-                Err(why) => findings.fault(path, why),
-            },
+        match read_first(seen, config.clone(), root.clone(), transform.cloned()).await {
+            Ok(read) => read.report(path, (all, new.len()), &counted, findings),
             Err(why) => findings.fault(path, why),
         }
         list.files.extend(new.into_iter().map(|mut file| {
@@ -107,6 +94,23 @@ pub(super) async fn check(
         check_function(trial, transform, findings).await;
     }
     complete.then_some(list)
+}
+
+/// Returns the files of a configuration with one path, all of which have a reader.
+async fn listed(config: &ProducerConfig) -> Result<InputList, SourceError> {
+    let found = input_finder(config).find(BTreeSet::new()).await?;
+    forms::check(config, &found)?;
+    Ok(found)
+}
+
+async fn read_first(
+    files: Vec<InputFile>,
+    config: ProducerConfig,
+    root: Option<FileRoot>,
+    transform: Option<Arc<DocumentTransform>>,
+) -> Result<FirstDocuments, WorkerError> {
+    let work = move || first_documents(files, (&config, root), transform.as_deref());
+    Worker::start("check", work)?.join().await
 }
 
 /// Lets the first documents of a path pass the user's function.
@@ -190,9 +194,11 @@ impl FirstDocuments {
             } else {
                 format!("the first document of {}", shown(&name))
             };
-            let tokens = first.tokens;
-            let tokens = tokens.map_or("can be read".to_owned(), |n| format!("has {n} tokens"));
-            let _ = write!(text, "; {of} {tokens}{}", first.beyond_words());
+            let found = match first.tokens {
+                Some(n) => format!("has {n} tokens"),
+                None => "can be read".to_owned(),
+            };
+            let _ = write!(text, "; {of} {found}{}", first.beyond_words());
             as_trained = first.text;
         }
         if self.files > 1 {
@@ -241,7 +247,7 @@ fn first_documents(
                 found.first.get_or_insert((name, document));
             }
             // One file of each of Megatron's pairs has the documents.
-            Ok(None) if options.format == Format::Megatron => {}
+            Ok(None) if options.format.is_pairs() => {}
             Ok(None) => found.empty.push(name),
             Err(why) => {
                 found.files += 1;
@@ -278,7 +284,7 @@ fn first_document(
             None => unit,
         };
         let number = unit.place.unit;
-        let why = match document(unit, format, config, transform) {
+        let why = match document(unit, config, transform) {
             Ok(Some(document)) => return Ok(Some(document)),
             Ok(None) => continue,
             Err(reason) => DocumentError::new(&file.pin.name, format, number, reason),
@@ -301,6 +307,6 @@ fn with_files(named: &Arc<NamedFiles>, unit: Unit) -> Result<Unit, SourceError> 
         why,
     };
     let runtime = Handle::try_current().map_err(|why| unreadable(std::io::Error::other(why)))?;
-    let filled = runtime.block_on(async { named.fill(0, vec![unit]).next().await });
+    let filled = runtime.block_on(async { named.fill(vec![unit]).next().await });
     filled.unwrap_or_else(|| Err(unreadable(std::io::ErrorKind::UnexpectedEof.into())))
 }

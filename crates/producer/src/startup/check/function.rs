@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batchweave_core::ids::Hash;
 
 use crate::config::{OnBadDocument, ProducerConfig};
-use crate::sources::{Cell, FileReader, Format, InputFile, InputList, Place, ReadOptions};
+use crate::sources::{Cell, FileReader, InputFile, InputList, Place, ReadOptions, UnitKind};
 use crate::transform::DocumentTransform;
 use crate::transform::function::Prepared;
 
@@ -47,18 +47,19 @@ pub(super) fn compare(
         .collect();
     let documents = first.digests.len();
     let at = |place: &Place| {
-        let name = list.files.get(place.file as usize);
-        let name = name.map_or("", |file| file.pin.name.as_str());
-        match options.format.for_file(name) {
-            Format::Text => name.to_owned(),
+        let file = list.files.get(place.file as usize);
+        let name = file.map_or("", |file| file.pin.name.as_str());
+        match options.format.units(name, false) {
+            UnitKind::Text => name.to_owned(),
             _ => format!("{name}:{}", place.unit + 1),
         }
     };
     let named = first
         .first_raised
         .iter()
-        .map(|(place, why)| format!("{}: {why}", at(place)));
-    let named = named.collect::<Vec<_>>().join("; ");
+        .map(|(place, why)| format!("{}: {why}", at(place)))
+        .collect::<Vec<_>>()
+        .join("; ");
     let raised = first.raised;
     if raised > 0 && config.source.on_bad_document == OnBadDocument::Fail {
         return Err(format!(
@@ -92,8 +93,7 @@ fn run(
     (field, transform): (&str, &DocumentTransform),
 ) -> Result<Results, String> {
     let mut results = Results::default();
-    for (number, file) in (0..).zip(&list.files) {
-        let format = options.format.for_file(&file.pin.name);
+    for number in 0..list.files.len() as u32 {
         let from = Place::of_file(number);
         let opened = FileReader::open_in(list, options, from);
         let Some(mut reader) = opened.map_err(|why| why.to_string())? else {
@@ -104,14 +104,14 @@ fn run(
             let mut units = Vec::with_capacity(room);
             while units.len() < room {
                 match reader.next_unit().map_err(|why| why.to_string())? {
-                    Some(unit) => units.push((format, unit)),
+                    Some(unit) => units.push(unit),
                     None => break,
                 }
             }
             if units.is_empty() {
                 break;
             }
-            let places: Vec<Place> = units.iter().map(|(_, unit)| unit.place).collect();
+            let places: Vec<Place> = units.iter().map(|unit| unit.place).collect();
             let made = transform.prepare(field, units);
             results.dropped += made.dropped;
             for (unit, place) in made.units.iter().zip(&places) {

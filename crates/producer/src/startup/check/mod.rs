@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use batchweave_daemon::check::{Findings, check_creates, open_store};
-use batchweave_store::{ErrorKind, Store};
+use batchweave_store::{ErrorKind, Store, local_path};
 use futures::future::BoxFuture;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -73,12 +73,12 @@ async fn open_everything(config: ProducerConfig) -> Findings {
 /// Opens the store; a folder that a start would create is checked without creating it.
 async fn check_store(config: &ProducerConfig, findings: &mut Findings) -> Option<Arc<dyn Store>> {
     let (url, create) = (&config.store.url, config.stream.create);
-    let why = match Box::pin(open_store(url, &config.store.options(false))).await {
+    let why = match Box::pin(open_store(url, &config.store.options())).await {
         Ok(store) => return Some(store),
         Err(why) => why,
     };
-    let folder = url.strip_prefix("file://").unwrap_or(url);
-    let folder = Some(Path::new(folder)).filter(|folder| folder.is_absolute());
+    let folder = local_path(url).map(Path::new);
+    let folder = folder.filter(|folder| folder.is_absolute());
     match folder.filter(|_| create && why.kind == ErrorKind::NoBucket) {
         Some(folder) => {
             let mut above = folder.ancestors().skip(1);
@@ -116,16 +116,13 @@ async fn check_transform(
     };
     match transform.map_err(RunError::from).and_then(|t| Ok(t?)) {
         Ok(transform) => {
-            let borders = [
-                (transform.begin_token(), "begins"),
-                (transform.end_token(), "ends"),
-            ];
-            let borders = borders.map(|(token, does)| match token {
+            let border = |token: Option<u32>, does: &str| match token {
                 Some(token) => format!("; token {token} {does} a document"),
                 None => String::new(),
-            });
-            let name = transform.identity().name;
-            findings.opened("tokenizer", name + &borders.concat());
+            };
+            let begins = border(transform.begin_token(), "begins");
+            let ends = border(transform.end_token(), "ends");
+            findings.opened("tokenizer", transform.identity().name + &begins + &ends);
             if let Some(warning) = missing_begin_token(config) {
                 findings.opened("warning", warning);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::Content;
-use crate::sources::{Format, InputFile, Reason, Unit};
+use crate::sources::{Format, InputFile, Reason, Unit, UnitKind};
 use crate::transform::json::Beyond;
 use crate::transform::text::decode;
 use crate::transform::{DocumentTransform, Transformed, shards};
@@ -80,20 +80,19 @@ fn array_bytes(made: &Transformed) -> u64 {
 /// Makes the document of a unit, as far as that is possible without the tokenizer.
 pub(super) fn document(
     unit: Unit,
-    format: Format,
     config: &ProducerConfig,
     transform: Option<&DocumentTransform>,
 ) -> Result<Option<Readable>, Reason> {
     if let Some(transform) = transform {
         let field = &config.source.field;
-        let mut prepared = transform.prepare(field, vec![(format, unit)]);
+        let mut prepared = transform.prepare(field, vec![unit]);
         let Some(Some(prepared)) = prepared.units.pop() else {
             return Ok(None);
         };
         let (mut made, of) = (None, 1 + prepared.more.len());
         let units = std::iter::once(prepared.unit).chain(prepared.more);
         for (number, unit) in (1..).zip(units) {
-            let one = transform.transform(prepared.format, field, unit);
+            let one = transform.transform(field, unit);
             made = made.or(one.map_err(|why| why.of_several(number, of))?);
         }
         return Ok(made.map(|made| {
@@ -120,15 +119,15 @@ pub(super) fn document(
         && !config.packing.mode.has_template()
         && config.packing.mode != PackingMode::Opaque;
     let field = &config.source.field;
-    let (format, field, unit) = if is_text && format == Format::Webdataset {
+    let (field, unit) = if is_text && unit.kind == UnitKind::Sample {
         shards::document(field, false, unit)
     } else {
-        (format, field.as_str(), unit)
+        (field.as_str(), unit)
     };
-    let first = unit.place.unit == 0;
+    let (kind, first) = (unit.kind, unit.place.unit == 0);
     let raw = unit.raw?;
     let some = if is_text {
-        decode(format, field, first, &raw, |_| ())?.is_some()
+        decode(kind, field, first, &raw, |_| ())?.is_some()
     } else {
         true
     };

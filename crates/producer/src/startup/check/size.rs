@@ -187,7 +187,6 @@ impl Sample {
             files: vec![file.clone()],
             ..InputList::default()
         };
-        let format = options.format.for_file(&file.pin.name);
         let Ok(Some(mut reader)) = FileReader::open_in(&list, options, Place::default()) else {
             return;
         };
@@ -196,7 +195,7 @@ impl Sample {
                 return;
             };
             let raw = unit.raw.as_ref().map_or(0, |raw| raw.len() as u64);
-            let Ok(Some(made)) = document(unit, format, config, Some(transform)) else {
+            let Ok(Some(made)) = document(unit, config, Some(transform)) else {
                 continue;
             };
             let tokens = made.tokens.map_or(1, |tokens| tokens as u64 + 1);

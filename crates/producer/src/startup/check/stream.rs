@@ -44,33 +44,20 @@ async fn examine(
         findings.fault("stream", why);
     }
     let Some(store) = store else {
-        findings.opened(
-            "stream",
-            format!("none yet: a start creates it, {}", shape(&wanted)),
-        );
+        findings.opened("stream", none_yet(&wanted));
         return Ok(Some(0));
     };
-    let root = store.root().to_owned();
     let parse = |bytes: &Bytes| StreamConfig::from_json(bytes, keys::STREAM);
     let there = found(get_fitting(store.as_ref(), keys::STREAM, parse).await)?;
     let Some(there) = there else {
-        let others = store.list("", None).await?.objects;
-        let other = others.into_iter().find(|o| !o.key.starts_with("probe/"));
-        if let Some(example) = other.map(|o| o.key) {
-            return Err(LogError::RootInUse { root, example }.into());
-        }
-        if !config.stream.create {
-            return Err(LogError::NoStream { root }.into());
-        }
-        findings.opened(
-            "stream",
-            format!("none yet: a start creates it, {}", shape(&wanted)),
-        );
+        check_creation(store.as_ref(), config).await?;
+        findings.opened("stream", none_yet(&wanted));
         return Ok(Some(0));
     };
     let there = there.map_err(LogError::from)?;
     let differences = there.differences(&wanted);
     if !differences.is_empty() {
+        let root = store.root().to_owned();
         return Err(LogError::OtherStream { root, differences }.into());
     }
     let options = LogOptions {
@@ -107,6 +94,24 @@ async fn examine(
     let text = format!("{name} continues after {} batches", state.next_seq);
     findings.opened("producer", text + &running(state));
     Ok(Some(state.next_seq))
+}
+
+/// Fails where a start could not create the stream.
+async fn check_creation(store: &dyn Store, config: &ProducerConfig) -> Result<(), RunError> {
+    let root = store.root().to_owned();
+    let others = store.list("", None).await?.objects;
+    let other = others.into_iter().find(|o| !o.key.starts_with("probe/"));
+    if let Some(example) = other.map(|o| o.key) {
+        return Err(LogError::RootInUse { root, example }.into());
+    }
+    if !config.stream.create {
+        return Err(LogError::NoStream { root }.into());
+    }
+    Ok(())
+}
+
+fn none_yet(wanted: &StreamConfig) -> String {
+    format!("none yet: a start creates it, {}", shape(wanted))
 }
 
 /// Returns the size of a batch.

@@ -69,6 +69,8 @@ fn names_of_now_and_of_earlier_releases() {
         ("a.tar.bz2", Format::Webdataset, Format::Text),
         ("a.tgz", Format::Webdataset, Format::Webdataset),
         ("a.parquet", Format::Parquet, Format::Parquet),
+        ("a.csv", Format::Csv, Format::Text),
+        ("a.TSV.gz", Format::Tsv, Format::Text),
         ("a.npy", Format::Npy, Format::Npy),
         ("a.txt.gz", Format::Text, Format::Text),
         ("a.json/x", Format::Text, Format::Text),
@@ -78,12 +80,21 @@ fn names_of_now_and_of_earlier_releases() {
         assert_eq!(Format::earlier_for_file(name), earlier, "{name}");
     }
     for name in [
-        "a.csv", "a.tsv.gz", "a.arrow", "a.zip", "a.7z", "a.lz4", "a.pkl", "a.h5", "a.PDF",
-        "a.bin", "a.xlsx",
+        "a.orc",
+        "a.avro.gz",
+        "a.arrow",
+        "a.zip",
+        "a.7z",
+        "a.lz4",
+        "a.pkl",
+        "a.h5",
+        "a.PDF",
+        "a.bin",
+        "a.xlsx",
     ] {
         assert!(Format::refusal(name).is_some(), "{name}");
     }
-    for name in ["a.txt", "a.md", "a.html", "a", "a.csv/x", "csv"] {
+    for name in ["a.txt", "a.md", "a.html", "a", "a.orc/x", "orc"] {
         assert_eq!(Format::refusal(name), None, "{name}");
     }
 }
@@ -116,7 +127,7 @@ fn a_stream_goes_on_exactly_where_its_files_keep_their_form() {
             (Earlier, "auto"),
             Format::Auto,
             &["a.csv"][..],
-            "a.csv: was read as text, one document each, and is not read",
+            "a.csv: was read as text, one document each, and is read as CSV",
         ),
         ((Earlier, "auto"), Format::Jsonl, json, "other settings"),
         ((AsNow, "auto"), Format::Text, json, "other settings"),
@@ -153,10 +164,10 @@ fn files_without_a_reader_and_keys_that_text_lacks_are_refused() {
     let why = |config: &ProducerConfig, names: &[&str]| {
         check(config, &list(names)).unwrap_err().to_string()
     };
-    let csv = why(&config, &["a.csv", "b.csv", "c.jsonl"]);
+    let orc = why(&config, &["a.orc", "b.orc", "c.jsonl"]);
     assert!(
-        csv.contains("does not read a.csv (and 1 more): tables of text have no reader yet"),
-        "{csv}"
+        orc.contains("does not read a.orc (and 1 more): it has no reader"),
+        "{orc}"
     );
     check(&config, &list(&["a.json", "b.txt", "c.unknown"])).unwrap();
     config.source.field = "content".to_owned();

@@ -93,8 +93,8 @@ fn everything_that_decides_about_tokens_is_in_the_fingerprint() {
         made(&small(), "cl100k_base", &two[..1], END),
         made(&small(), "cl100k_base", &two, "<|a|>"),
         made(&swapped, "cl100k_base", &two, END),
-    ];
-    let all = all.map(|one| one.unwrap().identity().id.fingerprint.to_string());
+    ]
+    .map(|one| one.unwrap().identity().id.fingerprint.to_string());
     let different: HashSet<&String> = all.iter().collect();
     assert_eq!(different.len(), all.len());
     // The bytes of the definition are a stored format.
@@ -104,78 +104,63 @@ fn everything_that_decides_about_tokens_is_in_the_fingerprint() {
     );
 }
 
+/// Checks that a file with these settings is refused in one line with `expected`.
+fn refused(file: &str, pattern: &str, tokens: &[(&str, u32)], end_token: &str, expected: &str) {
+    let error = made(file, pattern, tokens, end_token).err();
+    let why = error.map(|e| e.to_string()).unwrap_or_default();
+    assert!(why.contains(expected), "{expected:?} in {why:?}");
+    assert!(
+        why.starts_with("tokenizer.") && !why.contains('\n'),
+        "{why}"
+    );
+}
+
 #[test]
 fn each_damage_is_one_error_that_names_it() {
-    let (end, file) = ([(END, 300)], small());
+    let end = [(END, 300)];
+    let file = small();
     let cut = &file[..file.len() - 4];
     let twice = format!("{file}{}", line(b"zz", 259));
     let again = format!("{file}{}", line(b"ab", 260));
     let hole = format!("{file}{}", line(b"zz", 261));
     let no_byte = file.replace(&line(b"\x07", 7), "");
     let text = format!("{file}not/base64! 260\n");
-    for (file, pattern, tokens, end_token, expected) in [
-        (
-            file.as_str(),
-            "",
-            end.as_slice(),
-            "",
-            "tokenizer.pattern: must be given",
-        ),
-        (
-            &file,
-            "(",
-            &end,
-            "",
-            "neither a name nor a regular expression",
-        ),
-        (&file, r"\w+", &end, "", "leaves out characters"),
-        (&file, "gpt2", &[], "", "none of the usual end tokens"),
-        (&file, "gpt2", &end, "<eos>", "has no \"<eos>\""),
-        (&file, "gpt2", &[(END, 97)], "", "an id that is a rank"),
-        (
-            &file,
-            "gpt2",
-            &[(END, 300), ("<b>", 300)],
-            "",
-            "the id of another",
-        ),
-        (&file, "gpt2", &[(END, 300), ("", 301)], "", "an empty text"),
-        (cut, "gpt2", &end, "", "line 260 is not"),
-        (&text, "gpt2", &end, "", "line 261 is not"),
-        (&twice, "gpt2", &end, "", "line 261 has the rank 259"),
-        (
-            &again,
-            "gpt2",
-            &end,
-            "",
-            "line 261 has the token of line 257",
-        ),
-        (&hole, "gpt2", &end, "", "no line has the rank 260"),
-        (&no_byte, "gpt2", &end, "", "the byte 0x07"),
-        ("", "gpt2", &end, "", "is empty"),
-        ("word\n", "gpt2", &end, "", "of another format"),
-        (
-            "{}",
-            "gpt2",
-            &end,
-            "",
-            "tokenizer.pattern: is for rank files",
-        ),
-        (
-            "{}",
-            "",
-            &end,
-            "",
-            "tokenizer.special_tokens: is for rank files",
-        ),
+    for (damaged, expected) in [
+        (cut, "line 260 is not"),
+        (&text, "line 261 is not"),
+        (&twice, "line 261 has the rank 259"),
+        (&again, "line 261 has the token of line 257"),
+        (&hole, "no line has the rank 260"),
+        (&no_byte, "the byte 0x07"),
+        ("", "is empty"),
+        ("word\n", "of another format"),
+        ("{}", "tokenizer.pattern: is for rank files"),
     ] {
-        let why = made(file, pattern, tokens, end_token).err();
-        let why = why.map(|e| e.to_string()).unwrap_or_default();
-        assert!(why.contains(expected), "{expected:?} in {why:?}");
-        assert!(
-            why.starts_with("tokenizer.") && !why.contains('\n'),
-            "{why}"
-        );
+        refused(damaged, "gpt2", &end, "", expected);
     }
     made(&hole, "gpt2", &[(END, 260)], "").unwrap();
+}
+
+#[test]
+fn each_wrong_setting_is_one_error_that_names_it() {
+    let end = [(END, 300)];
+    let file = small();
+    let of_others = "tokenizer.special_tokens: is for rank files";
+    refused("{}", "", &end, "", of_others);
+    for (pattern, expected) in [
+        ("", "tokenizer.pattern: must be given"),
+        ("(", "neither a name nor a regular expression"),
+        (r"\w+", "leaves out characters"),
+    ] {
+        refused(&file, pattern, &end, "", expected);
+    }
+    refused(&file, "gpt2", &end, "<eos>", "has no \"<eos>\"");
+    for (tokens, expected) in [
+        (&[][..], "none of the usual end tokens"),
+        (&[(END, 97)], "an id that is a rank"),
+        (&[(END, 300), ("<b>", 300)], "the id of another"),
+        (&[(END, 300), ("", 301)], "an empty text"),
+    ] {
+        refused(&file, "gpt2", tokens, "", expected);
+    }
 }

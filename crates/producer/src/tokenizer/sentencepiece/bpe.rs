@@ -99,8 +99,9 @@ impl Bpe {
         let mut at = 0;
         while at < text.len() {
             let whole = normalizer.user_defined(&text[at..]);
-            let length = whole.unwrap_or_else(|| character_length(text[at]));
-            let length = length.min(text.len() - at);
+            let length = whole
+                .unwrap_or_else(|| character_length(text[at]))
+                .min(text.len() - at);
             let symbol = Symbol {
                 start: at as u32,
                 length: length as u32,
@@ -141,8 +142,10 @@ impl Bpe {
             self.offer(text, run, left as u32 - 1, left as u32);
         }
         while let Some(pair) = run.pairs.pop() {
-            let (left, right) = (pair.left as usize, pair.right as usize);
-            let (first, second) = (run.symbols[left], run.symbols[right]);
+            let left = pair.left as usize;
+            let right = pair.right as usize;
+            let first = run.symbols[left];
+            let second = run.symbols[right];
             let is_gone = first.length == 0 || second.length == 0;
             if is_gone || first.length + second.length != pair.length {
                 continue;
@@ -168,7 +171,8 @@ impl Bpe {
         if left == NONE || right == NONE {
             return;
         }
-        let (first, second) = (run.symbols[left as usize], run.symbols[right as usize]);
+        let first = run.symbols[left as usize];
+        let second = run.symbols[right as usize];
         if first.frozen || second.frozen {
             return;
         }

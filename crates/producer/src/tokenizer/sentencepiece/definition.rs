@@ -14,11 +14,12 @@ use super::super::json_parts::{AddedToken, end_template};
 use super::model::{Model, Use};
 use super::normalizer::SPACE;
 
-/// Returns the definition of a model; `file` is its bytes, `end` the text and id of the end token.
+/// Returns the definition of a model; `file` is its bytes, `end` the text of the end token, and `end_id` its id.
 pub(super) fn tokenizer_json(
     model: &Model,
     file: &[u8],
-    end: (&str, u32),
+    end: &str,
+    end_id: u32,
 ) -> Result<String, serde_json::Error> {
     let ids = || (0_u32..).zip(&model.pieces);
     let added: Vec<AddedToken<'_>> = ids()
@@ -28,7 +29,9 @@ pub(super) fn tokenizer_json(
     let vocab: BTreeMap<&str, u32> = ids().map(|(id, p)| (p.text.as_str(), id)).collect();
     let unknown = ids().find(|(id, _)| *id == model.unknown);
     let unknown = to_string(unknown.map_or("", |(_, piece)| &piece.text))?;
-    let (added, vocab, template) = (to_string(&added)?, to_string(&vocab)?, end_template(end)?);
+    let added = to_string(&added)?;
+    let vocab = to_string(&vocab)?;
+    let template = end_template(end, end_id)?;
     let decoder = decoder(model);
     let file = STANDARD.encode(file);
     Ok(format!(

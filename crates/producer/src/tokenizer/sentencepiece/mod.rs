@@ -59,11 +59,11 @@ impl SentencePiece {
         let model = Model::parse(file).map_err(unusable)?;
         let encoder = Encoder::new(model).map_err(unusable)?;
         let model = encoder.model();
-        let controls = (0_u32..).zip(&model.pieces);
-        let controls = controls.filter(|(_, piece)| piece.usage == Use::Control);
+        let pieces = (0_u32..).zip(&model.pieces);
+        let controls = pieces.filter(|(_, piece)| piece.usage == Use::Control);
         let specials: Vec<(String, u32)> = controls.map(|(id, p)| (p.text.clone(), id)).collect();
         let end = end_token_of(model, &specials, end_token)?;
-        let definition = definition::tokenizer_json(model, file, (&end.0, end.1))
+        let definition = definition::tokenizer_json(model, file, &end.0, end.1)
             .map_err(|e| unusable(e.to_string()))?;
         let decoder = tokenizers::Tokenizer::from_bytes(&definition);
         Ok(Self {
@@ -94,8 +94,8 @@ fn end_token_of(
         "" if known(&model.end).is_some() => &model.end,
         configured => configured,
     };
-    let found = find_end_token(wanted, id).ok();
-    let found = found.and_then(|end| controls.iter().find(|(_, id)| *id == end));
+    let end = find_end_token(wanted, id).ok();
+    let found = end.and_then(|end| controls.iter().find(|(_, id)| *id == end));
     found.cloned().ok_or_else(|| {
         let names = controls.iter().take(LISTED);
         let names: Vec<String> = names.map(|(text, _)| format!("{text:?}")).collect();

@@ -68,15 +68,16 @@ fn beginning() -> Vec<u8> {
 }
 
 fn file(pieces: &[(&str, f32, u64)], trainer: &[Vec<u8>], normalizer: &[Vec<u8>]) -> Vec<u8> {
-    let pieces = pieces
+    let encoded = pieces
         .iter()
-        .map(|(text, score, usage)| piece(text, *score, *usage));
-    let pieces = pieces.collect::<Vec<_>>().concat();
+        .map(|(text, score, usage)| piece(text, *score, *usage))
+        .collect::<Vec<_>>()
+        .concat();
     let specs = [
         content(2, &trainer.concat()),
         content(3, &normalizer.concat()),
     ];
-    [beginning(), pieces, specs.concat()].concat()
+    [beginning(), encoded, specs.concat()].concat()
 }
 
 fn made(file: &[u8], end_token: &str) -> Result<std::sync::Arc<dyn Tokenizer>, TokenizerError> {
@@ -184,8 +185,8 @@ fn the_model_and_the_end_token_are_in_the_fingerprint() {
         made(&model, "<s>"),
         made(&file(&PIECES, &[number(3, BPE)], &[]), ""),
         made(&file(&PIECES, &[], &[number(3, 0)]), ""),
-    ];
-    let all = all.map(|one| one.unwrap());
+    ]
+    .map(Result::unwrap);
     let hashes: std::collections::HashSet<_> = (all.iter())
         .map(|one| one.identity().id.fingerprint.to_string())
         .collect();
@@ -249,8 +250,8 @@ fn each_damage_is_one_error_that_names_it() {
         (ruled(b"\0\0\0\0a\0"), "", "rules of 6 bytes are cut"),
         (b"PK\x03\x04\xff".to_vec(), "", "of another format"),
     ] {
-        let why = made(&file, end_token).err().map(|e| e.to_string());
-        let why = why.unwrap_or_default();
+        let error = made(&file, end_token).err();
+        let why = error.map(|e| e.to_string()).unwrap_or_default();
         assert!(why.contains(expected), "{expected:?} in {why:?}");
         assert!(
             why.starts_with("tokenizer.") && why.contains("; ") && !why.contains('\n'),
@@ -274,7 +275,8 @@ fn a_model_with_damage_anywhere_is_refused_or_encodes() {
         bytes_model(BPE),
         file(&PIECES, &[number(3, 4)], &[content(2, &rules())]),
     ];
-    let (mut usable, mut refused) = (0, 0);
+    let mut usable = 0;
+    let mut refused = 0;
     for _ in 0..20_000 {
         let mut file = whole.choose(&mut random).unwrap().clone();
         for _ in 0..random.random_range(1..4) {

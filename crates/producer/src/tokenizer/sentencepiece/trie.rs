@@ -99,7 +99,8 @@ impl Trie {
 
     /// Returns the length of the longest key that `text` begins with.
     pub(super) fn longest_prefix(&self, text: &[u8]) -> Option<usize> {
-        let (mut node, mut longest) = (ROOT, None);
+        let mut node = ROOT;
+        let mut longest = None;
         for (at, byte) in text.iter().enumerate() {
             let Some(next) = self.step(node, *byte) else {
                 break;
@@ -167,7 +168,8 @@ impl Room {
     }
 
     fn occupy(&mut self, place: usize) {
-        let (next, previous) = (self.next[place], self.previous[place]);
+        let next = self.next[place];
+        let previous = self.previous[place];
         let unless_none = |place: u32| (place != NONE).then_some(place);
         match unless_none(previous) {
             Some(previous) => self.next[previous as usize] = next,

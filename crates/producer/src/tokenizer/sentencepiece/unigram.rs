@@ -64,7 +64,9 @@ impl Unigram {
         best.push(OPEN);
         let mut divided = Vec::new();
         // The window's begin, the current place, and the farthest end of any piece so far.
-        let (mut begin, mut at, mut reach) = (0, 0, 0);
+        let mut begin = 0;
+        let mut at = 0;
+        let mut reach = 0;
         while at < text.len() {
             if at == reach && at - begin >= WINDOW {
                 let score = best[at - begin].score;
@@ -93,7 +95,8 @@ impl Unigram {
                     };
                 }
             };
-            let (mut node, mut is_known) = (ROOT, false);
+            let mut node = ROOT;
+            let mut is_known = false;
             for (end, byte) in (at + 1..).zip(&text[at..]) {
                 let Some(next) = self.trie.step(node, *byte) else {
                     break;

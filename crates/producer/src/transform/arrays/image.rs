@@ -182,8 +182,8 @@ impl Pixels {
             _ => PixelType::U8x3,
         };
         let fault = |why: &dyn std::fmt::Display| format!("can't be resized: {why}");
-        let from = ImageRef::new(self.size.0, self.size.1, &self.data, form);
-        let from = from.map_err(|why| fault(&why))?;
+        let from =
+            ImageRef::new(self.size.0, self.size.1, &self.data, form).map_err(|why| fault(&why))?;
         let mut to = Image::new(wanted.0, wanted.1, form);
         // Cubic with antialiasing, as PIL's BICUBIC.
         let algorithm = ResizeAlg::Convolution(FilterType::CatmullRom);
@@ -206,7 +206,8 @@ impl Pixels {
         let mut all = vec![0; row(wanted.0) * wanted.1 as usize];
         // Halves are rounded as PIL does.
         let middle = |free: u32| (f64::from(free) / 2.0).round_ties_even() as u32;
-        let (left, top) = (middle(wanted.0 - inner.0), middle(wanted.1 - inner.1));
+        let left = middle(wanted.0 - inner.0);
+        let top = middle(wanted.1 - inner.1);
         let rows = all.chunks_exact_mut(row(wanted.0)).skip(top as usize);
         for (to, from) in rows.zip(small.chunks_exact(row(inner.0))) {
             to[row(left)..][..from.len()].copy_from_slice(from);

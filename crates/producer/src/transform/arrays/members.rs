@@ -36,9 +36,9 @@ pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Bytes, Reason> {
 /// Returns the whole number in decimal digits, as an array of one item.
 fn number(spec: &ArraySpec, text: &[u8]) -> Result<Bytes, Reason> {
     let mut data = Vec::new();
-    let number = std::str::from_utf8(text).ok();
-    let number = number.and_then(|text| text.trim().parse::<i128>().ok());
-    number
+    let digits = std::str::from_utf8(text).ok();
+    digits
+        .and_then(|digits| digits.trim().parse::<i128>().ok())
         .and_then(|number| put_int(spec.dtype, number, &mut data))
         .ok_or_else(|| {
             let mut found = String::from_utf8_lossy(text).into_owned();

@@ -19,8 +19,9 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     let broken = |detail: &str| wrong(&spec.name, format!("is not readable as .npy: {detail}"));
     let header = npy::header(file).ok_or_else(|| broken("no such header"))?;
     let data = file.get(header.data_at as usize..).unwrap_or_default();
-    let descr = header.descr.as_deref();
-    let descr = descr.ok_or_else(|| broken("no simple type"))?;
+    let Some(descr) = header.descr.as_deref() else {
+        return Err(broken("no simple type"));
+    };
     let shape = header.shape.ok_or_else(|| broken("no shape"))?;
     if dtype(descr) != Some(spec.dtype) {
         let wanted = spec.dtype.name();

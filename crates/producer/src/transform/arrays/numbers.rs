@@ -121,10 +121,11 @@ fn numbers_at_the_edges() {
 fn columns_hold_numbers_that_fit_the_type() {
     let of = |dtype, numbers: &[f64]| {
         let unit = Unit {
+            kind: UnitKind::Row,
             cells: vec![Cell::Floats(numbers.to_vec())],
             ..unit(b"")
         };
-        let found = owned(sample(Format::Parquet, &[spec("a", dtype, &[])], unit));
+        let found = owned(sample(&[spec("a", dtype, &[])], unit));
         found.map(|arrays| arrays.unwrap().remove(0))
     };
     let all = [1.5, -0.0, f64::NEG_INFINITY, f32::MAX.into()];

@@ -7,26 +7,22 @@ use super::super::json;
 use super::super::text::BOM;
 use super::wrong;
 use crate::packing::ArraySpec;
-use crate::sources::{Cell, Format, Reason, Unit};
+use crate::sources::{Cell, Reason, Unit, UnitKind};
 
 /// Returns the name of each array with `path = true`, and the path that `unit` has for it. None for a unit that is refused
 /// later anyway, or holds nothing.
-pub(crate) fn paths(
-    format: Format,
-    specs: &[ArraySpec],
-    unit: &Unit,
-) -> Result<Vec<(String, String)>, Reason> {
+pub(crate) fn paths(specs: &[ArraySpec], unit: &Unit) -> Result<Vec<(String, String)>, Reason> {
     let Ok(raw) = &unit.raw else {
         return Ok(Vec::new());
     };
     let named = specs.iter().enumerate().filter(|(_, spec)| spec.path);
-    match format {
-        Format::Parquet => {
+    match unit.kind {
+        UnitKind::Row => {
             let first = first_cell(specs, unit);
             let cells = named.filter_map(|(n, spec)| Some((spec, unit.cells.get(first + n)?)));
             cells.map(|(spec, cell)| from_column(spec, cell)).collect()
         }
-        Format::Jsonl => {
+        UnitKind::Json => {
             let raw = raw
                 .strip_prefix(BOM)
                 .filter(|_| unit.place.unit == 0)
@@ -70,16 +66,16 @@ fn from_column(spec: &ArraySpec, cell: &Cell) -> Result<(String, String), Reason
 }
 
 /// Puts the bytes of the files, one for each path of [`paths`], where [`super::sample`] takes them.
-pub(crate) fn put(format: Format, specs: &[ArraySpec], unit: &mut Unit, files: Vec<Bytes>) {
-    let files = files.into_iter().map(Cell::File);
-    if format == Format::Jsonl {
-        unit.cells = files.collect();
+pub(crate) fn put(specs: &[ArraySpec], unit: &mut Unit, files: Vec<Bytes>) {
+    let cells = files.into_iter().map(Cell::File);
+    if unit.kind == UnitKind::Json {
+        unit.cells = cells.collect();
         return;
     }
     let first = first_cell(specs, unit);
-    let named = specs.iter().zip(unit.cells.iter_mut().skip(first));
-    let named = named.filter(|(spec, _)| spec.path);
-    for ((_, cell), file) in named.zip(files) {
+    let given = specs.iter().zip(unit.cells.iter_mut().skip(first));
+    let named = given.filter(|(spec, _)| spec.path);
+    for ((_, cell), file) in named.zip(cells) {
         *cell = file;
     }
 }

@@ -19,13 +19,14 @@ pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
 pub(super) fn unit(raw: &[u8]) -> Unit {
     Unit {
         place: Place::default(),
+        kind: UnitKind::Json,
         raw: Ok(raw.to_vec().into()),
         cells: Vec::new(),
     }
 }
 
 pub(super) fn json_sample(specs: &[ArraySpec], line: &str) -> Result<Option<Vec<Vec<u8>>>, String> {
-    owned(sample(Format::Jsonl, specs, unit(line.as_bytes())))
+    owned(sample(specs, unit(line.as_bytes())))
 }
 
 /// Returns the bytes of each array, or the text of the reason.
@@ -111,7 +112,11 @@ pub(super) fn npy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8>
 fn a_numpy_file_is_one_sample() {
     let specs = [spec("x", Dtype::I16, &[2])];
     let take = |file: &[u8]| {
-        let found = sample(Format::Npy, &specs, unit(file));
+        let unit = Unit {
+            kind: UnitKind::Array,
+            ..unit(file)
+        };
+        let found = sample(&specs, unit);
         found.map_err(|why| why.to_string())
     };
     let data = [1, 0, 2, 0, 3, 0, 4, 0];

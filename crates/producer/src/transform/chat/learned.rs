@@ -290,9 +290,9 @@ impl LossRules {
             return Ok(());
         }
         for part in content.try_iter().into_iter().flatten() {
-            let keys = fields(&part).into_iter().map(|(key, _)| key);
-            let mut keys = keys.filter(|key| !self.is_ignored(key));
-            if let Some(key) = keys.find(|key| self.is_read(key) || sounds_like_loss(key)) {
+            let mut keys = fields(&part).into_iter().map(|(key, _)| key);
+            let is_about_loss = |key: &_| self.is_read(key) || sounds_like_loss(key);
+            if let Some(key) = keys.find(|key| !self.is_ignored(key) && is_about_loss(key)) {
                 return Err(unread(format!(
                     "has {key:?} in a part of message {n}, and only whole messages can be left out of the loss; divide \
                      the message, or name the key in chat.ignore if it says nothing about the loss"
@@ -313,10 +313,9 @@ fn says(value: &Value) -> Option<bool> {
         ValueKind::Number => {
             let number = f64::try_from(value.clone()).ok()?;
             // Neither is a rounded number: both have a form of their own.
-            let known = [(0.0_f64, false), (1.0, true)].into_iter();
-            let mut known = known.filter(|(known, _)| known.total_cmp(&number.abs()).is_eq());
-            known
-                .next()
+            [(0.0_f64, false), (1.0, true)]
+                .into_iter()
+                .find(|(known, _)| known.total_cmp(&number.abs()).is_eq())
                 .map(|(_, says)| says)
                 .filter(|says| !says || number > 0.0)
         }

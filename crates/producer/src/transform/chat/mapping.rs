@@ -108,8 +108,8 @@ impl Mapping {
         if messages.kind() != ValueKind::Seq {
             return Err(self.no_list());
         }
-        let turns = messages.try_iter().map_err(|_| self.no_list())?;
-        let turns = turns.enumerate().map(|(n, turn)| self.turn(n + 1, turn));
+        let items = messages.try_iter().map_err(|_| self.no_list())?;
+        let turns = items.enumerate().map(|(n, turn)| self.turn(n + 1, turn));
         Ok(Value::from(turns.collect::<Result<Vec<Value>, Reason>>()?))
     }
 
@@ -147,7 +147,8 @@ impl Mapping {
             }
             return Ok(turn);
         }
-        let (role_key, content_key) = (self.role_key.as_str(), self.content_key.as_str());
+        let role_key = self.role_key.as_str();
+        let content_key = self.content_key.as_str();
         let Some(role) = field(&turn, role_key) else {
             let names = names(&turn);
             return Err(wrong(format!(
@@ -182,8 +183,8 @@ impl Mapping {
         }
         let mut shown = role.to_string();
         shown.truncate(shown.floor_char_boundary(40));
-        let known: Vec<&str> = self.roles.keys().map(String::as_str).chain(ROLES).collect();
-        let known = known.join(", ");
+        let roles: Vec<&str> = self.roles.keys().map(String::as_str).chain(ROLES).collect();
+        let known = roles.join(", ");
         Err(wrong(format!(
             "has the role {shown:?} in message {n}, and the known ones are {known}; add it to chat.roles, as \
              {{ human = \"user\" }}"

@@ -26,7 +26,8 @@ const TEXTS: [&str; 4] = ["content", "reasoning_content", "reasoning", "thinking
 /// Returns the text of a marked rendering, with the ranges of the blocks that are learned. `render` renders turns with
 /// marks.
 pub(super) fn learned_blocks(
-    (whole, turns): (&str, &[Value]),
+    whole: &str,
+    turns: &[Value],
     learned: &Learned,
     render: impl Fn(&[Value]) -> Result<String, Reason>,
 ) -> Result<Rendered, Reason> {
@@ -118,7 +119,8 @@ fn owners(
 
 /// Returns the numbers in each block of `text`; `None` when it is not `whole` with numbers in it.
 fn found(text: &str, whole: &str) -> Option<Vec<BTreeSet<usize>>> {
-    let (mut plain, mut owners) = (String::with_capacity(whole.len()), Vec::new());
+    let mut plain = String::with_capacity(whole.len());
+    let mut owners = Vec::new();
     let mut open: Option<BTreeSet<usize>> = None;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

@@ -33,7 +33,8 @@ fn wrong(detail: String) -> Reason {
 
 impl PairFields {
     fn check(&self, name: &str, answer: &Answer) -> Result<(), Reason> {
-        let (tokens, most) = (answer.tokens.len(), self.row_tokens);
+        let tokens = answer.tokens.len();
+        let most = self.row_tokens;
         if tokens == 0 || tokens > most {
             return Err(wrong(format!(
                 "with \"{name}\" has {tokens} tokens, and a row of a pair holds 1 to {most}; raise stream.seq_len, or \

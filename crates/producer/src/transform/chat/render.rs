@@ -82,13 +82,13 @@ impl ConversationRenderer {
         let tools = escape(&tools.unwrap_or(Value::UNDEFINED))?;
         let whole = self.render(&turns, &tools, false)?;
         if !self.template.marks_generation() {
-            let learned = self.learned_turns((&turns, &learned), &tools, &whole)?;
-            return Ok((whole, learned));
+            let ranges = self.learned_turns(&turns, &learned, &tools, &whole)?;
+            return Ok((whole, ranges));
         }
         if learned.plain {
             return unmark(&whole);
         }
-        learned_blocks((&whole, &turns), &learned, |turns| {
+        learned_blocks(&whole, &turns, &learned, |turns| {
             self.render(turns, &tools, false)
         })
     }
@@ -101,7 +101,8 @@ impl ConversationRenderer {
     /// turns before it.
     fn learned_turns(
         &self,
-        (turns, wanted): (&[Value], &Learned),
+        turns: &[Value],
+        wanted: &Learned,
         tools: &Value,
         whole: &str,
     ) -> Result<Vec<Range<usize>>, Reason> {
@@ -133,7 +134,8 @@ impl ConversationRenderer {
 /// Removes the marks of generation blocks from the text. Returns it with the ranges between the marks.
 pub(super) fn unmark(text: &str) -> Result<Rendered, Reason> {
     let mut clean = String::with_capacity(text.len());
-    let (mut learned, mut began) = (Vec::new(), None);
+    let mut learned = Vec::new();
+    let mut began = None;
     for c in text.chars() {
         match (c, began) {
             (GENERATION_BEGINS, None) => began = Some(clean.len()),

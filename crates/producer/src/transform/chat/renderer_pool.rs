@@ -167,7 +167,8 @@ impl RendererPool {
     }
 
     fn beyond(&self) -> Reason {
-        let (memory, stack) = (memory_of(&self.setup) >> 20, STACK >> 20);
+        let memory = memory_of(&self.setup) >> 20;
+        let stack = STACK >> 20;
         wrong(format!(
             "takes the template beyond the {memory} MiB of memory or {stack} MiB of stack that it may use"
         ))
@@ -203,7 +204,8 @@ impl RendererProcess {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let input = child.stdin.take();
+        let output = child.stdout.take();
         let (Some(input), Some(output)) = (input, output) else {
             return Err(io::Error::other("its pipes are missing"));
         };
@@ -262,8 +264,7 @@ pub fn serve() -> io::Result<()> {
         }
         std::process::exit(0)
     })?;
-    let rendering = thread().stack_size(STACK);
-    let rendering = rendering.spawn(|| {
+    let rendering = thread().stack_size(STACK).spawn(|| {
         // One write per answer wakes the other side once.
         let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         render_all(io::stdin().lock(), output)

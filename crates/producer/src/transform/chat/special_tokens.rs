@@ -107,7 +107,8 @@ impl SpecialTokens {
         let mut borders = learned.iter().flat_map(|l| [l.start, l.end]).peekable();
         let mut parts = Vec::new();
         let mut open = TextPart::new(false);
-        let (mut learn, mut at) = (false, 0);
+        let mut learn = false;
+        let mut at = 0;
         while at < text.len() {
             while borders.next_if(|border| *border <= at).is_some() {
                 learn = !learn;

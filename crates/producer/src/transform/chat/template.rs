@@ -73,9 +73,10 @@ impl TemplateFile {
         } else {
             // The special tokens are in the model's tokenizer_config.json, beside the template.
             let beside = path.with_file_name("tokenizer_config.json");
-            let tokens = std::fs::read_to_string(beside).ok();
-            let tokens = tokens.and_then(|text| serde_json::from_str(&text).ok());
-            (text, special_tokens(&tokens.unwrap_or(Json::Null)))
+            let settings = std::fs::read_to_string(beside)
+                .ok()
+                .and_then(|settings| serde_json::from_str(&settings).ok());
+            (text, special_tokens(&settings.unwrap_or(Json::Null)))
         };
         Ok(Self {
             path: name,
@@ -172,8 +173,8 @@ impl Template {
             fuel: FUEL,
             bytes: self.file.output_bytes_max,
         };
-        let made = self.jinja.render(&context, self.file.date, bounds);
-        let made = made.map_err(|why| {
+        let rendered = self.jinja.render(&context, self.file.date, bounds);
+        let made = rendered.map_err(|why| {
             let mut text = format!("the template fails: {why}");
             text.truncate(text.floor_char_boundary(400));
             text

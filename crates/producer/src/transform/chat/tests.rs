@@ -21,8 +21,8 @@ fn read(name: &str) -> String {
 }
 
 fn template(source: &str, most: u64) -> TemplateFile {
-    let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
-    let tokens = tokens.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")]
+        .map(|(name, text)| (name.to_owned(), text.to_owned()));
     TemplateFile::for_test(source, BTreeMap::from(tokens), most)
 }
 
@@ -48,7 +48,9 @@ pub(super) fn learned(chat: &Chat, line: &str) -> (String, String) {
         panic!("no turns")
     };
     assert_eq!(tokens.len(), marks.len());
-    let (mut text, mut all, mut before) = (Vec::new(), Vec::new(), false);
+    let mut text = Vec::new();
+    let mut all = Vec::new();
+    let mut before = false;
     for (token, learn) in tokens.iter().zip(marks) {
         let byte = u8::try_from(*token).unwrap_or(b'@');
         all.push(byte);
@@ -85,9 +87,9 @@ fn five_families_write_what_jinja2_writes() {
                 let expected = &golden[&format!("{family} {ask}")];
                 match template.render(&messages, &tools, ask) {
                     Ok(text) => assert_eq!(&text, expected, "{family}: {line}"),
-                    Err(why) => {
+                    Err(reason) => {
                         let message = expected.strip_prefix("error: ").unwrap_or("no failure");
-                        let why = why.to_string();
+                        let why = reason.to_string();
                         assert!(why.contains(message), "{family}: {why}, not {expected}");
                     }
                 }
@@ -134,8 +136,8 @@ fn a_template_that_rewrites_earlier_turns_must_say_what_is_learned() {
     let unmarked = marked
         .replace("{% generation %}", "")
         .replace("{%- endgeneration %}", "");
-    let why = chat(&unmarked).turns(line.as_bytes()).unwrap_err();
-    let why = why.to_string();
+    let reason = chat(&unmarked).turns(line.as_bytes()).unwrap_err();
+    let why = reason.to_string();
     assert!(
         why.contains("writes message 4 differently when others follow"),
         "{why}"
@@ -257,7 +259,8 @@ fn a_date_is_the_configured_one() {
 fn a_producer_that_began_by_earlier_rules_stops_where_they_differ() {
     let source = "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}\
                   {% endgeneration %}{% else %}[{{ m.content }}]{% endif %}{% endfor %}";
-    let (now, before) = (chat(source), chat(source));
+    let now = chat(source);
+    let before = chat(source);
     before.continue_in(Dialect::First);
     let line = |content: serde_json::Value| {
         let turns = [("user", content), ("assistant", "a".into())];
@@ -271,9 +274,9 @@ fn a_producer_that_began_by_earlier_rules_stops_where_they_differ() {
     assert_eq!(before.turns(&same).unwrap(), now.turns(&same).unwrap());
     let other = line(serde_json::json!(["x", true]));
     now.turns(&other).unwrap();
-    let why = before.turns(&other).unwrap_err();
-    assert!(why.is_of_program(), "not to be skipped");
-    let why = why.to_string();
+    let reason = before.turns(&other).unwrap_err();
+    assert!(reason.is_of_program(), "not to be skipped");
+    let why = reason.to_string();
     assert!(
         why.contains("the template now writes") && why.contains("new producer.name"),
         "{why}"

@@ -79,8 +79,8 @@ impl Process {
 
     /// Parses a line of /proc/PID/stat: the name in parentheses may have any characters.
     fn parse(pid: i32, line: &str) -> Option<Self> {
-        let (_, fields) = line.rsplit_once(')')?;
-        let mut fields = fields.split_ascii_whitespace();
+        let (_, after_name) = line.rsplit_once(')')?;
+        let mut fields = after_name.split_ascii_whitespace();
         let parent = fields.nth(1)?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
         // The 24th of the line, where the group is the fifth.

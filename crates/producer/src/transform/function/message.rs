@@ -98,7 +98,8 @@ enum PartKind {
 
 impl Document {
     fn new(fields: impl IntoIterator<Item = (String, PartKind, Bytes)>) -> Self {
-        let (mut parts, mut bytes) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        let mut bytes = Vec::new();
         for (name, kind, data) in fields {
             parts.push(Part {
                 name,
@@ -134,8 +135,8 @@ impl Document {
                 Cell::Bytes(bytes) => bytes.into(),
                 Cell::File(_) | Cell::Ints(_) | Cell::Floats(_) => Bytes::new(),
             };
-            let extension = name.rsplit('.').next().unwrap_or(name);
-            let extension = extension.to_ascii_lowercase();
+            let suffix = name.rsplit('.').next().unwrap_or(name);
+            let extension = suffix.to_ascii_lowercase();
             let kind = match MemberKind::from_field(name) {
                 MemberKind::Json => PartKind::Json,
                 MemberKind::Number => PartKind::Number,
@@ -214,10 +215,10 @@ pub(super) enum Answer {
 impl AnswerHeader {
     /// Returns the answer with this header; `None` when the bytes do not fit it.
     pub(super) fn with(self, data: Vec<u8>) -> Option<Answer> {
-        let documents = match self {
+        let headers = match self {
             Self::Dropped => return Some(Answer::Dropped),
             Self::Failed(detail) => return Some(Answer::Failed(detail)),
-            Self::Documents(documents) => documents,
+            Self::Documents(headers) => headers,
         };
         let mut data = Bytes::from(data);
         let mut body = |CellHeader { kind, bytes }| {
@@ -227,8 +228,7 @@ impl AnswerHeader {
                 CellKind::Json => Body::Json(body),
             })
         };
-        let documents = documents.into_iter();
-        let documents: Option<Vec<Vec<Body>>> = documents
+        let documents: Option<Vec<Vec<Body>>> = (headers.into_iter())
             .map(|cells| cells.into_iter().map(&mut body).collect())
             .collect();
         documents.filter(|_| data.is_empty()).map(Answer::Documents)

@@ -27,7 +27,7 @@ use self::pool::Pool;
 use super::arrays::from_json;
 use crate::config::{PackingMode, ProducerConfig};
 use crate::packing::ArraySpec;
-use crate::sources::{Cell, Format, Reason, Unit};
+use crate::sources::{Cell, Place, Reason, Unit, UnitKind};
 
 /// The function of the configuration, with its processes.
 pub struct Function {
@@ -55,12 +55,11 @@ enum ContentFields {
 }
 
 /// The form of a document from the function, its bytes and its cells.
-type Made = (Format, Bytes, Vec<Cell>);
+type Made = (UnitKind, Bytes, Vec<Cell>);
 
 /// The documents of a unit, after the function.
 #[derive(Debug)]
 pub struct Prepared {
-    pub format: Format,
     /// The unit, or the first document that the function made of it.
     pub unit: Unit,
     /// The other documents that it made of it, which have the place of the first one.
@@ -69,9 +68,9 @@ pub struct Prepared {
 
 impl Prepared {
     /// Returns a unit as it was read.
-    pub(crate) fn as_read((format, unit): (Format, Unit)) -> Self {
+    pub(crate) fn as_read(unit: Unit) -> Self {
         let more = Vec::new();
-        Self { format, unit, more }
+        Self { unit, more }
     }
 }
 
@@ -97,7 +96,7 @@ impl Function {
         let extra = config.packing.extra.iter().map(ArraySpec::source);
         let mask = [config.source.mask.as_str()].into_iter();
         let beside = mask.filter(|name| !name.is_empty()).chain(extra);
-        let members = config.function_fields(Format::Webdataset);
+        let members = config.function_fields(true);
         Ok(Some(Self {
             pool: Pool::start(config, &arrays)?,
             beside: beside.map(str::to_owned).collect(),
@@ -109,13 +108,16 @@ impl Function {
     }
 
     /// Applies the function to documents of a source, whose text or ids are in `field`.
-    pub(crate) fn apply(&self, field: &str, units: Vec<(Format, Unit)>) -> Applied {
+    pub(crate) fn apply(&self, field: &str, units: Vec<Unit>) -> Applied {
         let mut results: Vec<Option<Prepared>> = Vec::with_capacity(units.len());
-        let (mut documents, mut places) = (Vec::new(), Vec::new());
-        for (format, unit) in units {
+        let mut documents = Vec::new();
+        let mut places = Vec::new();
+        for unit in units {
             let at = results.len();
-            let (place, key) = (unit.place, key(format, &unit));
-            let content = match self.document(format, unit) {
+            let place = unit.place;
+            let kind = unit.kind;
+            let key = key(&unit);
+            let content = match self.document(unit) {
                 Ok(None) => {
                     results.push(None);
                     continue;
@@ -129,10 +131,11 @@ impl Function {
             };
             let unit = Unit {
                 place,
+                kind,
                 raw: content,
                 cells: Vec::new(),
             };
-            results.push(Some(Prepared::as_read((format, unit))));
+            results.push(Some(Prepared::as_read(unit)));
         }
         let mut dropped = 0;
         let done = self.pool.apply(&self.wanted(field), &documents);
@@ -140,20 +143,10 @@ impl Function {
             let Some(Some(result)) = results.get_mut(at) else {
                 continue;
             };
-            let place = result.unit.place;
-            let unit = |(format, raw, cells): Made| {
-                let raw = Ok(raw);
-                (format, Unit { place, raw, cells })
-            };
-            match self.documents(answer) {
+            match self.prepared(result.unit.place, answer) {
                 Ok(made) => {
-                    let mut made = made.into_iter().map(unit);
-                    let first = made.next().map(Prepared::as_read);
-                    results[at] = first.map(|first| Prepared {
-                        more: made.map(|(_, unit)| unit).collect(),
-                        ..first
-                    });
-                    dropped += u64::from(results[at].is_none());
+                    dropped += u64::from(made.is_none());
+                    results[at] = made;
                 }
                 Err(why) => {
                     result.unit.raw = Err(match key {
@@ -176,19 +169,19 @@ impl Function {
     }
 
     /// Returns the document in `unit`; `None` for a blank line.
-    fn document(&self, format: Format, unit: Unit) -> Result<Option<Document>, Reason> {
+    fn document(&self, unit: Unit) -> Result<Option<Document>, Reason> {
         let raw = unit.raw?;
-        let line = matches!(format, Format::Jsonl | Format::Lines);
+        let line = matches!(unit.kind, UnitKind::Json | UnitKind::Line);
         if line && raw.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
         let first = unit.place.unit == 0;
-        match format {
-            Format::Jsonl => Ok(Some(Document::line(raw, first))),
-            Format::Parquet => Ok(Some(Document::row(raw))),
-            Format::Text | Format::Lines => Ok(Some(Document::text(raw, first))),
-            Format::Webdataset => Ok(Some(Document::sample(&raw, &self.members, unit.cells))),
-            Format::Auto | Format::Npy | Format::Megatron => Err(Reason::NotForFunction),
+        match unit.kind {
+            UnitKind::Json => Ok(Some(Document::line(raw, first))),
+            UnitKind::Row => Ok(Some(Document::row(raw))),
+            UnitKind::Text | UnitKind::Line => Ok(Some(Document::text(raw, first))),
+            UnitKind::Sample => Ok(Some(Document::sample(&raw, &self.members, unit.cells))),
+            UnitKind::Array | UnitKind::Ids => Err(Reason::NotForFunction),
         }
     }
 
@@ -199,6 +192,22 @@ impl Function {
         };
         wanted.extend(self.beside.iter().cloned());
         Wanted { wanted, optional }
+    }
+
+    /// Returns the documents that the function returned for the one at `place`; `None` when it left that one out.
+    fn prepared(&self, place: Place, answer: Answer) -> Result<Option<Prepared>, Reason> {
+        let unit = |(kind, raw, cells): Made| Unit {
+            place,
+            kind,
+            raw: Ok(raw),
+            cells,
+        };
+        let mut units = self.documents(answer)?.into_iter().map(unit);
+        let first = units.next().map(Prepared::as_read);
+        Ok(first.map(|first| Prepared {
+            more: units.collect(),
+            ..first
+        }))
     }
 
     /// Returns the documents that the function returned; none of one that it left out.
@@ -234,20 +243,20 @@ impl Function {
                         serde_json::from_slice(&text).map_err(|why| Reason::broken_json(&why))?;
                     from_json(spec, &value).map(Cell::Bytes)
                 }
-            });
-        let cells = cells.collect::<Result<_, _>>()?;
+            })
+            .collect::<Result<_, _>>()?;
         Ok(match object {
-            Some(Body::Json(object)) => (Format::Jsonl, object, cells),
+            Some(Body::Json(object)) => (UnitKind::Json, object, cells),
             // As the cells of a row.
-            _ => (Format::Parquet, Bytes::new(), cells),
+            _ => (UnitKind::Row, Bytes::new(), cells),
         })
     }
 }
 
 /// Returns the key of a tar's sample.
-fn key(format: Format, unit: &Unit) -> Option<String> {
+fn key(unit: &Unit) -> Option<String> {
     let raw = unit.raw.as_ref().ok();
-    let key = raw.filter(|_| format == Format::Webdataset)?;
+    let key = raw.filter(|_| unit.kind == UnitKind::Sample)?;
     Some(String::from_utf8_lossy(key).into_owned())
 }
 

@@ -66,7 +66,8 @@ impl LastLines {
 
     /// Reads lines until the process closes its end.
     pub(super) fn follow(&self, from: impl Read, limiter: &Limiter) {
-        let (mut line, mut from) = (Vec::new(), BufReader::new(from).bytes());
+        let mut line = Vec::new();
+        let mut from = BufReader::new(from).bytes();
         loop {
             let byte = from.next().and_then(Result::ok);
             match byte {
@@ -101,7 +102,8 @@ mod tests {
 
     #[test]
     fn long_and_many_lines_are_bounded() {
-        let (last, limiter) = (LastLines::default(), Limiter::default());
+        let last = LastLines::default();
+        let limiter = Limiter::default();
         let long = "x".repeat(3000);
         let text = format!("one\n\n{long}\ntwo \nthree\nfour");
         last.follow(text.as_bytes(), &limiter);

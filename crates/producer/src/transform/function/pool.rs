@@ -93,7 +93,8 @@ impl Pool {
             processes: Arc::new(WatchList::default()),
             limiter: Arc::new(Limiter::default()),
         };
-        let (list, memory) = (launch.processes.clone(), table.memory.bytes());
+        let list = launch.processes.clone();
+        let memory = table.memory.bytes();
         let watcher = std::thread::Builder::new()
             .name("function-watch".to_owned())
             .spawn(move || watch(&list, &requests, memory));
@@ -200,9 +201,10 @@ impl Pool {
         }
         process.rest();
         let Err(why) = outcome else { return Ok(()) };
-        let death = loan.process.take();
-        let death = death.map(|process| process.death(&why, self.launch.timeout));
-        Err(death.map_or(Failure::Start(StartFailure::Spawn(why)), Failure::Death))
+        Err(match loan.process.take() {
+            Some(process) => Failure::Death(process.death(&why, self.launch.timeout)),
+            None => Failure::Start(StartFailure::Spawn(why)),
+        })
     }
 
     /// Ends the processes that are not lent.

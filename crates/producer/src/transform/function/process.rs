@@ -108,7 +108,8 @@ impl Process {
             )));
         };
         let last = LastLines::default();
-        let (reader, limiter) = (last.clone(), launch.limiter.clone());
+        let reader = last.clone();
+        let limiter = launch.limiter.clone();
         let mut process = Self {
             child,
             input: BufWriter::with_capacity(BUFFER, input),

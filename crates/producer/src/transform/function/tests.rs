@@ -100,18 +100,18 @@ impl Scene {
     }
 }
 
-pub(super) fn lines(texts: &[&str]) -> Vec<(Format, Unit)> {
+pub(super) fn lines(texts: &[&str]) -> Vec<Unit> {
     let unit = |(n, text): (u64, &&str)| {
         let place = Place {
             unit: n,
             ..Place::default()
         };
-        let unit = Unit {
+        Unit {
             place,
+            kind: UnitKind::Line,
             raw: Ok(text.as_bytes().to_vec().into()),
             cells: Vec::new(),
-        };
-        (Format::Lines, unit)
+        }
     };
     (0..).zip(texts).map(unit).collect()
 }
@@ -129,7 +129,7 @@ pub(super) fn texts(applied: Applied) -> Vec<String> {
     let all = |made: Option<Prepared>| match made {
         None => "-".to_owned(),
         Some(made) => {
-            assert!(made.format == Format::Jsonl || made.unit.raw.is_err());
+            assert!(made.unit.kind == UnitKind::Json || made.unit.raw.is_err());
             let units = std::iter::once(&made.unit).chain(&made.more);
             units.map(text).collect::<Vec<_>>().join("+")
         }
@@ -221,7 +221,7 @@ fn a_process_that_is_killed_from_outside_costs_nothing() {
     let mark = scene.folder.path().join("mark");
     let line = serde_json::json!({"text": "kill", "mark": mark}).to_string();
     let mut units = lines(&["a", &line, "b"]);
-    units[1].0 = Format::Jsonl;
+    units[1].kind = UnitKind::Json;
     let applied = scene.start().apply("text", units);
     assert_eq!((applied.dropped, applied.deaths), (0, 1));
     assert_eq!(texts(applied), ["A", "KILL", "B"]);
@@ -243,7 +243,8 @@ fn threads_share_the_processes() {
             let function = &function;
             scope.spawn(move || {
                 for n in 0..20 {
-                    let (one, other) = (format!("{thread}.{n}"), format!("{n}"));
+                    let one = format!("{thread}.{n}");
+                    let other = format!("{n}");
                     let made = texts(function.apply("text", lines(&[&one, &other])));
                     assert_eq!(made, [one, other]);
                 }
@@ -273,15 +274,15 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
     ];
     let function = scene.start();
     let mut units = lines(&["{\"n\": 2}", "{\"n\": 256}"]);
-    for (format, _) in &mut units {
-        *format = Format::Jsonl;
+    for unit in &mut units {
+        unit.kind = UnitKind::Json;
     }
     let mut made = function.apply("", units).units.into_iter();
     let first = made.next().unwrap().unwrap();
-    assert_eq!(first.format, Format::Parquet);
-    let cells = [&[1, 2, 3, 1, 2, 3][..], &[2], b"caption"];
-    let cells = cells.map(|cell| Cell::Bytes(cell.to_vec()));
-    assert_eq!(first.unit.cells, cells);
+    assert_eq!(first.unit.kind, UnitKind::Row);
+    let expected = [&[1, 2, 3, 1, 2, 3][..], &[2], b"caption"];
+    let expected_cells = expected.map(|cell| Cell::Bytes(cell.to_vec()));
+    assert_eq!(first.unit.cells, expected_cells);
     let second = made.next().unwrap().unwrap();
     let why = second.unit.raw.unwrap_err().to_string();
     assert!(why.contains("array \"label\" holds 256"), "{why}");
@@ -305,9 +306,9 @@ fn arrays_come_beside_the_text() {
     }];
     let function = scene.start();
     let mut units = lines(&["{\"text\": \"a\", \"n\": 2}"]);
-    units[0].0 = Format::Jsonl;
+    units[0].kind = UnitKind::Json;
     let made = function.apply("text", units).units.remove(0).unwrap();
-    assert_eq!(made.format, Format::Jsonl);
+    assert_eq!(made.unit.kind, UnitKind::Json);
     assert_eq!(made.unit.raw.unwrap(), "{\"text\": \"aa\"}");
     assert_eq!(made.unit.cells, [Cell::Bytes(vec![0, 0])]);
 }
@@ -323,6 +324,7 @@ fn samples_of_tars_are_decoded_by_the_names_of_their_fields() {
     let cells = [&b"a cat"[..], b"{\"n\": [1]}"];
     let sample = |cells: Vec<Cell>| Unit {
         place: Place::default(),
+        kind: UnitKind::Sample,
         raw: Ok("a/7".into()),
         cells,
     };
@@ -332,8 +334,7 @@ fn samples_of_tars_are_decoded_by_the_names_of_their_fields() {
             .map(|cell| Cell::Bytes(cell.to_vec()))
             .into(),
     );
-    let units = [good, bad].map(|unit| (Format::Webdataset, unit));
-    let made = texts(scene.start().apply("text", units.into()));
+    let made = texts(scene.start().apply("text", vec![good, bad]));
     assert_eq!(made[0], "['a/7', 'a cat', {'n': [1]}]");
     assert!(
         made[1].contains("a/7") && made[1].contains("can't be read: JSONDecodeError"),

@@ -138,14 +138,15 @@ impl WatchList {
 
     fn at_work(&self) -> Vec<Arc<Watched>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = all.iter().filter_map(Weak::upgrade);
-        all.filter(|one| one.works()).collect()
+        let running = all.iter().filter_map(Weak::upgrade);
+        running.filter(|one| one.works()).collect()
     }
 }
 
 /// Starts processes and watches them until the pool is gone, whose end `starts` has.
 pub(super) fn watch(list: &WatchList, starts: &Receiver<Start>, memory: u64) {
-    let (mut next_look, mut next_search) = (Instant::now(), Instant::now());
+    let mut next_look = Instant::now();
+    let mut next_search = Instant::now();
     loop {
         let rest = next_look.saturating_duration_since(Instant::now());
         match starts.recv_timeout(rest) {

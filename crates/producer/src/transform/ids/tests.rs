@@ -14,6 +14,11 @@ const VOCABULARY: Vocabulary = Vocabulary {
 fn unit(raw: &[u8], cells: Vec<Cell>) -> Unit {
     Unit {
         place: Place::default(),
+        kind: if cells.is_empty() {
+            UnitKind::Json
+        } else {
+            UnitKind::Row
+        },
         raw: Ok(raw.to_vec().into()),
         cells,
     }
@@ -21,12 +26,12 @@ fn unit(raw: &[u8], cells: Vec<Cell>) -> Unit {
 
 fn line(text: &str) -> Result<Option<Vec<u32>>, String> {
     let unit = unit(text.as_bytes(), Vec::new());
-    tokens(Format::Jsonl, unit).map_err(|why| why.to_string())
+    tokens(unit).map_err(|why| why.to_string())
 }
 
 /// Returns the ids of a document without marks.
-fn tokens(format: Format, unit: Unit) -> Result<Option<Vec<u32>>, Reason> {
-    let made = content(format, "ids", VOCABULARY, unit, None)?;
+fn tokens(unit: Unit) -> Result<Option<Vec<u32>>, Reason> {
+    let made = content("ids", VOCABULARY, unit, None)?;
     Ok(made.map(|made| match made {
         Content::Tokens(ids) => ids,
         other => panic!("{other:?}"),
@@ -37,7 +42,7 @@ fn tokens(format: Format, unit: Unit) -> Result<Option<Vec<u32>>, Reason> {
 fn marks_go_with_their_ids() {
     let marked = |ids: &[i64], marks: &[bool]| {
         let unit = unit(b"", vec![Cell::Ints(ids.to_vec())]);
-        content(Format::Parquet, "", VOCABULARY, unit, Some(marks.to_vec()))
+        content("", VOCABULARY, unit, Some(marks.to_vec()))
     };
     // An end token of the document keeps its mark, and one that is added is not learned.
     let own = Content::Turns(vec![7, 8, 256], vec![false, true, true]);
@@ -57,8 +62,7 @@ fn a_begin_token_that_is_missing_is_added_and_not_learned() {
     };
     let made = |ids: &[i64], marks: Option<&[bool]>| {
         let unit = unit(b"", vec![Cell::Ints(ids.to_vec())]);
-        let marks = marks.map(<[bool]>::to_vec);
-        content(Format::Parquet, "", vocabulary, unit, marks).unwrap()
+        content("", vocabulary, unit, marks.map(<[bool]>::to_vec)).unwrap()
     };
     for ids in [&[250, 7][..], &[7], &[7, 256], &[250, 7, 256]] {
         assert_eq!(
@@ -122,12 +126,16 @@ fn lines_hold_lists_of_ids() {
 fn cells_hold_ids_or_say_what_they_are() {
     let cell = |cell| {
         let unit = unit(b"", vec![cell]);
-        tokens(Format::Parquet, unit).map_err(|why| why.to_string())
+        tokens(unit).map_err(|why| why.to_string())
     };
     assert_eq!(cell(Cell::Ints(vec![7, 256])), Ok(Some(vec![7])));
     let why = cell(Cell::Floats(vec![1.0])).unwrap_err();
     assert!(why.contains("a column of fractions"), "{why}");
-    let why = tokens(Format::Text, unit(b"1 2", Vec::new())).unwrap_err();
+    let text = Unit {
+        kind: UnitKind::Text,
+        ..unit(b"1 2", Vec::new())
+    };
+    let why = tokens(text).unwrap_err();
     assert_eq!(why, Reason::NotIdFile);
 }
 

@@ -95,7 +95,7 @@ fn string<'a>(mut text: &'a [u8], out: &mut Vec<u8>) -> Option<(usize, &'a [u8])
             [b'\\', escape, rest @ ..] => {
                 let one = ESCAPES[usize::from(*escape)];
                 if one == 0 {
-                    (end, text) = code_point(text, (out, end))?;
+                    (end, text) = code_point(text, out, end)?;
                 } else {
                     *out.get_mut(end)? = one;
                     (end, text) = (end + 1, rest);
@@ -119,8 +119,9 @@ const ESCAPES: [u8; 256] = {
     table
 };
 
-/// Writes the character that a `\u` at the beginning of `text` stands for; returns the new end, and the text after it.
-fn code_point<'a>(text: &'a [u8], (out, end): (&mut [u8], usize)) -> Option<(usize, &'a [u8])> {
+/// Writes the character that a `\u` at the beginning of `text` stands for to `out` at `end`; returns the new end, and the
+/// text after it.
+fn code_point<'a>(text: &'a [u8], out: &mut [u8], end: usize) -> Option<(usize, &'a [u8])> {
     let (digits, rest) = text.strip_prefix(b"\\u")?.split_first_chunk::<4>()?;
     let add = |code: u32, digit: &u8| Some((code << 4) | char::from(*digit).to_digit(16)?);
     let code = digits.iter().try_fold(0, add)?;
@@ -148,9 +149,9 @@ fn plain_bytes(block: &[u8; BLOCK]) -> usize {
 /// Returns a word whose lowest bit that is set is the highest one of the first special byte of `word`.
 fn marks(word: u64) -> u64 {
     // Flipping one bit moves `"` next to the control characters and nothing else among them.
-    let below = word ^ (ONES * 0x02);
-    let equal = word ^ (ONES * 0x5c);
-    let below = below.wrapping_sub(ONES * 0x21) & !below;
-    let equal = equal.wrapping_sub(ONES) & !equal;
+    let low_below = word ^ (ONES * 0x02);
+    let zero_where_equal = word ^ (ONES * 0x5c);
+    let below = low_below.wrapping_sub(ONES * 0x21) & !low_below;
+    let equal = zero_where_equal.wrapping_sub(ONES) & !zero_where_equal;
     (below | equal) & (ONES << 7)
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn text(format: Format, first: bool, raw: &[u8]) -> Result<Option<String>, Reason> {
-    decode(format, "text", first, raw, str::to_owned)
+fn text(kind: UnitKind, first: bool, raw: &[u8]) -> Result<Option<String>, Reason> {
+    decode(kind, "text", first, raw, str::to_owned)
 }
 
 /// Returns what the fast path makes of `line`.
@@ -13,7 +13,7 @@ fn fast(line: &[u8]) -> Option<String> {
 }
 
 fn json(line: &str) -> Result<Option<String>, Reason> {
-    text(Format::Jsonl, true, line.as_bytes())
+    text(UnitKind::Json, true, line.as_bytes())
 }
 
 fn good(line: &str) -> String {
@@ -69,19 +69,19 @@ fn bad_lines_name_the_reason_and_the_remedy() {
 #[test]
 fn invalid_utf8_gives_its_offset() {
     let raw = b"{\"text\":\"ab\xff\"}";
-    let why = text(Format::Jsonl, false, raw).unwrap_err();
+    let why = text(UnitKind::Json, false, raw).unwrap_err();
     assert_eq!(why, Reason::InvalidUtf8 { at: 11 });
-    let why = text(Format::Text, false, &[0xc3]).unwrap_err();
+    let why = text(UnitKind::Text, false, &[0xc3]).unwrap_err();
     assert_eq!(why, Reason::InvalidUtf8 { at: 0 });
 }
 
 #[test]
 fn text_keeps_its_whitespace_and_lines_pass_over_blank_ones() {
-    let kept = text(Format::Text, true, b" \n").unwrap();
+    let kept = text(UnitKind::Text, true, b" \n").unwrap();
     assert_eq!(kept.as_deref(), Some(" \n"));
-    assert_eq!(text(Format::Lines, true, b" ").unwrap(), None);
-    assert_eq!(text(Format::Text, true, b"").unwrap_err(), Reason::Empty);
-    assert_eq!(text(Format::Parquet, true, b"").unwrap_err(), Reason::Empty);
+    assert_eq!(text(UnitKind::Line, true, b" ").unwrap(), None);
+    assert_eq!(text(UnitKind::Text, true, b"").unwrap_err(), Reason::Empty);
+    assert_eq!(text(UnitKind::Row, true, b"").unwrap_err(), Reason::Empty);
 }
 
 proptest::proptest! {
@@ -121,11 +121,11 @@ proptest::proptest! {
 
 /// Returns what the parser alone makes of `line`, a line of JSONL.
 fn by_parser(line: &[u8]) -> Result<Option<String>, Reason> {
-    let line = line.strip_prefix(BOM).unwrap_or(line);
-    if line.iter().all(u8::is_ascii_whitespace) {
+    let object = line.strip_prefix(BOM).unwrap_or(line);
+    if object.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    match parsed_field(utf8(line)?, "text")? {
+    match parsed_field(utf8(object)?, "text")? {
         text if text.is_empty() => Err(Reason::Empty),
         text => Ok(Some(text)),
     }
@@ -194,7 +194,7 @@ proptest::proptest! {
             line.extend_from_slice(PIECES[piece]);
         }
         line.extend_from_slice([&b"\"}"[..], b"\",\"id\":1}", b"", b"\"} \r"][end]);
-        assert_eq!(text(Format::Jsonl, true, &line), by_parser(&line), "{}", line.escape_ascii());
+        assert_eq!(text(UnitKind::Json, true, &line), by_parser(&line), "{}", line.escape_ascii());
     }
 
     /// Each offset in a block, and each length, of a byte that ends a stretch.
@@ -205,7 +205,7 @@ proptest::proptest! {
         behind in "[a-z\"]{0,20}",
     ) {
         let line = [b"{\"text\":\"".as_slice(), plain.as_bytes(), &[special], behind.as_bytes(), b"\"}"].concat();
-        assert_eq!(text(Format::Jsonl, true, &line), by_parser(&line), "{}", line.escape_ascii());
+        assert_eq!(text(UnitKind::Json, true, &line), by_parser(&line), "{}", line.escape_ascii());
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use proptest::prelude::*;
 
 use super::*;
+use crate::sources::Cell;
 
 const END: u32 = 9;
 
@@ -31,7 +32,11 @@ fn read(file: &[u8], place: (u64, u64), limit: u64) -> Vec<Found> {
     let mut rows = NpyIds::new(layout, stream, place, END, limit);
     let mut found = Vec::new();
     while let Ok(Some(row)) = rows.next(&|_| true) {
-        found.push(((row.unit, row.offset), row.ids));
+        let ids = row.content.map(|content| match content.cells.as_slice() {
+            [Cell::Ints(ids)] => ids.clone(),
+            other => panic!("{other:?}"),
+        });
+        found.push(((row.number, row.offset), ids));
     }
     found
 }

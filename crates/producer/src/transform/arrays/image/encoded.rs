@@ -26,8 +26,9 @@ pub(super) struct Opened<'a> {
 
 /// Reads the header of the image in `data`, and refuses one that can't or may not be decoded.
 pub(super) fn open(data: &[u8]) -> Result<Opened<'_>, String> {
-    let reader = ImageReader::new(Cursor::new(data)).with_guessed_format();
-    let reader = reader.map_err(|why| format!("can't be read: {why}"))?;
+    let reader = ImageReader::new(Cursor::new(data))
+        .with_guessed_format()
+        .map_err(|why| format!("can't be read: {why}"))?;
     let animation = || Err("is an animation; take one frame of it".to_owned());
     // Memory of the decoder for each pixel, besides the pixels that it writes.
     let mut besides = 0;
@@ -98,7 +99,8 @@ fn is_whole_jpeg(data: &[u8]) -> bool {
 /// Returns the number of colours of a JPEG if its decoder keeps their coefficients until the last scan, as it does for a
 /// progressive one and for one with a scan per colour; else 0. Segments that can't be followed count as the former.
 fn kept_colours(data: &[u8]) -> u8 {
-    let (mut colours, mut progressive) = (COLOURS_MAX, true);
+    let mut colours = COLOURS_MAX;
+    let mut progressive = true;
     let mut rest = data.get(2..).unwrap_or_default();
     while let [0xff, mark, high, low, ..] = rest {
         let length = usize::from(u16::from_be_bytes([*high, *low]));
@@ -141,7 +143,8 @@ impl Opened<'_> {
 
     /// Returns the pixels of the upright image, as three colours or as grey.
     pub(super) fn decode(self) -> Result<Pixels, String> {
-        let (size, colour) = (self.decoder.dimensions(), self.decoder.color_type());
+        let size = self.decoder.dimensions();
+        let colour = self.decoder.color_type();
         let mut data = vec![0; self.decoder.total_bytes() as usize];
         self.decoder.read_image(&mut data).map_err(broken)?;
         let channels = if colour.has_color() { 3 } else { 1 };

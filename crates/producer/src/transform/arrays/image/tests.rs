@@ -219,10 +219,10 @@ fn the_memory_of_a_decoder_is_bounded() {
         ImageFormat::Png,
     );
     let wide = array(&spec(&[224, 224, 3]), Picture::Exact, &wide);
-    let wide = wide.unwrap_err().to_string();
+    let why = wide.unwrap_err().to_string();
     assert!(
-        wide.contains("has 524288 x 1 pixels, which is too wide to be stretched to 224 x 224"),
-        "{wide}"
+        why.contains("has 524288 x 1 pixels, which is too wide to be stretched to 224 x 224"),
+        "{why}"
     );
 }
 
@@ -248,8 +248,8 @@ fn an_image_of_several_arrays_is_decoded_once() {
     let given = [&one, &one, &one, &other, &one, &other].map(|image| Bytes::from(image.clone()));
     let mut arrays = given.clone();
     let places = [vec![0, 2, 4], vec![3, 5]];
-    let expected = [one.clone(), other].map(Bytes::from);
-    let expected = expected.into_iter().zip(places);
+    let images = [one.clone(), other].map(Bytes::from);
+    let expected = images.into_iter().zip(places);
     assert!(distinct(&specs, &mut arrays).into_iter().eq(expected));
     assert_eq!(arrays[1], one, "only images are taken");
 

@@ -3,7 +3,7 @@
 use super::super::sample;
 use super::super::tests::{npy, owned, spec, unit};
 use super::*;
-use crate::sources::{Format, Unit};
+use crate::sources::{Unit, UnitKind};
 
 fn arrays(specs: &[ArraySpec], files: &[&[u8]]) -> Result<Option<Vec<Vec<u8>>>, String> {
     let cells = files
@@ -11,10 +11,11 @@ fn arrays(specs: &[ArraySpec], files: &[&[u8]]) -> Result<Option<Vec<Vec<u8>>>, 
         .map(|file| Cell::Bytes(file.to_vec()))
         .collect();
     let unit = Unit {
+        kind: UnitKind::Sample,
         cells,
         ..unit(b"key")
     };
-    owned(sample(Format::Webdataset, specs, unit))
+    owned(sample(specs, unit))
 }
 
 fn from(spec: ArraySpec, from: &str) -> ArraySpec {

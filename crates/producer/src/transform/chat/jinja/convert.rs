@@ -22,12 +22,12 @@ pub(super) struct Documents {
 impl Documents {
     /// Returns the messages, each with the names of its reasoning that transformers gives it.
     pub(super) fn messages(&mut self, turns: &minijinja::Value) -> Made<Value> {
-        let turns = turns.try_iter().into_iter().flatten();
-        let turn = |turn: minijinja::Value| match self.value(&turn)? {
+        let message = |turn: minijinja::Value| match self.value(&turn)? {
             Value::Dict(dict) => aliased(dict),
             other => Ok(other),
         };
-        Ok(Value::list(turns.map(turn).collect::<Made<_>>()?))
+        let all = turns.try_iter().into_iter().flatten();
+        Ok(Value::list(all.map(message).collect::<Made<_>>()?))
     }
 
     /// Returns the value of a template.

@@ -55,7 +55,9 @@ impl Date {
             let digits = part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
             digits.then(|| part.parse::<i64>().ok()).flatten()
         };
-        let (year, month, day) = (part(4)?, part(2)?, part(2)?);
+        let year = part(4)?;
+        let month = part(2)?;
+        let day = part(2)?;
         let month = usize::try_from(month).ok()?;
         let valid = year > 0
             && (1..=12).contains(&month)
@@ -140,7 +142,9 @@ impl Date {
         let weekday = self.weekday();
         let day_name = DAYS[usize::try_from(weekday).unwrap_or(0)];
         let month_name = MONTHS[self.month - 1];
-        let (month, day, year) = (self.month, self.day, self.year);
+        let month = self.month;
+        let day = self.day;
+        let year = self.year;
         let day_of_year = self.day_of_year();
         Some(match kind {
             'a' => day_name[..3].to_owned(),

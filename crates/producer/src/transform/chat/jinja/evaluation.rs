@@ -45,14 +45,7 @@ impl Interpreter {
             Expression::Name(name) => self.name(*name, scope),
             Expression::List(items) => Value::list(self.values(items, scope)?),
             Expression::Tuple(items) => Value::tuple(self.values(items, scope)?),
-            Expression::Dict(pairs) => {
-                let mut dict = Dict::default();
-                for (key, value) in pairs {
-                    let key = self.value(key, scope)?;
-                    dict.insert(key, self.value(value, scope)?)?;
-                }
-                Value::Dict(Rc::new(dict))
-            }
+            Expression::Dict(pairs) => self.dict(pairs, scope)?,
             Expression::Choice(parts, other) => {
                 if self.value(&parts[1], scope)?.is_true()? {
                     self.value(&parts[0], scope)?
@@ -62,22 +55,8 @@ impl Interpreter {
                     Value::Undefined(None)
                 }
             }
-            Expression::And(parts) => {
-                let left = self.value(&parts[0], scope)?;
-                if left.is_true()? {
-                    self.value(&parts[1], scope)?
-                } else {
-                    left
-                }
-            }
-            Expression::Or(parts) => {
-                let left = self.value(&parts[0], scope)?;
-                if left.is_true()? {
-                    left
-                } else {
-                    self.value(&parts[1], scope)?
-                }
-            }
+            Expression::And(parts) => self.decided_by(false, parts, scope)?,
+            Expression::Or(parts) => self.decided_by(true, parts, scope)?,
             Expression::Not(value) => Value::Bool(!self.value(value, scope)?.is_true()?),
             Expression::Negative(value) => signed(&self.value(value, scope)?, true)?,
             Expression::Positive(value) => signed(&self.value(value, scope)?, false)?,
@@ -100,15 +79,7 @@ impl Interpreter {
                 let value = self.value(value, scope)?;
                 attributes::item(&value, &self.value(key, scope)?)?
             }
-            Expression::Slice(value, parts) => {
-                let value = self.value(value, scope)?;
-                let [start, stop, step] = &**parts;
-                let part = |part: &Option<Expression>| match part {
-                    Some(part) => self.value(part, scope),
-                    None => Ok(Value::None),
-                };
-                attributes::slice(&value, &[part(start)?, part(stop)?, part(step)?])?
-            }
+            Expression::Slice(value, parts) => self.slice(value, parts, scope)?,
             Expression::Call(callee, arguments) => {
                 let callee = self.value(callee, scope)?;
                 self.call(&callee, self.arguments(arguments, scope)?)?
@@ -124,6 +95,44 @@ impl Interpreter {
                 Value::Bool(predicates::apply(&test.name, &value, given)?)
             }
         })
+    }
+
+    fn dict(self: &Rc<Self>, pairs: &[(Expression, Expression)], scope: &Rc<Scope>) -> Made<Value> {
+        let mut dict = Dict::default();
+        for (key, value) in pairs {
+            let key = self.value(key, scope)?;
+            dict.insert(key, self.value(value, scope)?)?;
+        }
+        Ok(Value::Dict(Rc::new(dict)))
+    }
+
+    /// Returns the first of two values if its truth is `decisive`, else the second, which is not made before.
+    fn decided_by(
+        self: &Rc<Self>,
+        decisive: bool,
+        parts: &[Expression; 2],
+        scope: &Rc<Scope>,
+    ) -> Made<Value> {
+        let left = self.value(&parts[0], scope)?;
+        if left.is_true()? == decisive {
+            return Ok(left);
+        }
+        self.value(&parts[1], scope)
+    }
+
+    fn slice(
+        self: &Rc<Self>,
+        value: &Expression,
+        bounds: &[Option<Expression>; 3],
+        scope: &Rc<Scope>,
+    ) -> Made<Value> {
+        let value = self.value(value, scope)?;
+        let [start, stop, step] = bounds;
+        let part = |part: &Option<Expression>| match part {
+            Some(part) => self.value(part, scope),
+            None => Ok(Value::None),
+        };
+        attributes::slice(&value, &[part(start)?, part(stop)?, part(step)?])
     }
 
     fn values(self: &Rc<Self>, all: &[Expression], scope: &Rc<Scope>) -> Made<Vec<Value>> {

@@ -240,7 +240,8 @@ impl Parser {
 
     /// Parses one expression, or several with commas between them, which are a tuple.
     pub(super) fn tuple(&mut self, choice: bool, ends: &[&str]) -> Parsed<Expression> {
-        let (mut all, mut is_tuple) = (Vec::new(), false);
+        let mut all = Vec::new();
+        let mut is_tuple = false;
         loop {
             if !all.is_empty() {
                 self.expect_op(",")?;

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use super::callables::Given;
 use super::format::percent;
 use super::interpreter::Interpreter;
-use super::methods::{int_of, text_of};
-use super::sequences;
+use super::methods::{int_of, text_of, text_or};
+use super::sequences::{self, truth};
 use super::text::is_space;
 use super::value::{Made, Value, fail};
 use super::{json, markup, numeric, words};
@@ -141,8 +141,8 @@ pub(super) fn apply(
 
 fn default(value: &Value, given: Given) -> Made<Value> {
     let [other, boolean] = given.bind("default", ["default_value", "boolean"], 0)?;
-    let boolean = boolean.map_or(Ok(false), |boolean| boolean.is_true())?;
-    if matches!(value, Value::Undefined(_)) || (boolean && !value.is_true()?) {
+    let for_false = truth(boolean)?;
+    if matches!(value, Value::Undefined(_)) || (for_false && !value.is_true()?) {
         return Ok(other.unwrap_or_else(|| "".into()));
     }
     Ok(value.clone())
@@ -204,8 +204,8 @@ fn indent(value: &Value, given: Given) -> Made<Value> {
             " ".repeat(usize::try_from(width).unwrap_or(0))
         }
     };
-    let truth = |value: Option<Value>| value.map_or(Ok(false), |value| value.is_true());
-    let (first, blank) = (truth(first)?, truth(blank)?);
+    let first = truth(first)?;
+    let blank = truth(blank)?;
     let Value::Text(text) = value else {
         value.defined()?;
         return fail(format!(
@@ -232,8 +232,8 @@ fn truncate(value: &Value, given: Given) -> Made<Value> {
     let names = ["length", "killwords", "end", "leeway"];
     let [length, killwords, end, leeway] = given.bind("truncate", names, 0)?;
     let length = int_of(length, 255, "truncate")?;
-    let killwords = killwords.map_or(Ok(false), |kill| kill.is_true())?;
-    let end = end.map_or(Ok("...".to_owned()), |end| text_of(Some(end), "truncate"))?;
+    let killwords = truth(killwords)?;
+    let end = text_or("...", end, "truncate")?;
     let leeway = match leeway {
         None | Some(Value::None) => 5,
         leeway => int_of(leeway, 5, "truncate")?,

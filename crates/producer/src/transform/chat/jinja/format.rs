@@ -230,8 +230,8 @@ fn reached(mut value: Value, mut path: &str) -> Made<Value> {
             else {
                 return fail("a format's field is not complete");
             };
-            let key = key.parse().map_or_else(|_| Value::from(key), Value::Int);
-            value = attributes::item(&value, &key)?;
+            let index = key.parse().map_or_else(|_| Value::from(key), Value::Int);
+            value = attributes::item(&value, &index)?;
             path = rest;
         }
         value.defined()?;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::callables::Given;
 use super::compare::equal;
-use super::methods::{int_of, text_of};
+use super::methods::{int_of, text_or};
 use super::sequences::{Path, is_given, lowered, sort_keyed, truth};
 use super::value::{Made, Value, fail};
 
@@ -46,11 +46,11 @@ pub(super) fn dictsort(value: &Value, given: Given) -> Made<Value> {
         value.defined()?;
         return fail(format!("dictsort of a {}", value.type_name()));
     };
-    let by = by.map_or(Ok("key".to_owned()), |by| text_of(Some(by), "dictsort"))?;
+    let part = text_or("key", by, "dictsort")?;
     let case = truth(case)?;
     let mut pairs = Vec::new();
     for (key, value) in &dict.entries {
-        let compared = match by.as_str() {
+        let compared = match part.as_str() {
             "key" => key,
             "value" => value,
             _ => return fail("You can only sort by either \"key\" or \"value\""),
@@ -71,13 +71,13 @@ pub(super) fn batch(value: &Value, given: Given) -> Made<Value> {
     };
     let mut batches = Vec::new();
     for chunk in value.items()?.chunks(size) {
-        let mut chunk = chunk.to_vec();
+        let mut batch = chunk.to_vec();
         if let Some(fill) = is_given(fill.clone())
             && size < 1 << 16
         {
-            chunk.resize(size, fill);
+            batch.resize(size, fill);
         }
-        batches.push(Value::list(chunk));
+        batches.push(Value::list(batch));
     }
     Ok(Value::generator(batches))
 }
@@ -88,8 +88,10 @@ pub(super) fn slices(value: &Value, given: Given) -> Made<Value> {
         return fail("slice: such a number is not supported");
     };
     let items = value.items()?;
-    let (each, more) = (items.len() / count, items.len() % count);
-    let (mut made, mut at) = (Vec::new(), 0);
+    let each = items.len() / count;
+    let more = items.len() % count;
+    let mut made = Vec::new();
+    let mut at = 0;
     for n in 0..count {
         let length = each + usize::from(n < more);
         let mut slice = items[at..at + length].to_vec();

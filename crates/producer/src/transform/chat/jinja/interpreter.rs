@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Bounds;
 use super::ast::{Body, Filter, For, Statement, StatementKind, Target};
 use super::callables::{Callable, Given};
 use super::dates::Date;
@@ -53,14 +54,14 @@ impl Interpreter {
         program: Arc<Program>,
         globals: Vec<Option<Value>>,
         date: Option<Date>,
-        (fuel, most): (u64, u64),
+        bounds: Bounds,
     ) -> Rc<Self> {
         Rc::new(Self {
             program,
             globals,
             date,
-            fuel: Cell::new(fuel),
-            most,
+            fuel: Cell::new(bounds.fuel),
+            most: bounds.bytes,
             calls: Cell::new(0),
             out: RefCell::new(vec![String::new()]),
             generated: RefCell::default(),
@@ -137,8 +138,7 @@ impl Interpreter {
 
     pub(super) fn body(self: &Rc<Self>, body: &Body, scope: &Rc<Scope>) -> Made<Flow> {
         for statement in body {
-            let flow = self.statement(statement, scope);
-            let flow = flow.map_err(|mut fault| {
+            let flow = self.statement(statement, scope).map_err(|mut fault| {
                 if fault.line == 0 {
                     fault.line = statement.line;
                 }
@@ -341,8 +341,8 @@ impl Interpreter {
                 if attribute.starts_with('_') {
                     return fail(format!("a namespace can't hold {attribute:?}"));
                 }
-                let mut values = values.borrow_mut();
-                values.insert(Value::Text(attribute.clone()), value)
+                let key = Value::Text(attribute.clone());
+                values.borrow_mut().insert(key, value)
             }
             Target::Tuple(targets) => {
                 value.defined()?;

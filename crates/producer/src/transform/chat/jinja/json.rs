@@ -2,6 +2,7 @@
 
 use super::callables::Given;
 use super::compare::{Number, number};
+use super::sequences::truth;
 use super::text::float;
 use super::value::{Dict, Made, Value, fail};
 
@@ -20,7 +21,6 @@ struct Layout {
 pub(super) fn dumps(value: &Value, given: Given) -> Made<Value> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
     let [ascii, indent, separators, sort] = given.bind("tojson", names, 0)?;
-    let truth = |value: Option<Value>| value.map_or(Ok(false), |value| value.is_true());
     let indent = match indent {
         None | Some(Value::None) => None,
         Some(Value::Text(text)) => Some(text.to_string()),

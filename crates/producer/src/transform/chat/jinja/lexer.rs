@@ -38,12 +38,12 @@ type Lexed<T> = Result<T, String>;
 
 /// Returns the tokens of a template.
 pub(super) fn tokens(source: &str) -> Lexed<Vec<Token>> {
-    let mut source = source.replace("\r\n", "\n").replace('\r', "\n");
-    if source.ends_with('\n') {
-        source.pop();
+    let mut text = source.replace("\r\n", "\n").replace('\r', "\n");
+    if text.ends_with('\n') {
+        text.pop();
     }
     let mut lexer = Lexer {
-        source: &source,
+        source: &text,
         at: 0,
         line: 1,
         line_starting: true,
@@ -285,8 +285,8 @@ impl<'a> Lexer<'a> {
             } else if c == '\\' {
                 escaped = true;
             } else if c == quote {
-                let text = literals::unescape(&rest[1..at]);
-                let text = text.map_err(|why| format!("{why} (line {})", self.line))?;
+                let text = literals::unescape(&rest[1..at])
+                    .map_err(|why| format!("{why} (line {})", self.line))?;
                 self.push(Kind::Text(text));
                 self.skip(at + 1);
                 return Ok(());
@@ -316,8 +316,8 @@ fn sign(tag: &str) -> Option<char> {
 
 /// Returns the length of the rest of a `raw` or `endraw` tag, with the text after it that the tag removes.
 fn raw_tag(text: &str, name: &str, ends: bool) -> Option<usize> {
-    let rest = text.trim_start_matches(is_space).strip_prefix(name)?;
-    let rest = rest.trim_start_matches(is_space);
+    let after_name = text.trim_start_matches(is_space).strip_prefix(name)?;
+    let rest = after_name.trim_start_matches(is_space);
     if let Some(after) = rest.strip_prefix("-%}") {
         return Some(text.len() - after.trim_start_matches(is_space).len());
     }

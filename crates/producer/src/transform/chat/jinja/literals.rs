@@ -108,8 +108,9 @@ pub(super) fn unescape(text: &str) -> Result<String, String> {
                 };
                 let mut code = 0u32;
                 for _ in 0..length {
-                    let digit = chars.next().and_then(|c| c.to_digit(16));
-                    let digit = digit.ok_or_else(|| format!("a truncated \\{kind} escape"))?;
+                    let Some(digit) = chars.next().and_then(|c| c.to_digit(16)) else {
+                        return Err(format!("a truncated \\{kind} escape"));
+                    };
                     code = code.wrapping_mul(16) + digit;
                 }
                 out.push(character(code)?);

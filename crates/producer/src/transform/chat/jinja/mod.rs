@@ -40,6 +40,7 @@ mod sequences;
 mod statements;
 mod suffixes;
 mod text;
+mod text_methods;
 mod value;
 mod words;
 
@@ -119,7 +120,6 @@ impl Jinja {
         bounds: Bounds,
     ) -> Result<String, String> {
         let globals = self.globals(context, documents).map_err(described)?;
-        let bounds = (bounds.fuel, bounds.bytes);
         let made = Interpreter::new(self.0.clone(), globals, date, bounds).run();
         let (text, generated) = made.map_err(described)?;
         marked(text, generated)
@@ -152,7 +152,8 @@ fn marked(text: String, generated: Vec<Generated>) -> Result<String, String> {
     if generated.is_empty() {
         return Ok(text);
     }
-    let (mut out, mut at) = (String::with_capacity(text.len() + 8 * generated.len()), 0);
+    let mut out = String::with_capacity(text.len() + 8 * generated.len());
+    let mut at = 0;
     for Generated { range, text: own } in generated {
         let matches = own.is_none_or(|own| text.get(range.clone()) == Some(&own));
         if !matches || range.start < at {

@@ -143,13 +143,13 @@ fn padded(sign: &str, digits: &str, spec: &Spec, align: char, fill: char) -> Str
 }
 
 fn whole(value: i128, spec: &Spec) -> Made<String> {
-    let value = value.unsigned_abs();
+    let size = value.unsigned_abs();
     let (prefix, digits) = match spec.kind {
-        Some('x') => ("0x", format!("{value:x}")),
-        Some('X') => ("0X", format!("{value:X}")),
-        Some('o') => ("0o", format!("{value:o}")),
-        Some('b') => ("0b", format!("{value:b}")),
-        _ => ("", value.to_string()),
+        Some('x') => ("0x", format!("{size:x}")),
+        Some('X') => ("0X", format!("{size:X}")),
+        Some('o') => ("0o", format!("{size:o}")),
+        Some('b') => ("0b", format!("{size:b}")),
+        _ => ("", size.to_string()),
     };
     if spec.comma.is_some() && !prefix.is_empty() {
         return fail("groups of digits in this base are not supported");

@@ -3,21 +3,21 @@
 use super::callables::Given;
 use super::compare::{Number, number};
 use super::format::truncated;
-use super::methods::{int_of, text_of};
+use super::methods::{int_of, text_or};
 use super::operators::as_float;
 use super::text::is_space;
 use super::value::{Made, Value, fail};
 
 /// Returns a number as Python parses it, with `_` between digits.
 fn parsed(text: &str) -> Option<f64> {
-    let text = text.trim_matches(is_space);
-    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    let number = text.trim_matches(is_space);
+    let plain: String = number.chars().filter(|c| *c != '_').collect();
     let words = plain.trim_start_matches(['+', '-']).to_ascii_lowercase();
     let begins = plain.chars().next()?;
-    let ok = text.is_ascii()
-        && !text.contains("__")
+    let ok = number.is_ascii()
+        && !number.contains("__")
         && (begins.is_ascii_digit() || "+-.".contains(begins) || words.starts_with(['n', 'i']));
-    if !ok || text.starts_with('_') || text.ends_with('_') {
+    if !ok || number.starts_with('_') || number.ends_with('_') {
         return None;
     }
     plain.parse().ok()
@@ -93,7 +93,7 @@ pub(super) fn absolute(value: &Value) -> Made<Value> {
 pub(super) fn round(value: &Value, given: Given) -> Made<Value> {
     let [precision, method] = given.bind("round", ["precision", "method"], 0)?;
     let precision = int_of(precision, 0, "round")?;
-    let method = method.map_or(Ok("common".to_owned()), |m| text_of(Some(m), "round"))?;
+    let method = text_or("common", method, "round")?;
     value.defined()?;
     let Some(found) = number(value) else {
         return fail(format!(

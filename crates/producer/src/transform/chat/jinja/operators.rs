@@ -108,7 +108,8 @@ fn numbers(operator: Operator, left: Number, right: Number) -> Made<Value> {
     if let (Number::Int(left), Number::Int(right)) = (left, right) {
         return whole_numbers(operator, left, right);
     }
-    let (left, right) = (as_float(left), as_float(right));
+    let left = as_float(left);
+    let right = as_float(right);
     let zero = right == 0.0;
     Ok(Value::Float(match operator {
         Operator::Add => left + right,

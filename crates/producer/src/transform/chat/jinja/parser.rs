@@ -208,8 +208,8 @@ impl Parser {
                 }
                 Kind::End if ends.is_empty() => return Ok(body),
                 _ => {
-                    let ends = ends.iter().map(|end| format!("{{% {end} %}}"));
-                    return self.unexpected(&ends.collect::<Vec<_>>().join(" or "));
+                    let tags = ends.iter().map(|end| format!("{{% {end} %}}"));
+                    return self.unexpected(&tags.collect::<Vec<_>>().join(" or "));
                 }
             };
             body.push(Statement { line, kind });

@@ -123,22 +123,26 @@ pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
             _ => false,
         },
         "escaped" => matches!(value, Value::Markup(_)),
-        "odd" | "even" => match number(value) {
-            Some(Number::Int(value)) => (value % 2 != 0) == (name == "odd"),
-            Some(Number::Float(value)) => {
-                let wanted = f64::from(u8::from(name == "odd"));
-                value.rem_euclid(2.0).total_cmp(&wanted).is_eq()
-            }
-            None => {
-                value.defined()?;
-                return fail(format!("{name} of a {}", value.type_name()));
-            }
-        },
+        "odd" | "even" => is_odd_or_even(value, name)?,
         "lower" | "upper" => words::is(&value.text()?, &format!("is{name}"))?,
         "filter" => value.as_text().is_some_and(|name| filters::is_known(name)),
         "test" => value.as_text().is_some_and(|name| is_known(name)),
         _ => return fail(format!("no test named {name:?}")),
     })
+}
+
+fn is_odd_or_even(value: &Value, name: &str) -> Made<bool> {
+    match number(value) {
+        Some(Number::Int(value)) => Ok((value % 2 != 0) == (name == "odd")),
+        Some(Number::Float(value)) => {
+            let wanted = f64::from(u8::from(name == "odd"));
+            Ok(value.rem_euclid(2.0).total_cmp(&wanted).is_eq())
+        }
+        None => {
+            value.defined()?;
+            fail(format!("{name} of a {}", value.type_name()))
+        }
+    }
 }
 
 /// Returns whether two values are one object, as far as Python defines that.

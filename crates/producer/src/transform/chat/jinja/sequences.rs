@@ -44,14 +44,14 @@ impl Path {
     }
 
     pub(super) fn get(&self, value: &Value, default: Option<&Value>) -> Made<Value> {
-        let mut value = value.clone();
+        let mut found = value.clone();
         for part in &self.0 {
-            value = attributes::item(&value, part)?;
-            if let (Value::Undefined(_), Some(default)) = (&value, default) {
-                value = default.clone();
+            found = attributes::item(&found, part)?;
+            if let (Value::Undefined(_), Some(default)) = (&found, default) {
+                found = default.clone();
             }
         }
-        Ok(value)
+        Ok(found)
     }
 }
 
@@ -127,49 +127,56 @@ pub(super) fn apply(
         }
         "map" => map(with, value, given),
         "select" | "reject" | "selectattr" | "rejectattr" => select(with, name, value, given),
-        "sort" => {
-            let names = ["reverse", "case_sensitive", "attribute"];
-            let [reverse, case, attribute] = given.bind(name, names, 0)?;
-            if let Some(Value::Text(text)) = &attribute
-                && text.contains(',')
-            {
-                return fail("sort by several attributes is not supported");
-            }
-            let mut items = keyed(value.items()?, attribute, truth(case)?)?;
-            sort_keyed(&mut items, truth(reverse)?)?;
-            Ok(Value::list(
-                items.into_iter().map(|(_, item)| item).collect(),
-            ))
-        }
+        "sort" => sort(value, given),
         "min" | "max" => extreme(name, value, given),
-        "unique" => {
-            let [case, attribute] = given.bind(name, ["case_sensitive", "attribute"], 0)?;
-            let (mut seen, mut kept) = (super::value::Dict::default(), Vec::new());
-            for (key, item) in keyed(value.items()?, attribute, truth(case)?)? {
-                if seen.get(&key)?.is_none() {
-                    seen.insert(key, Value::None)?;
-                    kept.push(item);
-                }
-            }
-            Ok(Value::generator(kept))
-        }
-        "sum" => {
-            let [attribute, start] = given.bind(name, ["attribute", "start"], 0)?;
-            let mut sum = start.unwrap_or(Value::Int(0));
-            if let Value::Text(_) = sum {
-                return fail("sum() can't sum strings");
-            }
-            for (key, _) in keyed(value.items()?, attribute, true)? {
-                sum = binary(Operator::Add, &sum, &key)?;
-            }
-            Ok(sum)
-        }
+        "unique" => unique(value, given),
+        "sum" => sum(value, given),
         "groupby" => groups::groupby(value, given),
         "dictsort" => groups::dictsort(value, given),
         "batch" => groups::batch(value, given),
         "slice" => groups::slices(value, given),
         _ => fail(format!("the filter {name:?} is not supported")),
     }
+}
+
+fn sort(value: &Value, given: Given) -> Made<Value> {
+    let names = ["reverse", "case_sensitive", "attribute"];
+    let [reverse, case, attribute] = given.bind("sort", names, 0)?;
+    if let Some(Value::Text(text)) = &attribute
+        && text.contains(',')
+    {
+        return fail("sort by several attributes is not supported");
+    }
+    let mut items = keyed(value.items()?, attribute, truth(case)?)?;
+    sort_keyed(&mut items, truth(reverse)?)?;
+    Ok(Value::list(
+        items.into_iter().map(|(_, item)| item).collect(),
+    ))
+}
+
+fn unique(value: &Value, given: Given) -> Made<Value> {
+    let [case, attribute] = given.bind("unique", ["case_sensitive", "attribute"], 0)?;
+    let mut seen = super::value::Dict::default();
+    let mut kept = Vec::new();
+    for (key, item) in keyed(value.items()?, attribute, truth(case)?)? {
+        if seen.get(&key)?.is_none() {
+            seen.insert(key, Value::None)?;
+            kept.push(item);
+        }
+    }
+    Ok(Value::generator(kept))
+}
+
+fn sum(value: &Value, given: Given) -> Made<Value> {
+    let [attribute, start] = given.bind("sum", ["attribute", "start"], 0)?;
+    let mut sum = start.unwrap_or(Value::Int(0));
+    if let Value::Text(_) = sum {
+        return fail("sum() can't sum strings");
+    }
+    for (key, _) in keyed(value.items()?, attribute, true)? {
+        sum = binary(Operator::Add, &sum, &key)?;
+    }
+    Ok(sum)
 }
 
 fn first(value: &Value) -> Made<Value> {
@@ -193,8 +200,8 @@ fn last(value: &Value) -> Made<Value> {
 }
 
 fn join(value: &Value, given: Given) -> Made<Value> {
-    let [between, attribute] = given.bind("join", ["d", "attribute"], 0)?;
-    let between = between.unwrap_or_else(|| "".into()).text()?;
+    let [separator, attribute] = given.bind("join", ["d", "attribute"], 0)?;
+    let between = separator.unwrap_or_else(|| "".into()).text()?;
     let mut out = String::new();
     for (n, (item, _)) in keyed(value.items()?, attribute, true)?
         .into_iter()

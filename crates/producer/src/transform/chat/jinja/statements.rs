@@ -176,7 +176,8 @@ impl Parser {
             self.used.iter().any(|used| &**used == wanted)
                 && arguments.iter().all(|(_, name)| &**name != wanted)
         };
-        let (takes_more, takes_keywords) = (uses("varargs"), uses("kwargs"));
+        let takes_more = uses("varargs");
+        let takes_keywords = uses("kwargs");
         let takes_caller = uses("caller");
         outer.append(&mut self.used);
         self.used = outer;
@@ -193,7 +194,8 @@ impl Parser {
     }
 
     fn signature(&mut self) -> Parsed<Signature> {
-        let (mut arguments, mut defaults) = (Vec::new(), Vec::new());
+        let mut arguments = Vec::new();
+        let mut defaults = Vec::new();
         self.expect_op("(")?;
         while !self.is_op(")") {
             if !arguments.is_empty() {
@@ -221,7 +223,8 @@ impl Parser {
 
     /// Parses what takes a value: a name, an attribute of a namespace, or several.
     fn targets(&mut self, ends: &[&str], attributes: bool) -> Parsed<Target> {
-        let (mut all, mut is_tuple) = (Vec::new(), false);
+        let mut all = Vec::new();
+        let mut is_tuple = false;
         loop {
             if !all.is_empty() {
                 self.expect_op(",")?;

@@ -27,7 +27,10 @@ struct Case {
 
 /// Returns the text without marks, and their places in characters.
 fn unmarked(text: &str) -> (String, Vec<(usize, usize)>) {
-    let (mut plain, mut marks, mut began, mut at) = (String::new(), Vec::new(), 0, 0);
+    let mut plain = String::new();
+    let mut marks = Vec::new();
+    let mut began = 0;
+    let mut at = 0;
     for c in text.chars() {
         match c {
             GENERATION_BEGINS => began = at,
@@ -54,7 +57,10 @@ fn every_template_is_rendered_as_by_jinja2_or_refused() {
         fuel: 1_000_000,
         bytes: 1 << 20,
     };
-    let (mut equal, mut both, mut refused, mut different) = (0, 0, Vec::new(), Vec::new());
+    let mut equal = 0;
+    let mut both = 0;
+    let mut refused = Vec::new();
+    let mut different = Vec::new();
     for case in &golden.cases {
         let made = Jinja::parse(&case.template)
             .and_then(|jinja| jinja.render(&context, Date::parse(&golden.date), bounds));

@@ -1,6 +1,6 @@
 //! Values as Python's `str` and `repr` write them.
 
-use super::value::{Made, Value, View, fail};
+use super::value::{Dict, Made, Value, View, fail};
 
 /// Most levels of nested values.
 const DEPTH_MAX: u32 = 150;
@@ -60,32 +60,10 @@ impl Value {
                 out.push(']');
             }
             Self::Tuple(items) | Self::Group(items) => write_tuple(items, out, depth)?,
-            Self::Dict(dict) => {
-                out.push('{');
-                for (n, (key, value)) in dict.entries.iter().enumerate() {
-                    if n > 0 {
-                        out.push_str(", ");
-                    }
-                    key.write_repr(out, depth)?;
-                    out.push_str(": ");
-                    value.write_repr(out, depth)?;
-                }
-                out.push('}');
-            }
+            Self::Dict(dict) => write_dict(dict, out, depth)?,
             Self::View(view, dict) => {
                 out.push_str(self.type_name());
-                out.push_str("([");
-                for (n, (key, value)) in dict.entries.iter().enumerate() {
-                    if n > 0 {
-                        out.push_str(", ");
-                    }
-                    match view {
-                        View::Keys => key.write_repr(out, depth)?,
-                        View::Values => value.write_repr(out, depth)?,
-                        View::Items => write_tuple(&[key.clone(), value.clone()], out, depth)?,
-                    }
-                }
-                out.push_str("])");
+                write_view(*view, dict, out, depth)?;
             }
             Self::Range(range) => {
                 let text = match range.step {
@@ -101,9 +79,10 @@ impl Value {
                 out.push('>');
             }
             Self::Loop(state) => {
-                let (at, of) = (state.attribute("index")?, state.length()?);
-                let at = at.unwrap_or(Self::None).text()?;
-                out.push_str(&["<LoopContext ", &at, "/", &of.to_string(), ">"].concat());
+                let index = state.attribute("index")?;
+                let of = state.length()?.to_string();
+                let at = index.unwrap_or(Self::None).text()?;
+                out.push_str(&["<LoopContext ", &at, "/", &of, ">"].concat());
             }
             Self::Generator(_) | Self::Call(_) => {
                 return fail(format!("printing a {} is not supported", self.type_name()));
@@ -111,6 +90,36 @@ impl Value {
         }
         Ok(())
     }
+}
+
+fn write_dict(dict: &Dict, out: &mut String, depth: u32) -> Made<()> {
+    out.push('{');
+    for (n, (key, value)) in dict.entries.iter().enumerate() {
+        if n > 0 {
+            out.push_str(", ");
+        }
+        key.write_repr(out, depth)?;
+        out.push_str(": ");
+        value.write_repr(out, depth)?;
+    }
+    out.push('}');
+    Ok(())
+}
+
+fn write_view(view: View, dict: &Dict, out: &mut String, depth: u32) -> Made<()> {
+    out.push_str("([");
+    for (n, (key, value)) in dict.entries.iter().enumerate() {
+        if n > 0 {
+            out.push_str(", ");
+        }
+        match view {
+            View::Keys => key.write_repr(out, depth)?,
+            View::Values => value.write_repr(out, depth)?,
+            View::Items => write_tuple(&[key.clone(), value.clone()], out, depth)?,
+        }
+    }
+    out.push_str("])");
+    Ok(())
 }
 
 fn write_all(items: &[Value], out: &mut String, depth: u32) -> Made<()> {

@@ -48,15 +48,19 @@ impl LossRules {
     /// Fails for a field beside the messages that some program reads as the loss of the conversation.
     pub(in crate::transform::chat) fn check_beside<'a>(
         &self,
-        fields: impl Iterator<Item = &'a str>,
+        mut fields: impl Iterator<Item = &'a str>,
         dialect: Dialect,
     ) -> Result<(), Reason> {
         // A producer that began before this check never read these fields, and goes on so.
         if dialect.is_earlier() {
             return Ok(());
         }
-        let mut fields = fields.filter(|key| BESIDE.contains(key) && !self.is_ignored(key));
-        match fields.find(|key| !self.named.iter().any(|own| own == key)) {
+        let is_unread = |key: &&str| {
+            BESIDE.contains(key)
+                && !self.is_ignored(key)
+                && !self.named.iter().any(|own| own == key)
+        };
+        match fields.find(is_unread) {
             None => Ok(()),
             Some(key) => Err(unread(format!(
                 "has {key:?} beside its messages, which some programs read as the loss of the conversation, and this \

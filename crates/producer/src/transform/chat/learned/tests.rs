@@ -184,12 +184,12 @@ fn a_key_without_a_meaning_is_an_error_that_names_the_settings() {
     for key in unread {
         let messages = four(key, &json!(0));
         let line = json!({ "messages": messages }).to_string();
-        let why = chat_with(PLAIN, LossRules::default()).turns(line.as_bytes());
-        let Err(why @ Reason::LossKey { .. }) = why else {
-            panic!("{key}: {why:?}")
+        let made = chat_with(PLAIN, LossRules::default()).turns(line.as_bytes());
+        let Err(reason @ Reason::LossKey { .. }) = made else {
+            panic!("{key}: {made:?}")
         };
-        assert!(why.is_of_program(), "it is never left out");
-        let why = why.to_string();
+        assert!(reason.is_of_program(), "it is never left out");
+        let why = reason.to_string();
         assert!(
             why.contains(&format!("has {key:?} in message 2, which some")),
             "{why}"
@@ -212,6 +212,10 @@ fn a_key_without_a_meaning_is_an_error_that_names_the_settings() {
             Ok("BAD</>|good</>")
         );
     }
+}
+
+#[test]
+fn keys_that_contradict_each_other_or_are_of_a_part_are_errors() {
     for key in [
         "name",
         "tool_call_id",
@@ -275,12 +279,12 @@ fn a_key_that_changes_the_prompt_elsewhere_is_an_error_unless_it_is_empty_or_ign
             line.to_string()
         };
         let chat = chat_with(PLAIN, LossRules::default());
-        let why = chat.turns(line(&value).as_bytes()).unwrap_err();
+        let reason = chat.turns(line(&value).as_bytes()).unwrap_err();
         assert!(
-            matches!(why, Reason::LossKey { .. }),
+            matches!(reason, Reason::LossKey { .. }),
             "it stops the producer"
         );
-        let why = why.to_string();
+        let why = reason.to_string();
         assert!(why.contains(&format!("{key:?} in chat.ignore")), "{why}");
         for empty in [json!(null), json!(""), json!({})] {
             chat.turns(line(&empty).as_bytes()).unwrap();

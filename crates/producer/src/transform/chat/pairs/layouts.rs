@@ -61,15 +61,16 @@ impl PairFields {
         dialect: Dialect,
     ) -> Result<[Vec<u8>; 2], Reason> {
         let document: Value = json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
-        let (chosen, rejected) = (&self.chosen, &self.rejected);
+        let chosen = &self.chosen;
+        let rejected = &self.rejected;
         if document.kind() != ValueKind::Map {
             return Err(wrong(format!(
                 "is not a JSON object; write {{\"{chosen}\": [...], \"{rejected}\": [...]}}"
             )));
         }
         let keys: Vec<Value> = document.try_iter().into_iter().flatten().collect();
-        let keys = keys.iter().filter_map(Value::as_str);
-        let present = keys.filter(|key| field(&document, key).is_some_and(|v| !v.is_none()));
+        let present = (keys.iter().filter_map(Value::as_str))
+            .filter(|key| field(&document, key).is_some_and(|v| !v.is_none()));
         self.mapping.loss.check_beside(present, dialect)?;
         self.mapping.loss.check_prompt(&document, dialect)?;
         let prompt = match field(&document, &self.prompt) {
@@ -79,8 +80,7 @@ impl PairFields {
         let answer = |name: &str, setting: &str| {
             let Some(value) = field(&document, name) else {
                 let keys = document.try_iter().into_iter().flatten().take(12);
-                let names: Vec<String> = keys.map(|key| key.to_string()).collect();
-                let names = names.join(", ");
+                let names = (keys.map(|key| key.to_string()).collect::<Vec<_>>()).join(", ");
                 return Err(wrong(format!(
                     "has no field \"{name}\", only {names}; name the right one in {setting}"
                 )));
@@ -102,9 +102,10 @@ impl PairFields {
         let whole = |name: &str, answer: Part| {
             let turns = Value::from(self.turns(&prompt, name, answer)?);
             let messages = (Value::from(self.mapping.messages.as_str()), turns);
-            let tools = tools.clone();
-            let tools = tools.map(|tools| (Value::from(self.mapping.tools.as_str()), tools));
-            let conversation: Value = std::iter::once(messages).chain(tools).collect();
+            let with_tools = tools
+                .clone()
+                .map(|tools| (Value::from(self.mapping.tools.as_str()), tools));
+            let conversation: Value = std::iter::once(messages).chain(with_tools).collect();
             if json::is_marked(raw) && holds_non_finite(&conversation) {
                 return Err(wrong(
                     "has NaN or an infinite number in its messages; write it as a text, or leave it out".to_owned(),
@@ -126,16 +127,16 @@ impl PairFields {
             ValueKind::Seq => Ok(Part::Turns(turns(value))),
             ValueKind::String => {
                 let text = value.as_str().unwrap_or_default();
-                let list: Option<Value> = text
+                let parsed: Option<Value> = text
                     .trim_start()
                     .starts_with('[')
                     .then(|| serde_json::from_str(text).ok())
                     .flatten();
-                let list = list.filter(|list| list.kind() == ValueKind::Seq);
-                let list = list.map(|list| turns(&list)).filter(|turns| {
-                    (turns.iter()).all(|turn| field(turn, &self.mapping.role_key).is_some())
-                });
-                Ok(match list {
+                let list = parsed
+                    .filter(|value| value.kind() == ValueKind::Seq)
+                    .map(|list| turns(&list));
+                let is_turn = |turn: &Value| field(turn, &self.mapping.role_key).is_some();
+                Ok(match list.filter(|list| list.iter().all(is_turn)) {
                     Some(turns) if turns.is_empty() => Part::Absent,
                     Some(turns) => Part::Turns(turns),
                     None => Part::Text(text.to_owned()),
@@ -190,10 +191,12 @@ impl PairFields {
     }
 
     fn turn(&self, role: &str, text: &str) -> Value {
-        let keys = [&self.mapping.role_key, &self.mapping.content_key];
-        let keys = keys.map(|key| Value::from(key.as_str()));
-        let values = [role, text].map(Value::from);
-        keys.into_iter().zip(values).collect()
+        let role_key = &self.mapping.role_key;
+        let content_key = &self.mapping.content_key;
+        [(role_key, role), (content_key, text)]
+            .into_iter()
+            .map(|(key, value)| (Value::from(key.as_str()), Value::from(value)))
+            .collect()
     }
 
     /// Returns the conversation of a prompt that is a text.
@@ -267,9 +270,9 @@ impl PairFields {
     }
 
     fn role_of(&self, turn: &Value) -> String {
-        let role = field(turn, &self.mapping.role_key);
-        let role = role.and_then(|role| Some(role.as_str()?.to_owned()));
-        let role = role.unwrap_or_default();
+        let role = field(turn, &self.mapping.role_key)
+            .and_then(|role| Some(role.as_str()?.to_owned()))
+            .unwrap_or_default();
         self.mapping.roles.get(&role).cloned().unwrap_or(role)
     }
 

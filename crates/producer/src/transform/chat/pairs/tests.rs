@@ -71,7 +71,8 @@ const GOLDEN: &str = "{{ bos_token }}{% if tools %}{{ tools|tojson }}{% endif %}
 
 /// Returns what the assistant says in a completion, of which the user's turns are not learned.
 fn said(completion: &str) -> String {
-    let (mut said, mut rest) = (String::new(), completion);
+    let mut said = String::new();
+    let mut rest = completion;
     while let Some((own, other)) = rest.split_once("<user>") {
         said.push_str(own);
         rest = other.split_once("<assistant>").unwrap().1;
@@ -104,11 +105,11 @@ fn rows_of_all_layouts_are_what_trl_makes_of_them() {
         for (n, name) in ["chosen", "rejected"].into_iter().enumerate() {
             assert_eq!(found[n].0, rows[n], "{line}");
             let completion = text(name);
-            let shared = shared.saturating_sub(text("prompt").len());
+            let answer_shared = shared.saturating_sub(text("prompt").len());
             let learned = said(&completion);
             assert_eq!(
                 found[n].1.as_bytes(),
-                &learned.as_bytes()[shared..],
+                &learned.as_bytes()[answer_shared..],
                 "{line}"
             );
         }
@@ -128,7 +129,6 @@ fn a_prompt_beside_conversations_is_taken_once_or_is_a_contradiction() {
     let once = "[user] q\n[assistant] yes\n";
     let marked = serde_json::json!({"role": "user", "content": "q", "weight": 0, "name": null});
     let goes_on = serde_json::json!([system.clone(), user("a"), answer("b")]);
-    let long = "a question that is long enough to be one";
     for (row, expected) in [
         (row("q".into(), &user("q")), Ok(once)),
         (row(" q ".into(), &user("q")), Ok(once)),
@@ -168,12 +168,22 @@ fn a_prompt_beside_conversations_is_taken_once_or_is_a_contradiction() {
             row(serde_json::json!([user("q"), answer("x")]), &user("q")),
             Err("repeats a part of it"),
         ),
+    ] {
+        check(&row, expected);
+    }
+}
+
+#[test]
+fn answers_without_a_message_of_their_own_or_without_a_prompt_are_contradictions() {
+    let user = serde_json::json!({"role": "user", "content": "q"});
+    let long = "a question that is long enough to be one";
+    for (row, expected) in [
         (
             serde_json::json!({"prompt": long, "chosen": format!("{long} yes"), "rejected": format!("{long} no")}),
             Err("at the beginning of both answers again"),
         ),
         (
-            serde_json::json!({"prompt": [user("q")], "chosen": [user("q")], "rejected": "no"}),
+            serde_json::json!({"prompt": [user], "chosen": [user], "rejected": "no"}),
             Err("has nothing but the messages of \"prompt\" in \"chosen\""),
         ),
         (
@@ -185,11 +195,16 @@ fn a_prompt_beside_conversations_is_taken_once_or_is_a_contradiction() {
             Err("has no message in \"chosen\""),
         ),
     ] {
-        match (pair(&row.to_string()), expected) {
-            (Ok([chosen, _]), Ok(expected)) => assert_eq!(chosen.0, expected, "{row}"),
-            (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}, for {row}"),
-            (found, _) => panic!("{row}: {found:?}"),
-        }
+        check(&row, expected);
+    }
+}
+
+/// Checks the text of the chosen answer, or a part of the error.
+fn check(row: &serde_json::Value, expected: Result<&str, &str>) {
+    match (pair(&row.to_string()), expected) {
+        (Ok([chosen, _]), Ok(expected)) => assert_eq!(chosen.0, expected, "{row}"),
+        (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}, for {row}"),
+        (found, _) => panic!("{row}: {found:?}"),
     }
 }
 

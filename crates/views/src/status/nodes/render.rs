@@ -1,8 +1,8 @@
-//! The text output of `batchweave top`: ranks, memory, stages.
+//! The text output of `batchweave status --nodes`: ranks, memory, stages; of a producer its own facts.
 
 use std::collections::BTreeSet;
 
-use batchweave_console::output::{Style, bytes, cells, fields, or_dash, table};
+use batchweave_console::output::{Style, bytes, cells, fields, or_dash, printable, table};
 use batchweave_daemon::figures::period;
 
 use super::report::{NodeReport, RankReport};
@@ -11,12 +11,16 @@ use super::report::{NodeReport, RankReport};
 pub(super) const DATA_BOUND: f64 = 0.05;
 
 pub(super) fn render(report: &NodeReport, style: Style) -> String {
-    let state = if report.ready {
-        style.green("ready")
-    } else {
-        style.red("not ready")
-    };
-    let head = format!("{}  {state}: {}", report.admin, report.doing);
+    let (admin, state) = (&report.admin, state(report, style));
+    let head = format!("{admin}  {state}: {}\n", printable(&report.doing));
+    if report.ranks.is_none() {
+        let facts: Vec<(&str, String)> = report
+            .facts
+            .iter()
+            .map(|fact| (fact.name.as_str(), printable(&fact.text).into_owned()))
+            .collect();
+        return head + "\n" + &fields(&facts);
+    }
     let arena = &report.arena;
     let [held, used, total] = [arena.held, arena.used, arena.total].map(bytes);
     let fetched = bytes(report.fetched_bytes_per_second as u64);
@@ -29,16 +33,30 @@ pub(super) fn render(report: &NodeReport, style: Style) -> String {
         ("fetched", format!("{fetched}/s")),
     ]);
     let (ranks, stages) = (ranks(report, style), stages(report, style));
-    format!("{head}\n\n{ranks}\n{rows}\n{stages}")
+    format!("{head}\n{ranks}\n{rows}\n{stages}")
+}
+
+/// Returns the state of a daemon, a producer's with its name.
+pub(super) fn state(report: &NodeReport, style: Style) -> String {
+    let state = match report.state.as_str() {
+        "ready" => style.green("ready"),
+        "held" => style.yellow("held"),
+        other => style.red(other),
+    };
+    if report.is_absent() || report.ranks.is_some() {
+        return state;
+    }
+    format!("producer {}, {state}", report.name)
 }
 
 fn ranks(report: &NodeReport, style: Style) -> String {
-    if report.ranks.is_empty() {
+    let ranks = report.all_ranks();
+    if ranks.is_empty() {
         return "no rank is connected\n".to_owned();
     }
-    let all: Vec<(&str, &RankReport)> = report.ranks.iter().map(|rank| ("", rank)).collect();
+    let all: Vec<(&str, &RankReport)> = ranks.iter().map(|rank| ("", rank)).collect();
     let table = rank_table(&all, false, style);
-    let waiting = report.ranks.iter().map(|r| r.waiting).fold(0.0, f64::max);
+    let waiting = ranks.iter().map(|r| r.waiting).fold(0.0, f64::max);
     let time = format!("{:.1} % of its time", waiting * 100.0);
     let verdict = if waiting > DATA_BOUND {
         style.yellow(&format!("the data: a rank waits {time}"))

@@ -1,6 +1,6 @@
-//! The text output of `batchweave top` for several daemons: a table by node, then one by rank.
+//! The text output of `batchweave status --nodes` for several daemons: a table by node, then one by rank.
 
-use batchweave_console::output::{Style, bytes, cells, count, or_dash, table};
+use batchweave_console::output::{Style, bytes, cells, count, or_dash, printable, table};
 use batchweave_daemon::figures::period;
 
 use super::render::{self, DATA_BOUND};
@@ -15,8 +15,10 @@ pub(super) fn render(reports: &[NodeReport], style: Style) -> String {
         return render::render(only, style);
     }
     let ready = reports.iter().filter(|node| node.ready).count() as u64;
-    let nodes = count(reports.len() as u64, "node");
-    let head = format!("{nodes}, {ready} ready; {}", verdict(reports, style));
+    let mut head = format!("{}, {ready} ready", count(reports.len() as u64, "node"));
+    if reports.iter().any(|node| node.ranks.is_some()) {
+        head = head + "; " + &verdict(reports, style);
+    }
     let rows = reports.iter().map(|node| row(node, style));
     let header = [
         "NODE",
@@ -31,7 +33,10 @@ pub(super) fn render(reports: &[NodeReport], style: Style) -> String {
     let mut text = format!("{head}\n\n{}", table(style, &header, rows));
     let ranks: Vec<(&str, &RankReport)> = reports
         .iter()
-        .flat_map(|node| node.ranks.iter().map(|rank| (node.admin.as_str(), rank)))
+        .flat_map(|node| {
+            let ranks = node.all_ranks().iter();
+            ranks.map(|rank| (node.admin.as_str(), rank))
+        })
         .collect();
     if !ranks.is_empty() {
         text = text + "\n" + &render::rank_table(&ranks, true, style);
@@ -43,7 +48,7 @@ pub(super) fn render(reports: &[NodeReport], style: Style) -> String {
 fn verdict(reports: &[NodeReport], style: Style) -> String {
     let ranks = reports
         .iter()
-        .flat_map(|node| node.ranks.iter().map(move |rank| (node, rank)));
+        .flat_map(|node| node.all_ranks().iter().map(move |rank| (node, rank)));
     let most = ranks.max_by(|a, b| a.1.waiting.total_cmp(&b.1.waiting));
     let Some((node, rank)) = most else {
         return "no rank is connected".to_owned();
@@ -58,7 +63,7 @@ fn verdict(reports: &[NodeReport], style: Style) -> String {
 }
 
 fn row(node: &NodeReport, style: Style) -> Vec<String> {
-    let ranks = &node.ranks;
+    let ranks = node.all_ranks();
     let (first, last) = (
         ranks.iter().map(|rank| rank.step).min(),
         ranks.iter().map(|rank| rank.step).max(),
@@ -76,23 +81,23 @@ fn row(node: &NodeReport, style: Style) -> Vec<String> {
         .iter()
         .filter_map(|rank| rank.ahead_seconds)
         .min_by(f64::total_cmp);
-    let state = if node.ready { "ready" } else { "not ready" };
     let short: String = node.doing.chars().take(DOING_COLUMNS).collect();
     let dots = if short.len() < node.doing.len() {
         " ..."
     } else {
         ""
     };
-    let state = format!("{state}: {short}{dots}");
-    let state = if node.ready { state } else { style.red(&state) };
+    let consumer = node.ranks.is_some();
+    let fetched = bytes(node.fetched_bytes_per_second as u64);
+    let state = render::state(node, style);
     cells![
         node.admin,
-        ranks.len(),
+        or_dash(consumer.then_some(ranks.len())),
         or_dash(step),
         or_dash(slowest.map(|rate| format!("{rate:.1}"))),
         or_dash(waiting.map(|share| format!("{:.1}", share * 100.0))),
         or_dash(ahead.map(period)),
-        bytes(node.fetched_bytes_per_second as u64),
-        state,
+        or_dash(consumer.then_some(fetched)),
+        format!("{state}: {}{dots}", printable(&short)),
     ]
 }

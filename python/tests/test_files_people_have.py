@@ -246,7 +246,8 @@ def test_tables_are_read_as_python_reads_them(tmp_path: Path) -> None:
         writer.writeheader()
         writer.writerows(rows)
         mark = seed.choice(["", "\ufeff"])
-        packed = seed.choice([bytes, gzip.compress])((mark + out.getvalue()).encode())
+        content = (mark + out.getvalue()).encode()
+        packed = gzip.compress(content) if seed.random() < 0.5 else content
         (data / f"{number:02}.{ending}").write_bytes(packed)
         read = csv.DictReader(io.StringIO(out.getvalue(), newline=""), delimiter=delimiter)
         wanted += [row["text"] for row in read if row["text"]]

@@ -18,15 +18,13 @@ const SEEDS_MAX: u64 = 300;
 /// The seeds of which `make mutation-seeds` takes the time.
 const TIMED: u64 = 40;
 
+/// Draws the world of a seed.
+type Worlds = fn(u64) -> Plan;
 /// What found a mistake: the seed, the names of the checks, and the text of the first.
 type Find = (u64, String, String);
 
 /// Returns the first of `seeds` that finds the mistake.
-fn found_by(
-    mutation: Mutation,
-    worlds: fn(u64) -> Plan,
-    seeds: impl Iterator<Item = u64>,
-) -> Option<Find> {
+fn found_by(mutation: Mutation, worlds: Worlds, seeds: impl Iterator<Item = u64>) -> Option<Find> {
     let try_seed = |seed| {
         set(Some(mutation));
         let plan = world(worlds, seed);
@@ -45,7 +43,7 @@ fn found_by(
     seeds.into_iter().find_map(try_seed)
 }
 
-fn world(worlds: fn(u64) -> Plan, seed: u64) -> Plan {
+fn world(worlds: Worlds, seed: u64) -> Plan {
     let mut plan = worlds(seed);
     plan.link = LinkPlan::default();
     plan
@@ -59,7 +57,7 @@ fn recorded(mutation: Mutation) -> Option<u64> {
     seed.parse().ok()
 }
 
-fn are_found(mutations: &[Mutation], worlds: fn(u64) -> Plan) {
+fn are_found(mutations: &[Mutation], worlds: Worlds) {
     let mut missed = Vec::new();
     for mutation in mutations.iter().copied() {
         let (known, all) = (recorded(mutation), 0..SEEDS_MAX);
@@ -152,7 +150,7 @@ fn every_mistake_of_the_consumer_is_found() {
 #[ignore = "prints seeds; make mutation-seeds runs it"]
 fn mutation_seeds() {
     set(None);
-    let groups: [(Vec<Mutation>, fn(u64) -> Plan); 5] = [
+    let groups: [(Vec<Mutation>, Worlds); 5] = [
         (Mutation::ALL.to_vec(), Plan::draw),
         ([lifecycle(), consumer()].concat(), Plan::draw_lifecycle),
         (vec![Mutation::EarlierMarks], short_attempts),

@@ -4,63 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::commit_policy::Dac;
-use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions, CommitQueue, Committer};
 use batchweave_store::Store;
 use futures::FutureExt;
-use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
-use crate::flow_control::{self, HeldByJob, HoldReporter};
+use crate::flow_control::{self, HoldReporter};
 use crate::metrics::Metrics;
+use crate::outcome::Outcome;
 use crate::progress::InputProgress;
 use crate::progress::ending::{self, Totals};
 use crate::progress::report::Reporter;
-use crate::run::Outcome;
 use crate::sample::SampleTaker;
+use crate::site::Site;
 use crate::sources::inbox::FileDeleter;
 use crate::startup::{self, Opened, Opening, assemble};
-use crate::transform::DocumentTransform;
-use crate::worker::Worker;
-
-/// The tokenizer and template, loaded once for all producers of a daemon.
-pub(crate) type SharedTransform = Arc<OnceCell<Arc<DocumentTransform>>>;
-
-/// The surroundings of a producer in its daemon.
-pub(crate) struct Site {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) health: Health,
-    pub(crate) transform: SharedTransform,
-    pub(crate) held: HeldByJob,
-    /// Whether it is the only producer of its daemon.
-    pub(crate) alone: bool,
-}
-
-impl Site {
-    /// Returns the name that tells the producer from others of its daemon.
-    fn lane<'c>(&self, config: &'c ProducerConfig) -> Option<&'c str> {
-        (!self.alone).then_some(config.producer.name.as_str())
-    }
-
-    /// Returns the tokenizer and template; the first caller loads them.
-    pub(crate) async fn transform(
-        &self,
-        config: &ProducerConfig,
-    ) -> Result<Arc<DocumentTransform>, RunError> {
-        let load = async || {
-            let loaded = config.clone();
-            let worker = Worker::start("tokenizer", move || DocumentTransform::new(&loaded))?;
-            Ok::<_, RunError>(Arc::new(worker.join().await??))
-        };
-        self.transform.get_or_try_init(load).await.cloned()
-    }
-}
 
 /// Runs the producer of `config` until the input is over or `stop` is cancelled, and calls `began` when the first
 /// document is about to be read.

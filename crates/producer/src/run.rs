@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use batchweave_core::ids::Seq;
 use batchweave_core::keys;
 use batchweave_daemon::admin::{self, Identity};
 use batchweave_daemon::health::Health;
@@ -18,37 +17,11 @@ use crate::error::RunError;
 use crate::flow_control::HeldByJob;
 use crate::lanes::{self, Shared};
 use crate::metrics::{DaemonMetrics, Metrics, register};
-use crate::produce::{self, SharedTransform, Site};
+use crate::outcome::Outcome;
+use crate::produce;
 use crate::progress::ending;
+use crate::site::{SharedTransform, Site};
 use crate::status_page::STATUS_PAGE;
-
-/// The result of a run, when nothing failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The input is over and the producer has finished, now or in an earlier run.
-    Finished {
-        /// Number of its batches in the stream.
-        batches: Seq,
-    },
-    /// Stopped on request; a restart continues here.
-    Stopped {
-        /// Number of its batches in the stream; unknown when it was still starting.
-        batches: Option<Seq>,
-    },
-    /// The stream was sealed by an operator, or has ended.
-    Sealed,
-}
-
-impl Outcome {
-    /// Returns the number of the producer's batches in the stream, where it is known.
-    pub(crate) fn batches(self) -> Option<Seq> {
-        match self {
-            Self::Finished { batches } => Some(batches),
-            Self::Stopped { batches } => batches,
-            Self::Sealed => None,
-        }
-    }
-}
 
 /// A run of the daemon. Boxed, so that this crate compiles it, once for all programs and tests that await it.
 pub type Running = BoxFuture<'static, Result<Outcome, RunError>>;

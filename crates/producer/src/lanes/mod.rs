@@ -31,8 +31,9 @@ use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::flow_control::HeldByJob;
 use crate::metrics::DaemonMetrics;
-use crate::produce::{self, SharedTransform, Site};
-use crate::run::Outcome;
+use crate::outcome::Outcome;
+use crate::produce;
+use crate::site::{SharedTransform, Site};
 
 /// The surroundings that all lanes of the daemon share.
 pub(crate) struct Shared {

@@ -6,7 +6,7 @@ use batchweave_core::ids::Seq;
 
 use crate::config::{PackingMode, ProducerConfig, RunLimit};
 use crate::metrics::Metrics;
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 
 /// The totals of a run of the daemon.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,46 +2,20 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
+use super::cell::Cell;
 use super::row_groups::RowGroups;
-use super::unit_reader::ReadFailure;
+use super::unit_reader::Outcome;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time; small, because samples may be large.
 const BATCH_ROWS: usize = 16;
 
-/// The value of one column in one row.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
-    /// The stored bytes of a text or of a fixed-length value.
-    Bytes(Vec<u8>),
-    /// The bytes of the file that the value names.
-    File(Bytes),
-    /// One whole number, or a list of them.
-    Ints(Vec<i64>),
-    /// One number with a fraction, or a list of them.
-    Floats(Vec<f64>),
-}
-
-impl Cell {
-    /// Returns the size in memory in bytes.
-    pub(super) fn size(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File(bytes) => bytes.len() as u64,
-            Self::Ints(numbers) => 8 * numbers.len() as u64,
-            Self::Floats(numbers) => 8 * numbers.len() as u64,
-        }
-    }
-}
-
-type Outcome<T> = Result<T, ReadFailure>;
 type Row = Result<Vec<Cell>, Reason>;
 
 /// A cursor over the rows of several columns.

@@ -11,7 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescPtr;
 
 use super::row_groups::RowGroups;
-use super::unit_reader::ReadFailure;
+use super::unit_reader::{Outcome, ReadFailure};
 use super::{InputFile, Reason, remote};
 
 /// Number of rows decoded at a time.
@@ -50,8 +50,6 @@ fn is_access_failure(why: &io::Error) -> bool {
     why.raw_os_error().is_some()
         || inner.is_some_and(|e| e.is::<StoreError>() || e.is::<remote::Changed>())
 }
-
-pub(super) type Outcome<T> = Result<T, ReadFailure>;
 
 impl ColumnRows {
     /// Returns the row groups that it reads.

@@ -15,7 +15,7 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 use serde::de::IgnoredAny;
 
 use super::row_groups::RowGroups;
-use super::unit_reader::ReadFailure;
+use super::unit_reader::Outcome;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time.
@@ -36,7 +36,6 @@ pub struct ConversationColumns {
     pub setting: &'static str,
 }
 
-type Outcome<T> = Result<T, ReadFailure>;
 /// The number of a row and its JSON object.
 type Row = (u64, Result<Vec<u8>, Reason>);
 

@@ -2,8 +2,7 @@
 //! a JSON object whose values are texts. Nothing is guessed of their types.
 
 use super::Reason;
-use super::formats::{Opened, Opening};
-use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
+use super::unit_reader::{Content, FoundUnit, Opened, Opening, ReadFailure, UnitReader};
 use records::{FIELDS_MAX, Fields, Record, Records};
 
 mod records;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use batchweave_store::{Store, StoreError, local_path};
-use futures::future::BoxFuture;
+use batchweave_store::local_path;
 
 use super::growing::FileFilter;
+use super::open_store::OpenStore;
 use super::{InputList, Portion, Settled, SourceError};
 
 mod local;
@@ -19,13 +19,6 @@ use self::local::local;
 pub(super) use self::pin::pin_local;
 pub(super) use self::pin::{ends, pin_opened, pin_remote};
 use self::remote::remote;
-
-/// Number of remote files that are pinned at the same time.
-pub(super) const FINGERPRINTS_AT_ONCE: usize = 32;
-
-/// Opens the store of an `s3://` input.
-pub type OpenStore =
-    dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync;
 
 /// The paths of a source.
 #[derive(Debug, Clone, Default)]
@@ -122,7 +115,7 @@ async fn find_filtered(
             let local = tokio::task::spawn_blocking(move || local(&patterns, &filter));
             local
                 .await
-                .map_err(|e| unreadable(first, io::Error::other(e)))??
+                .map_err(|e| SourceError::unreadable(first, io::Error::other(e)))??
         } else {
             remote(first, open, filter).await?
         };
@@ -132,11 +125,4 @@ async fn find_filtered(
             .extend(new.filter(|file| seen.insert(file.pin.name.clone())));
     }
     Ok(all)
-}
-
-fn unreadable(file: &str, why: io::Error) -> SourceError {
-    SourceError::Unreadable {
-        file: file.to_owned(),
-        why,
-    }
 }

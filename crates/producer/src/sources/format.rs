@@ -1,9 +1,6 @@
-//! The formats of input files, and what their names say about them.
+//! The formats of input files by name, and the names that none of them takes. `formats` has the rest.
 
 use serde::{Deserialize, Serialize};
-
-use super::UnitKind;
-use super::formats::{Contents, FormatRow, Shape, row, row_by_extension};
 
 /// The way in which a file is divided into documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -97,58 +94,10 @@ const UNREAD: [(&[&str], &str); 4] = [
 ];
 
 impl Format {
-    /// Returns what the units of a file are; `ids` says that documents are token ids.
-    #[must_use]
-    pub fn units(self, name: &str, ids: bool) -> UnitKind {
-        match self.row_of(name).unit {
-            UnitKind::Array if ids => UnitKind::Ids,
-            unit => unit,
-        }
-    }
-
-    /// Returns whether documents have fields or columns by name, or may have.
-    #[must_use]
-    pub(crate) fn has_fields(self) -> bool {
-        self == Self::Auto || row(self).contents == Contents::Fields
-    }
-
-    /// Returns whether files are tars of samples.
-    #[must_use]
-    pub(crate) fn is_shards(self) -> bool {
-        row(self).contents == Contents::Samples
-    }
-
-    /// Returns whether files come in pairs.
-    #[must_use]
-    pub(crate) fn is_pairs(self) -> bool {
-        row(self).shape == Shape::Pair
-    }
-
     /// Returns whether the files of inboxes are read so.
     #[must_use]
     pub(crate) fn is_for_inboxes(self) -> bool {
         matches!(self, Self::Auto | Self::Parquet)
-    }
-
-    /// Returns whether files hold numbers without names or texts.
-    #[must_use]
-    pub(crate) fn is_binary(self) -> bool {
-        row(self).contents == Contents::Numbers
-    }
-
-    /// Returns the format of the file `name`; never `Auto`.
-    #[must_use]
-    pub fn for_file(self, name: &str) -> Self {
-        self.row_of(name).format
-    }
-
-    /// Returns the row of the file `name` in the table.
-    pub(super) fn row_of(self, name: &str) -> &'static FormatRow {
-        if self != Self::Auto {
-            return row(self);
-        }
-        let name = name.to_ascii_lowercase();
-        row_by_extension(extension(uncompressed(&name)))
     }
 
     /// Returns the format that `Auto` meant for the file in earlier releases, whose streams go on; never `Auto`.
@@ -174,15 +123,6 @@ impl Format {
         known.map(|(_, why)| *why)
     }
 
-    /// Returns the format for people.
-    #[must_use]
-    pub(crate) fn words(self) -> &'static str {
-        if self == Self::Auto {
-            return "by name";
-        }
-        row(self).words
-    }
-
     /// Returns the value of `source.format`.
     #[must_use]
     pub(crate) fn key(self) -> String {
@@ -191,14 +131,14 @@ impl Format {
     }
 }
 
-fn uncompressed(name: &str) -> &str {
+pub(super) fn uncompressed(name: &str) -> &str {
     let mut endings = COMPRESSIONS.iter();
     let rest = endings.find_map(|ending| name.strip_suffix(ending));
     rest.unwrap_or(name)
 }
 
 /// Returns what follows the last dot of the last segment.
-fn extension(name: &str) -> Option<&str> {
+pub(super) fn extension(name: &str) -> Option<&str> {
     let last = name.rsplit('/').next().unwrap_or(name);
     last.rsplit_once('.').map(|(_, extension)| extension)
 }

@@ -1,14 +1,14 @@
 //! The table of formats: what their names are, what their files hold, and how they are opened.
 
+use super::UnitKind;
 use super::csv::{open_csv, open_tsv};
-use super::file_stream::FileStream;
+use super::format::{Format, extension, uncompressed};
 use super::read_ids::{open_npy, open_pair};
 use super::read_lines::open_lines;
 use super::read_rows::open_parquet;
 use super::read_shards::open_shard;
 use super::read_text::open_text;
-use super::unit_reader::{ReadFailure, UnitReader};
-use super::{Format, InputList, Place, ReadOptions, UnitKind};
+use super::unit_reader::{Opened, Opening};
 
 /// A format with all that is known of it.
 pub(super) struct FormatRow {
@@ -18,14 +18,14 @@ pub(super) struct FormatRow {
     /// The format for people.
     pub(super) words: &'static str,
     pub(super) unit: UnitKind,
-    pub(super) contents: Contents,
+    contents: Contents,
     pub(super) shape: Shape,
     pub(super) open: Opener,
 }
 
 /// The parts that documents are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Contents {
+enum Contents {
     /// Fields or columns by name.
     Fields,
     Text,
@@ -55,20 +55,7 @@ impl Shape {
     }
 }
 
-/// The units of a file; `None` where none are left.
-pub(super) type Opened<'a> = Result<Option<Box<dyn UnitReader + 'a>>, ReadFailure>;
 type Opener = for<'a> fn(Opening<'a, '_>) -> Opened<'a>;
-
-/// A file that is opened.
-pub(super) struct Opening<'a, 's> {
-    /// The list that has the file, where its other files may be needed.
-    pub(super) list: Option<&'a InputList>,
-    pub(super) options: &'a ReadOptions,
-    pub(super) stream: &'s mut FileStream<'a>,
-    pub(super) at: Place,
-    /// Rows from this one on are left out.
-    pub(super) rows_to: u64,
-}
 
 static FORMATS: [FormatRow; 9] = [
     // The first row is that of all other names.
@@ -156,16 +143,75 @@ static FORMATS: [FormatRow; 9] = [
 ];
 
 /// Returns the row of `format`; that of texts for `Auto`.
-pub(super) fn row(format: Format) -> &'static FormatRow {
+fn row(format: Format) -> &'static FormatRow {
     let mut rows = FORMATS.iter();
     rows.find(|row| row.format == format).unwrap_or(&FORMATS[0])
 }
 
 /// Returns the row of the files with this extension, in lower case; that of texts for all others.
-pub(super) fn row_by_extension(extension: Option<&str>) -> &'static FormatRow {
+fn row_by_extension(extension: Option<&str>) -> &'static FormatRow {
     let mut rows = FORMATS.iter();
     let named = rows.find(|row| extension.is_some_and(|name| row.extensions.contains(&name)));
     named.unwrap_or(&FORMATS[0])
+}
+
+impl Format {
+    /// Returns what the units of a file are; `ids` says that documents are token ids.
+    #[must_use]
+    pub fn units(self, name: &str, ids: bool) -> UnitKind {
+        match self.row_of(name).unit {
+            UnitKind::Array if ids => UnitKind::Ids,
+            unit => unit,
+        }
+    }
+
+    /// Returns whether documents have fields or columns by name, or may have.
+    #[must_use]
+    pub(crate) fn has_fields(self) -> bool {
+        self == Self::Auto || row(self).contents == Contents::Fields
+    }
+
+    /// Returns whether files are tars of samples.
+    #[must_use]
+    pub(crate) fn is_shards(self) -> bool {
+        row(self).contents == Contents::Samples
+    }
+
+    /// Returns whether files come in pairs.
+    #[must_use]
+    pub(crate) fn is_pairs(self) -> bool {
+        row(self).shape == Shape::Pair
+    }
+
+    /// Returns whether files hold numbers without names or texts.
+    #[must_use]
+    pub(crate) fn is_binary(self) -> bool {
+        row(self).contents == Contents::Numbers
+    }
+
+    /// Returns the format of the file `name`; never `Auto`.
+    #[must_use]
+    pub fn for_file(self, name: &str) -> Self {
+        self.row_of(name).format
+    }
+
+    /// Returns the row of the file `name` in the table.
+    pub(super) fn row_of(self, name: &str) -> &'static FormatRow {
+        if self != Self::Auto {
+            return row(self);
+        }
+        let name = name.to_ascii_lowercase();
+        row_by_extension(extension(uncompressed(&name)))
+    }
+
+    /// Returns the format for people.
+    #[must_use]
+    pub(crate) fn words(self) -> &'static str {
+        if self == Self::Auto {
+            return "by name";
+        }
+        row(self).words
+    }
 }
 
 #[cfg(test)]

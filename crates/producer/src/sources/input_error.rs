@@ -133,6 +133,15 @@ pub enum SourceError {
     Barren,
 }
 
+impl SourceError {
+    pub(super) fn unreadable(file: &str, why: io::Error) -> Self {
+        Self::Unreadable {
+            file: file.to_owned(),
+            why,
+        }
+    }
+}
+
 /// Returns how many files there are beside the first.
 fn more(number: usize) -> String {
     match number {

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use bytes::Bytes;
 
-use super::lines::{Line, line};
+use super::line::{Line, line};
 use super::whole::{FREE, buffer};
 
 /// Lines per block that a block of long lines has room for, up to a size: what is left behind the last of them is copied.

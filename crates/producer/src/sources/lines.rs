@@ -2,20 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use bytes::Bytes;
-
+use super::line::{Line, line};
 use super::line_blocks::LineBlocks;
-
-/// The result of reading one line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    /// The stream has ended.
-    End,
-    /// A line, without its line break; `bytes` were consumed.
-    Whole { text: Bytes, bytes: u64 },
-    /// A line that was not wanted, or is longer than the limit.
-    Skipped { bytes: u64, too_long: bool },
-}
 
 /// The lines of a stream.
 pub(super) enum Lines {
@@ -42,25 +30,6 @@ impl Lines {
             Self::Shared(blocks) => blocks.next(limit, wanted),
         }
     }
-}
-
-/// Returns the line that ends in `text`, behind `dropped` bytes, perhaps with a line break.
-pub(super) fn line(
-    mut text: Bytes,
-    (dropped, broken): (u64, bool),
-    limit: u64,
-    wanted: bool,
-) -> Line {
-    let length = dropped + text.len() as u64;
-    let bytes = length + u64::from(broken);
-    let too_long = length > limit;
-    if !wanted || too_long {
-        return Line::Skipped { bytes, too_long };
-    }
-    if text.last() == Some(&b'\r') {
-        text.truncate(text.len() - 1);
-    }
-    Line::Whole { text, bytes }
 }
 
 /// Reads the next line of at most `limit` bytes; keeps it only when `wanted`.

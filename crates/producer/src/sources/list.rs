@@ -3,40 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use batchweave_core::inputs::{PinnedFile, earlier_fingerprint};
-use batchweave_store::Store;
 
 use super::SourceError;
 use super::find::ends;
 use super::input_error::shown;
+use super::input_file::{InputFile, Location};
 use super::left_out::LeftOut;
-
-/// Number of bytes at each end of a file that its fingerprint covers.
-pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
-
-/// The place where a file is stored.
-#[derive(Debug, Clone)]
-pub enum Location {
-    /// A path on this machine.
-    Local(PathBuf),
-    /// An object of a store.
-    Remote { store: Arc<dyn Store>, key: String },
-}
-
-/// One file or object of the input.
-#[derive(Debug, Clone)]
-pub struct InputFile {
-    pub pin: PinnedFile,
-    pub location: Location,
-}
-
-impl AsRef<PinnedFile> for InputFile {
-    fn as_ref(&self) -> &PinnedFile {
-        &self.pin
-    }
-}
 
 /// All input files in their order.
 #[derive(Debug, Clone, Default)]
@@ -223,6 +197,7 @@ fn has_same_content(was: &PinnedFile, is: &InputFile) -> bool {
 mod tests {
     use super::*;
     use crate::sources::find::pin_local;
+    use crate::sources::input_file::FINGERPRINT_BYTES;
 
     fn list(files: &[(&str, &[u8])]) -> InputList {
         let file = |(name, content): &(&str, &[u8])| InputFile {

@@ -10,7 +10,7 @@ use batchweave_store::{Backoff, ErrorKind as StoreFault, Retry, Store, StoreErro
 use bytes::Bytes;
 
 use self::resolve::{PathFault, below};
-use super::find::OpenStore;
+use super::open_store::OpenStore;
 use super::{InputFile, Location, SourceError, local_file};
 
 mod resolve;

@@ -1,11 +1,10 @@
 //! Opens files that hold nothing but ids.
 
 use super::file_stream::FileStream;
-use super::formats::{Opened, Opening};
 use super::ids::megatron::MegatronIds;
 use super::ids::npy::{NpyIds, NpyLayout};
 use super::read_text::open_array;
-use super::unit_reader::ReadFailure;
+use super::unit_reader::{Opened, Opening, ReadFailure};
 use super::{ReadContent, Reason, SourceError};
 
 /// Opens one of Megatron's files. The file of a pair that is listed first has its documents, and the other one none:
@@ -16,7 +15,7 @@ pub(super) fn open_pair<'a>(opening: Opening<'a, '_>) -> Opened<'a> {
         file: file.pin.name.clone(),
         detail: detail.to_owned(),
     };
-    let Some(list) = opening.list else {
+    let Some(files) = opening.files else {
         return Err(unpaired("one file alone").into());
     };
     let name = file.pin.name.as_str();
@@ -28,13 +27,13 @@ pub(super) fn open_pair<'a>(opening: Opening<'a, '_>) -> Opened<'a> {
         return Err(unpaired("neither a .idx nor a .bin file").into());
     };
     let at = opening.at.file as usize;
-    let is_partner = |n: &usize| list.files.get(*n).is_some_and(|f| f.pin.name == partner);
+    let is_partner = |n: &usize| files.get(*n).is_some_and(|f| f.pin.name == partner);
     // Sorted names have the two next to each other.
     let near = [at.wrapping_sub(1), at + 1].into_iter().find(is_partner);
-    let Some(n) = near.or_else(|| (0..list.files.len()).find(is_partner)) else {
+    let Some(n) = near.or_else(|| (0..files.len()).find(is_partner)) else {
         return Err(unpaired(&format!("{partner} is not in the input")).into());
     };
-    let Some(partner) = list.files.get(n).filter(|_| n > at) else {
+    let Some(partner) = files.get(n).filter(|_| n > at) else {
         return Ok(None);
     };
     let (index, data) = if is_index {

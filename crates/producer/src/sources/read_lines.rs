@@ -3,9 +3,9 @@
 use std::io;
 
 use super::file_stream::Stream;
-use super::formats::{Opened, Opening};
-use super::lines::{Line, Lines};
-use super::unit_reader::{FoundUnit, ReadFailure, UnitReader};
+use super::line::Line;
+use super::lines::Lines;
+use super::unit_reader::{FoundUnit, Opened, Opening, ReadFailure, UnitReader};
 use super::{ReadOptions, Reason};
 
 /// The buffer of a range of lines, of which many are open at a time.

@@ -2,10 +2,9 @@
 
 use batchweave_daemon::panics::guard;
 
-use super::cells::Cell;
-use super::formats::{Opened, Opening};
+use super::cell::Cell;
 use super::rows::{NextRow, Rows, panicked};
-use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
+use super::unit_reader::{Content, FoundUnit, Opened, Opening, ReadFailure, UnitReader};
 use super::{Reason, SourceError};
 
 /// The rows of a file from one on.

@@ -2,10 +2,9 @@
 
 use batchweave_daemon::panics::guard;
 
-use super::formats::{Opened, Opening};
 use super::rows::panicked;
 use super::shards::ShardSamples;
-use super::unit_reader::{Content, FoundUnit, ReadFailure, UnitReader};
+use super::unit_reader::{Content, FoundUnit, Opened, Opening, ReadFailure, UnitReader};
 
 /// The samples of a tar from one on.
 struct SampleUnits {

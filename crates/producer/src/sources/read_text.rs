@@ -1,9 +1,8 @@
 //! Whole files as units: a text, or one array.
 
 use super::file_stream::Stream;
-use super::formats::{Opened, Opening};
 use super::sniff::as_named;
-use super::unit_reader::{FoundUnit, ReadFailure, UnitReader};
+use super::unit_reader::{FoundUnit, Opened, Opening, ReadFailure, UnitReader};
 use super::whole::whole;
 use super::{Format, InputFile, Reason, SourceError};
 

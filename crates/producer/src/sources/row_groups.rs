@@ -11,9 +11,8 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::serialized_reader::SerializedRowGroupReader;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescPtr};
 
-use super::columns::Outcome;
 use super::parquet_bytes::ParquetBytes;
-use super::unit_reader::ReadFailure;
+use super::unit_reader::{Outcome, ReadFailure};
 use super::{InputFile, Reason};
 
 /// The row groups that hold some rows of a file.

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use batchweave_daemon::panics::Panic;
 
-use super::cells::{Cell, CellRows};
+use super::cell::Cell;
+use super::cells::CellRows;
 use super::columns::ColumnRows;
 use super::conversations::ConversationRows;
-use super::inbox;
+use super::inbox::owner;
 use super::row_groups::RowGroups;
 use super::unit_reader::ReadFailure;
 use super::{InputFile, ReadContent, ReadOptions, Reason};
@@ -50,7 +51,7 @@ impl Rows {
         let groups = self.content.groups();
         let writer = groups.key_value("batchweave.writer");
         let number = groups.key_value("batchweave.number");
-        inbox::foreign(&file.pin.name, writer, number)
+        owner::foreign(&file.pin.name, writer, number)
     }
 
     /// Returns the number, bytes and cells of the next row.

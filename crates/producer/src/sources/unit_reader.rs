@@ -6,7 +6,11 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::{Cell, Reason, SourceError};
+use super::cell::Cell;
+use super::file_stream::FileStream;
+use super::input_file::InputFile;
+use super::read_options::ReadOptions;
+use super::{Place, Reason, SourceError};
 
 /// A unit as a format finds it.
 pub(super) struct FoundUnit {
@@ -53,6 +57,20 @@ pub(super) trait UnitReader: Send {
     }
 }
 
+/// The units of a file; `None` where none are left.
+pub(super) type Opened<'a> = Result<Option<Box<dyn UnitReader + 'a>>, ReadFailure>;
+
+/// A file that is opened.
+pub(super) struct Opening<'a, 's> {
+    /// All files of the input, where others may be needed.
+    pub(super) files: Option<&'a [InputFile]>,
+    pub(super) options: &'a ReadOptions,
+    pub(super) stream: &'s mut FileStream<'a>,
+    pub(super) at: Place,
+    /// Rows from this one on are left out.
+    pub(super) rows_to: u64,
+}
+
 /// The reason why a file can't be read further.
 pub(super) enum ReadFailure {
     /// Its content, which counts as one bad document.
@@ -74,3 +92,6 @@ impl From<SourceError> for ReadFailure {
         Self::Input(why)
     }
 }
+
+/// A result of reading a file.
+pub(super) type Outcome<T> = Result<T, ReadFailure>;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sources::sampler_options;
 use crate::buffers::Buffers;
-use crate::config::{LastBatch, PackingMode, ProducerConfig, SourceContent};
+use crate::config::{LastBatch, ProducerConfig};
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::Metrics;
@@ -26,12 +26,8 @@ use crate::pipeline::upload::Uploader;
 use crate::pipeline::{MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
-use crate::sources::{
-    ConversationColumns, FileRoot, InputFinder, Inputs, NamedPaths, Portion, ReadContent,
-    ReadOptions, SourcePlan, TextField,
-};
-use crate::transform::chat::fields_beside;
-use crate::transform::{Columns, DocumentTransform};
+use crate::sources::{FileRoot, InputFinder, Inputs, NamedPaths, SourcePlan};
+use crate::transform::DocumentTransform;
 
 /// Most batches in one object: its log entry must stay small.
 const GROUP_BATCHES_MAX: usize = 64;
@@ -222,91 +218,4 @@ fn reading(
         chunk_bytes: full_chunk(config),
     };
     Ok((reading, changes))
-}
-
-/// Returns the settings by which all units of the input are read; lists of ids are divided at `end_token`.
-pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
-    let function = !config.transform.function.is_empty();
-    ReadOptions {
-        format: config.source.format,
-        content: read_content(config, end_token),
-        column: config.source.column.clone(),
-        arrays: packing_arrays(config),
-        beside: if function {
-            // They are in what the function returns.
-            Vec::new()
-        } else {
-            Columns::from_config(config).names()
-        },
-        members: if function {
-            config.function_fields(true)
-        } else {
-            shard_members(config)
-        },
-        max_document_bytes: config.source.max_document_bytes.bytes(),
-        decompress_memory: config.source.decompress_memory.bytes(),
-        inbox: config.source.inbox,
-        sparse: config.split.every > 1,
-        share: Portion::ALL,
-    }
-}
-
-fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent {
-    if !config.transform.function.is_empty() {
-        return ReadContent::Rows(ConversationColumns {
-            wanted: config.function_fields(false),
-            optional: Vec::new(),
-            content_key: String::new(),
-            verbatim: true,
-            setting: "transform.fields",
-        });
-    }
-    let ids = config.source.content == SourceContent::Ids;
-    match (config.packing.mode, end_token) {
-        (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
-            wanted: vec![config.chat.messages.clone()],
-            optional: optional_columns(&[&config.chat.tools]),
-            content_key: config.chat.content_key.clone(),
-            verbatim: false,
-            setting: "chat.messages",
-        }),
-        (PackingMode::Pairs, _) => ReadContent::Conversations(ConversationColumns {
-            wanted: vec![config.chat.chosen.clone(), config.chat.rejected.clone()],
-            optional: optional_columns(&[&config.chat.prompt, &config.chat.tools]),
-            content_key: config.chat.content_key.clone(),
-            verbatim: false,
-            setting: "chat.chosen and chat.rejected",
-        }),
-        (_, end_token) if ids => ReadContent::Ids {
-            end_token: end_token.unwrap_or_default(),
-        },
-        _ => ReadContent::Documents,
-    }
-}
-
-/// Returns the columns that are read if a file has them: these, and those that must not be there without a word.
-fn optional_columns(known: &[&String]) -> Vec<String> {
-    let mut columns: Vec<String> = known.iter().map(|name| (*name).clone()).collect();
-    columns.extend(fields_beside().map(str::to_owned));
-    columns.sort_unstable();
-    columns.dedup();
-    columns
-}
-
-/// Returns the names of the arrays of a sample; none if documents are not samples.
-fn packing_arrays(config: &ProducerConfig) -> Vec<String> {
-    let opaque = config.packing.mode == PackingMode::Opaque;
-    let arrays = config.packing.arrays.iter().filter(|_| opaque);
-    arrays.map(|array| array.source().to_owned()).collect()
-}
-
-/// Returns the fields of a tar's samples that are read.
-fn shard_members(config: &ProducerConfig) -> Vec<String> {
-    let content = match config.packing.mode {
-        PackingMode::Opaque => return packing_arrays(config),
-        PackingMode::Chat | PackingMode::Pairs => "json",
-        PackingMode::Concat | PackingMode::BestFit => TextField::new(&config.source.field).member,
-    };
-    let beside = Columns::from_config(config).names();
-    [content.to_owned()].into_iter().chain(beside).collect()
 }

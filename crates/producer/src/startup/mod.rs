@@ -13,6 +13,7 @@ mod check;
 mod first_answer;
 mod forms;
 mod inputs;
+mod reading;
 mod resume;
 mod settings;
 mod sources;
@@ -36,7 +37,7 @@ use self::sources::plan;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::packing::Point;
-use crate::produce::Site;
+use crate::site::Site;
 use crate::sources::{FileRoot, InputFinder, InputList, Inputs, SourceError, store_list};
 use crate::transform::DocumentTransform;
 

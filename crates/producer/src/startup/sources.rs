@@ -7,8 +7,8 @@ use batchweave_core::order::{
     Portion, SamplerOptions, SamplerState, SourceOrder, WeightError, weights,
 };
 
-use super::assemble::read_options;
 use super::inputs::share;
+use super::reading::read_options;
 use crate::config::{NamedSource, ProducerConfig, ShuffleConfig};
 use crate::error::RunError;
 use crate::sources::{

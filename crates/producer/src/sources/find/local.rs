@@ -11,7 +11,6 @@ use super::super::growing::FileFilter;
 use super::super::left_out::{Cause, LeftOut, SpelledOut};
 use super::super::{InputList, SourceError};
 use super::pin::pin_all;
-use super::unreadable;
 
 /// The files of one path.
 #[derive(Default)]
@@ -78,7 +77,7 @@ impl Found {
 
     /// Adds all files at or below `path`. Links to folders are not followed, because they may form a cycle.
     fn walk(&mut self, path: &Path) -> Result<(), SourceError> {
-        let at = |why| unreadable(&path.display().to_string(), why);
+        let at = |why| SourceError::unreadable(&path.display().to_string(), why);
         if !path.is_dir() {
             if path.to_str().is_some() {
                 self.files.insert(path.to_owned());
@@ -124,7 +123,9 @@ fn globbed(
         detail: e.to_string(),
     })?;
     Ok(matches.map(|entry| {
-        entry.map_err(|e| unreadable(&e.path().display().to_string(), io::Error::from(e)))
+        entry.map_err(|e| {
+            SourceError::unreadable(&e.path().display().to_string(), io::Error::from(e))
+        })
     }))
 }
 

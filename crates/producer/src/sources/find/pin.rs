@@ -11,11 +11,10 @@ use batchweave_store::{ObjectMeta, Store};
 use bytes::Bytes;
 use futures::stream::TryStreamExt;
 
-use super::super::list::FINGERPRINT_BYTES;
+use super::super::input_file::FINGERPRINT_BYTES;
 use super::super::local_file;
 use super::super::whole::fill;
 use super::super::{InputFile, Location, PinnedFile, SourceError};
-use super::unreadable;
 
 /// Local files that a thread pins at least; fewer would cost less than the thread.
 const PINNED_AT_LEAST: usize = 16;
@@ -42,7 +41,7 @@ pub(super) fn pin_all(paths: &[PathBuf]) -> Result<Vec<InputFile>, SourceError> 
 
 pub(in crate::sources) fn pin_local(path: PathBuf) -> Result<InputFile, SourceError> {
     let name = path.display().to_string();
-    let pin = pin_file(&path, &name).map_err(|why| unreadable(&name, why))?;
+    let pin = pin_file(&path, &name).map_err(|why| SourceError::unreadable(&name, why))?;
     Ok(InputFile {
         pin,
         location: Location::Local(path),

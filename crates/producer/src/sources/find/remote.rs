@@ -8,9 +8,9 @@ use glob::MatchOptions;
 
 use super::super::growing::FileFilter;
 use super::super::left_out::{Cause, LeftOut, SpelledOut};
+use super::super::open_store::{FINGERPRINTS_AT_ONCE, OpenStore};
 use super::super::{InputList, SourceError};
 use super::pin::pin_remote;
-use super::{FINGERPRINTS_AT_ONCE, OpenStore};
 
 /// Finds the objects that `url` names.
 pub(super) async fn remote(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::IntGauge;
 
-use super::SourceError;
+use crate::sources::SourceError;
 
 /// Folders that one poll names at most; the rest are counted.
 const NAMED_AT_ONCE: usize = 16;

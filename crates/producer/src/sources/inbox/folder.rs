@@ -10,8 +10,9 @@ use batchweave_store::file::inside;
 use batchweave_store::{ObjectMeta, Store, local_path};
 use futures::stream::{StreamExt, TryStreamExt};
 
-use super::local;
-use crate::sources::find::{FINGERPRINTS_AT_ONCE, OpenStore, pin_opened, pin_remote};
+use super::local::{self, Folders};
+use crate::sources::find::{pin_opened, pin_remote};
+use crate::sources::open_store::{FINGERPRINTS_AT_ONCE, OpenStore};
 use crate::sources::{InputFile, SourceError};
 
 /// Where an inbox is.
@@ -19,14 +20,6 @@ use crate::sources::{InputFile, SourceError};
 pub(super) enum Folder {
     Local(PathBuf),
     Remote { root: String, store: Arc<dyn Store> },
-}
-
-/// The folders of an inbox.
-#[derive(Debug, Default)]
-pub(super) struct Folders {
-    pub(super) names: Vec<String>,
-    /// Links to folders under names of writers, which are not followed.
-    pub(super) links: Vec<String>,
 }
 
 impl Folder {

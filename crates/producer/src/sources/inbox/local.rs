@@ -10,7 +10,13 @@ use batchweave_core::inbox::{
 };
 use batchweave_store::file::inside;
 
-use super::folder::Folders;
+/// The folders of an inbox.
+#[derive(Debug, Default)]
+pub(super) struct Folders {
+    pub(super) names: Vec<String>,
+    /// Links to folders under names of writers, which are not followed.
+    pub(super) links: Vec<String>,
+}
 
 /// Returns the folders of an inbox, which may not exist yet.
 pub(super) fn folders(path: &Path) -> io::Result<Folders> {

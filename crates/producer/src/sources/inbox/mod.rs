@@ -6,6 +6,7 @@ mod bad_folders;
 mod delete;
 mod folder;
 mod local;
+pub(super) mod owner;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -17,7 +18,7 @@ use self::bad_folders::BadFolders;
 pub(crate) use self::bad_folders::SharedGauge;
 pub(crate) use self::delete::FileDeleter;
 use self::folder::Folder;
-use super::find::OpenStore;
+use super::open_store::OpenStore;
 use super::{InputFile, InputFinder, InputList, NamedPaths, Portion, SourceError};
 
 /// Writers that are looked at at the same time.
@@ -314,25 +315,6 @@ impl From<SourceError> for LookFault {
             error,
             stays: false,
         }
-    }
-}
-
-/// Returns why a file is not the one that its name in an inbox says, from its metadata `batchweave.writer` and
-/// `batchweave.number`; a file that has none is accepted.
-pub(super) fn foreign(name: &str, writer: Option<&str>, number: Option<&str>) -> Option<String> {
-    let mut segments = name.rsplit('/');
-    let (file, folder) = (segments.next()?, segments.next()?);
-    if writer.is_some_and(|writer| writer != folder) {
-        let writer = writer.unwrap_or_default();
-        return Some(format!(
-            "it is a file of writer {writer:?}, and lies in the folder of {folder:?}"
-        ));
-    }
-    match (Object::named(file), number) {
-        (Object::File(is), Some(number)) if number != is.to_string() => Some(format!(
-            "it is file {number} of its writer, under the name of file {is}"
-        )),
-        _ => None,
     }
 }
 

@@ -13,6 +13,7 @@ use batchweave_store::memory::MemoryStore;
 use batchweave_store::{ListPage, ObjectMeta, Store, StoreError};
 use futures::FutureExt;
 
+use super::owner::foreign;
 use super::*;
 use crate::sources::Location;
 

@@ -8,9 +8,9 @@ use batchweave_daemon::check::Findings;
 use futures::StreamExt;
 use tokio::runtime::Handle;
 
-use super::super::assemble::read_options;
 use super::super::forms;
 use super::super::inputs::{file_root, input_finder};
+use super::super::reading::read_options;
 use super::function;
 use super::readable::{Readable, counted, document, excerpt};
 use crate::config::{OnBadDocument, ProducerConfig, SourceConfig};

@@ -1,0 +1,28 @@
+//! One value of a row or a sample.
+
+use bytes::Bytes;
+
+/// The value of one column in one row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// The stored bytes of a text or of a fixed-length value.
+    Bytes(Vec<u8>),
+    /// The bytes of the file that the value names.
+    File(Bytes),
+    /// One whole number, or a list of them.
+    Ints(Vec<i64>),
+    /// One number with a fraction, or a list of them.
+    Floats(Vec<f64>),
+}
+
+impl Cell {
+    /// Returns the size in memory in bytes.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(bytes) => bytes.len() as u64,
+            Self::Ints(numbers) => 8 * numbers.len() as u64,
+            Self::Floats(numbers) => 8 * numbers.len() as u64,
+        }
+    }
+}

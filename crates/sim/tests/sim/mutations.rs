@@ -20,7 +20,7 @@ const TIMED: u64 = 40;
 
 /// Draws the world of a seed.
 type Worlds = fn(u64) -> Plan;
-/// What found a mistake: the seed, the names of the checks, and the text of the first.
+/// The find of a mistake: the seed, the names of the checks, and the text of the first.
 type Find = (u64, String, String);
 
 /// Returns the first of `seeds` that finds the mistake.

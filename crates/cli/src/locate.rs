@@ -64,8 +64,8 @@ struct Found {
     source: String,
     /// Pass over the input, from 0.
     pass: u64,
-    /// The document's tokens in the step, the end token included: the first one, and the one after the
-    /// last.
+    /// The part of the document in the step, in tokens from the document's first, the end token included: the first
+    /// one, and the one after the last.
     first_token: u64,
     end_token: u64,
     slices: Vec<u64>,
@@ -96,9 +96,9 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     let (mut found, mut silent, mut at) = (Vec::new(), 0, from);
     while at < to {
         let end = to.min(at.saturating_add(STEPS_AT_ONCE));
-        let (named, without) = named(&mut log, at..end).await?;
+        let (steps, without) = by_provenance(&mut log, at..end).await?;
         silent += without;
-        search.all(log.store().as_ref(), named, &mut found).await?;
+        search.all(log.store().as_ref(), steps, &mut found).await?;
         at = end;
     }
     found.sort_by_key(|found| found.step);
@@ -219,24 +219,24 @@ async fn wanted(log: &mut Log, file: &str, unit: Unit) -> Result<WantedFiles, Cl
 }
 
 /// Groups steps by their provenance object; also returns how many steps have none.
-async fn named(
+async fn by_provenance(
     log: &mut Log,
     steps: std::ops::Range<Step>,
 ) -> Result<(StepsByProvenance, u64), CliError> {
-    let (mut named, mut without) = (StepsByProvenance::new(), 0);
+    let (mut grouped, mut without) = (StepsByProvenance::new(), 0);
     for step in steps {
         let Located::At(entry) = log.locate(step).await? else {
             continue;
         };
         match &entry.tgb.provenance {
             Some(key) => {
-                let steps = named.entry(key.clone()).or_default();
+                let steps = grouped.entry(key.clone()).or_default();
                 steps.push((step, entry.seq, entry.producer.clone()));
             }
             None => without += 1,
         }
     }
-    Ok((named, without))
+    Ok((grouped, without))
 }
 
 struct Search {
@@ -252,10 +252,10 @@ impl Search {
     async fn all(
         &self,
         store: &dyn Store,
-        named: StepsByProvenance,
+        grouped: StepsByProvenance,
         found: &mut Vec<Found>,
     ) -> Result<(), CliError> {
-        let reads = stream::iter(named).map(async |(key, steps)| {
+        let reads = stream::iter(grouped).map(async |(key, steps)| {
             let provenance = sources::provenance(store, &key).await?;
             Ok::<_, CliError>((provenance, steps))
         });
@@ -277,14 +277,19 @@ impl Search {
         let (Some(files), Some(sources)) = (self.wanted.get(producer), provenance.get(*seq)) else {
             return Vec::new();
         };
-        let named = |piece: &Piece| files.get(&piece.file).filter(|_| piece.unit == self.unit);
+        let wanted_file =
+            |piece: &Piece| files.get(&piece.file).filter(|_| piece.unit == self.unit);
         let mut found: BTreeMap<(u64, u32), Found> = BTreeMap::new();
         // Most steps do not hold the document.
-        if !sources.pieces.iter().any(|piece| named(piece).is_some()) {
+        if !sources
+            .pieces
+            .iter()
+            .any(|piece| wanted_file(piece).is_some())
+        {
             return Vec::new();
         }
         for (row, _, piece) in sources.placed(self.seq_len, self.rows) {
-            let Some(pin) = named(&piece) else {
+            let Some(pin) = wanted_file(&piece) else {
                 continue;
             };
             let new = || Found {

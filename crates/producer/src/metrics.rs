@@ -27,6 +27,7 @@ pub struct Metrics {
     pub bad_documents: IntCounter,
     /// Number of folders of inboxes that are left out.
     pub bad_folders: IntGauge,
+    /// Numbers and surrogates that Python writes and standard JSON has not.
     pub json_beyond: JsonBeyondMetrics,
     /// Bytes of the texts of tokenized documents.
     pub text_bytes: IntCounter,
@@ -209,7 +210,7 @@ impl Metrics {
         })
     }
 
-    /// Sets the number of batches that the producer starts from.
+    /// Sets the number of batches that the producer starts from. Those that were made and not committed are made again.
     pub fn begin(&self, next_seq: u64) {
         self.commits.batches.set(next_seq.cast_signed());
         self.made().waiting.clear();
@@ -224,7 +225,7 @@ impl Metrics {
         self.made().waiting.push_back((seq, tokens));
     }
 
-    /// Notes that this number of tokens is left out at the end.
+    /// Sets the number of tokens of the last, partial batch, which is left out at the end.
     pub fn batch_dropped(&self, tokens: u64) {
         self.made().dropped = tokens;
     }
@@ -242,7 +243,7 @@ impl Metrics {
     }
 
     /// Returns the number of batches that this process made visible.
-    pub(crate) fn batches_made(&self) -> u64 {
+    pub(crate) fn batches_visible(&self) -> u64 {
         self.commits.tgbs.get()
     }
 

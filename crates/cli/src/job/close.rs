@@ -1,7 +1,7 @@
 //! `batchweave job close`: releases everything that the job held, so a job that may still run needs
 //! `--force`.
 //!
-//! The store has no clock: only a person can decide that a run without progress is dead.
+//! The store has no clock: without a lease, which reclaimers measure, only a person can decide that a run is dead.
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
@@ -33,6 +33,7 @@ struct JobCloseReport {
 pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context.log().await?;
     let request = admin::request(args.request, &mut log);
+    // A repeat is known by its request alone, so any incarnation will do.
     let repeated = log.manifest().validate(&entry(args, request, 0)) == Ok(Validity::Repeat);
     let (opened, version) = if repeated {
         (None, None)
@@ -68,10 +69,11 @@ async fn close(
 ) -> Result<Option<Version>, CliError> {
     let objects = log.job_objects().await?;
     let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
-    let mut meant = jobs.iter().filter(|job| job.name == args.job.name);
-    let job = meant.find(|job| job.state.opened == opened);
+    let job = jobs
+        .iter()
+        .find(|job| job.name == args.job.name && job.state.opened == opened);
     if let (Some(job), false) = (job, args.force) {
-        may_run(job, log.manifest().end())?;
+        refuse_if_running(job, log.manifest().end())?;
     }
     let attempts = job.map_or(0, |job| job.state.attempts_opened());
     admin::commit(log, "job", |m| {
@@ -90,8 +92,8 @@ async fn close(
     .await
 }
 
-/// Refuses a job that may still run: one with an attempt that has not read the stream to its end.
-fn may_run(job: &JobStatus, end: Option<Step>) -> Result<(), CliError> {
+/// Refuses a job that may still run: one whose newest attempt has not read the stream to its end.
+fn refuse_if_running(job: &JobStatus, end: Option<Step>) -> Result<(), CliError> {
     let Some(newest) = job.state.attempts.last() else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! `batchweave job open`.
+//! `batchweave job open`: from now on the stream keeps what the job still needs, unless `--no-holds`.
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;

@@ -36,7 +36,7 @@ impl Totals {
         Self {
             stored,
             dropped,
-            batches: metrics.batches_made(),
+            batches: metrics.batches_visible(),
             documents: metrics.documents.get(),
             bad_documents: metrics.bad_documents.get(),
             tokens: metrics.tokens.get(),

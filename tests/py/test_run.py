@@ -213,7 +213,9 @@ def test_a_run_is_bounded_until_ranks_read(run: Run) -> None:
         r"lead      at most 1,000 steps and .* ahead of the slowest rank; ahead.max_steps in the"
     )
     assert re.search(words, run.output()), run.output()
-    assert 700 < run.steps() <= 1000
+    # The hold counts batches whose commit is under way, so the stream may grow a little after it.
+    eventually("700 steps", lambda: run.steps() > 700, output=run.everything)
+    assert run.steps() <= 1000
     steps, tokens = run.count()
     assert run.ends() == 0, run.everything()
     assert steps == run.steps() > 2000

@@ -88,7 +88,7 @@ damage: build
 	$(if $(TRIALS),BATCHWEAVE_TRIALS=$(TRIALS)) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture damage::
 
 # In a separate folder, since all code there is instrumented. FUZZ_TARGETS='record fold' runs these
-# only, FUZZ_SECONDS=0 removes the time limit; `tools/fuzz --keep` adds found inputs to tests/fuzz.
+# only, FUZZ_SECONDS=0 removes the time limit; `tools/fuzz --keep` adds found inputs to tests/fuzz/inputs.
 FUZZ_RUNS := 100000
 FUZZ_SECONDS := 30
 fuzz:
@@ -163,7 +163,7 @@ mutation-seeds:
 	$(call step,seeds of small worlds that find the mistakes)
 	@$(MAKE) PROFILE=checks checks-build
 	tools/run-tests checks "sim sim" -- --nocapture --ignored --exact mutations::mutation_seeds
-	sed -n 's/^\([A-Z][A-Za-z0-9]* [0-9]*\)$$/\1/p' target/tests/sim-sim.log > crates/sim/tests/sim/mutation_seeds.txt
+	sed -n 's/^\([A-Z][A-Za-z0-9]* [0-9]*\)$$/\1/p' target/tests/sim-sim.log > tests/sim/tests/sim/mutation_seeds.txt
 
 rust-docs:
 	$(call step,Rust documentation and its examples)

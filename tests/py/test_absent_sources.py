@@ -100,9 +100,9 @@ def test_large_reads_speak_http_1_only() -> None:
 
 def test_the_model_lacks_what_its_page_says() -> None:
     entries = r"Entry::(Quarantine|Retired|Mixture)|lease_seconds: Some|mixture: [1-9]"
-    assert occurrences(entries, "crates/model/src/*.rs") == []
-    assert occurrences(r"(?i)crc32|index_segment|\bdac\b", "crates/model/src/*.rs") == []
-    assert occurrences(r"(?i)watermark", "crates/model/src/*.rs")
+    assert occurrences(entries, "tests/model/src/*.rs") == []
+    assert occurrences(r"(?i)crc32|index_segment|\bdac\b", "tests/model/src/*.rs") == []
+    assert occurrences(r"(?i)watermark", "tests/model/src/*.rs")
 
 
 def test_writers_of_inboxes_read_no_profile(

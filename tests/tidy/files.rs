@@ -54,6 +54,19 @@ pub(crate) fn sources(endings: &[&str]) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Whether the file is of a crate, but not of its tests.
+pub(crate) fn of_a_crate(name: &str) -> bool {
+    let proving = [
+        "tests/fuzz/",
+        "tests/model/",
+        "tests/sim/",
+        "tests/testkit/",
+    ];
+    let below = proving.iter().find_map(|folder| name.strip_prefix(folder));
+    let own = below.or_else(|| name.strip_prefix("crates/").map(|_| name));
+    own.is_some_and(|path| !path.contains("/tests") && !path.starts_with("tests"))
+}
+
 #[test]
 fn files_are_short() {
     let long: Vec<_> = sources(&["rs", "py"])

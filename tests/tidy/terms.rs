@@ -2,7 +2,7 @@
 //! fields and identifiers call it `epoch`, a word that elsewhere means a pass over data.
 
 use crate::assert_none;
-use crate::files::sources;
+use crate::files::{of_a_crate, sources};
 
 /// Pages, and the text with which a line of them may speak of an epoch: passes of a trainer, and Spark's.
 const OTHER_EPOCHS: [(&str, &str); 5] = [
@@ -103,7 +103,7 @@ fn script(text: &str) -> Vec<usize> {
 fn a_producer_has_a_term() {
     let mut found = Vec::new();
     for (name, text) in sources(&["rs", "md", "js", "html"]) {
-        let own = name.starts_with("crates/") && !name.contains("/tests");
+        let own = of_a_crate(&name);
         let lines = match name.rsplit_once('.') {
             Some((_, "md")) => page(&text),
             Some((_, "rs")) if own => rust(&text),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::assert_none;
-use crate::files::sources;
+use crate::files::{of_a_crate, sources};
 
 /// A piece of text that a person reads, with the line where it begins.
 struct Piece {
@@ -350,7 +350,7 @@ fn public_item(line: &str) -> bool {
 fn public_items_are_documented() {
     let mut found = Vec::new();
     for (name, text) in sources(&["rs"]) {
-        if !name.starts_with("crates/") || name.contains("/tests") {
+        if !of_a_crate(&name) {
             continue;
         }
         let (mut documented, mut attribute) = (false, false);

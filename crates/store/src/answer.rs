@@ -1,6 +1,6 @@
 //! The parts of an S3 server's answers that are parsed here instead of by the SDK: the head of the answer
 //! to a large read, and the names in a listing. Pure, without imports from this crate, because
-//! `crates/fuzz` includes the file.
+//! `tests/fuzz` includes the file.
 
 /// Most headers of an answer; S3 servers send about 15.
 const HEADERS_MAX: usize = 64;

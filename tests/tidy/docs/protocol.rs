@@ -104,11 +104,11 @@ pub(super) fn tests() -> BTreeSet<String> {
 fn each_law_and_pitfall_is_checked() {
     let page = fs::read_to_string(root().join("docs/laws.md")).unwrap();
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
-    let guards = read("crates/model/src/guard.rs");
+    let guards = read("tests/model/src/guard.rs");
     let mutations = read("crates/core/src/guards.rs");
     let sim: String = sources(&["rs"])
         .into_iter()
-        .filter(|(name, _)| name.starts_with("crates/sim/src/"))
+        .filter(|(name, _)| name.starts_with("tests/sim/src/"))
         .map(|(_, text)| text)
         .collect();
     let tests = tests();

@@ -10,9 +10,9 @@ use batchweave_core::stream::StreamConfig;
 use serde::Deserialize;
 
 /// `stream.json` of the golden log.
-const STREAM: &[u8] = include_bytes!("../../../tests/golden/stream-v1.json");
+const STREAM: &[u8] = include_bytes!("../../golden/stream-v1.json");
 /// The records of the golden log, one per line.
-const LOG: &[u8] = include_bytes!("../../../tests/golden/log-v1.jsonl");
+const LOG: &[u8] = include_bytes!("../../golden/log-v1.jsonl");
 
 /// The stream that all seeds belong to: two lanes, `a` and `b`, four slices.
 pub(crate) fn stream() -> &'static StreamConfig {

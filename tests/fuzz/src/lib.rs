@@ -7,7 +7,7 @@
 //! Stored objects end in digests and checksums that no fuzzer guesses. Their targets run each input twice:
 //! unchanged, and with the right digests ([`seal`]), so that the code behind them is reached.
 //!
-//! `make fuzz` runs the targets under libFuzzer; `tests/corpus.rs` runs each file of `tests/fuzz` and
+//! `make fuzz` runs the targets under libFuzzer; `tests/corpus.rs` runs each file of `tests/fuzz/inputs` and
 //! some mutations of it in every test run.
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ pub use targets::TARGETS;
 /// A decoder under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// The name of the target and of its folder in `tests/fuzz`.
+    /// The name of the target and of its folder in `tests/fuzz/inputs`.
     pub name: &'static str,
     pub run: fn(&[u8]),
     /// The bound of memory of an input.

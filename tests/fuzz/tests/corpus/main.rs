@@ -1,4 +1,4 @@
-//! Every file of `tests/fuzz` through its target, and some mutations of each, in every test run without the
+//! Every file of `tests/fuzz/inputs` through its target, and some mutations of each, in every test run without the
 //! fuzzer. `BLESS=1` writes the seeds, which are made from the golden files and encoders.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
@@ -21,7 +21,7 @@ const INPUT_BYTES_MAX: u64 = 16 << 10;
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("inputs")
 }
 
 /// Returns the inputs that are kept for a target, by name.
@@ -59,7 +59,7 @@ fn every_target_has_a_folder_and_every_folder_a_target() {
             all += bytes;
         }
     }
-    assert!(all <= CORPUS_BYTES_MAX, "tests/fuzz has {all} bytes");
+    assert!(all <= CORPUS_BYTES_MAX, "tests/fuzz/inputs has {all} bytes");
 }
 
 /// Runs an input; a panic names the input.
@@ -103,7 +103,7 @@ fn one_target(target: &Target) {
     }
 }
 
-/// Each seed in `tests/fuzz` is what the golden files and encoders make today.
+/// Each seed in `tests/fuzz/inputs` is what the golden files and encoders make today.
 #[test]
 fn seeds_are_kept() {
     for target in TARGETS {

@@ -11,7 +11,7 @@ use batchweave_core::{json, keys};
 use serde_json::Value;
 
 fn golden(name: &str) -> Vec<u8> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../golden");
     fs::read(folder.join(name)).unwrap()
 }
 

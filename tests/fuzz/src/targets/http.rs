@@ -3,7 +3,7 @@
 use self::answer::{decoded, decoded_exactly, parse};
 use crate::check::good;
 
-#[path = "../../../store/src/answer.rs"]
+#[path = "../../../../crates/store/src/answer.rs"]
 mod answer;
 
 /// The head of an answer that arrives in pieces.

@@ -54,12 +54,14 @@ OF_S3 = [
 LEFT_OUT = ["_SUCCESS", ".x.jsonl", "README.md", "dt=1/_temporary/0.jsonl"]
 
 
-def run(config: str, folder: Path, *more: str, s3: DevS3 | None = None) -> tuple[int, str]:
+def run(
+    config: str, folder: Path, *more: str, s3: DevS3 | None = None, seq_len: int = 512
+) -> tuple[int, str]:
     """Run a producer to its end."""
     path = folder / "producer.toml"
     path.write_text(
         f"""store.url = "file://{folder}/stream"
-stream = {{ slices = 1, rows_per_slice = 1, seq_len = 512 }}
+stream = {{ slices = 1, rows_per_slice = 1, seq_len = {seq_len} }}
 producer.name = "p"
 tokenizer.kind = "bytes"
 packing.last_batch = "pad"

@@ -68,7 +68,7 @@ def test_a_stored_sentencepiece_model_only_decodes(tmp_path: Path) -> None:
     assert known.encode(texts[0]).ids != ids
 
 
-@pytest.mark.parametrize("ending", ["orc", "tfrecord", "mds", "arrow", "avro"])
+@pytest.mark.parametrize("ending", ["orc", "tfrecord", "mds", "avro"])
 def test_formats_without_a_reader_are_refused(checks: Checks, ending: str) -> None:
     (checks.site.folder / f"a.{ending}").write_text("a,b\n1,2\n")
     refused(

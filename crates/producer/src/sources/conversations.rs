@@ -3,38 +3,23 @@
 //! The columns may be nested (a list of structs) or hold JSON as text. Null fields inside a message are left out: a
 //! writer adds them to every message for a field that any message has.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use parquet::record::Field;
 use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
-use serde::de::IgnoredAny;
 
 use super::row_groups::RowGroups;
+use super::row_json::{
+    RowValue, object, put_bytes, put_float, put_number, put_text, separate, text_of,
+};
 use super::unit_reader::Outcome;
 use super::{InputFile, Reason};
 
 /// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 16;
-
-/// The columns of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConversationColumns {
-    /// Columns that the file must have: those with messages.
-    pub wanted: Vec<String>,
-    /// Columns that are read if the file has them.
-    pub optional: Vec<String>,
-    /// Field of a message that stays when it is null.
-    pub content_key: String,
-    /// Rows stay as they are: nulls, texts that look like JSON, and bytes, which become base64 below `__bytes__`.
-    pub verbatim: bool,
-    /// The settings that name the wanted columns, for messages.
-    pub setting: &'static str,
-}
 
 /// The number of a row and its JSON object.
 type Row = (u64, Result<Vec<u8>, Reason>);
@@ -86,7 +71,10 @@ impl ConversationRows {
     pub(super) fn next(&mut self) -> Outcome<Option<Row>> {
         let row = self.next_row;
         let fields = self.next_fields()?;
-        Ok(fields.map(|fields| (row, object(fields, &self.columns))))
+        Ok(fields.map(|fields| {
+            let named = fields.iter().map(|(name, field)| (name.as_str(), field));
+            (row, object(named, &self.columns))
+        }))
     }
 
     fn next_fields(&mut self) -> Outcome<Option<Vec<(String, Field)>>> {
@@ -121,7 +109,7 @@ fn projection(
                     columns: names(fields),
                 });
             }
-            let detail = missing(name, columns.setting, fields);
+            let detail = missing(name, columns.setting, &names(fields));
             return Err(Reason::NoMessages { detail });
         };
         wanted.push(column.clone());
@@ -143,8 +131,8 @@ fn names(fields: &[TypePtr]) -> String {
     names.join(", ")
 }
 
-fn missing(messages: &str, setting: &str, fields: &[TypePtr]) -> String {
-    let names = names(fields);
+/// Returns that a column with messages is missing in a file with columns `names`.
+pub(super) fn missing(messages: &str, setting: &str, names: &str) -> String {
     let hint = if names.contains("conversations") {
         "; ShareGPT's form needs chat.messages = \"conversations\", chat.role_key = \"from\", \
          chat.content_key = \"value\" and chat.roles = { human = \"user\", gpt = \"assistant\" }"
@@ -152,57 +140,30 @@ fn missing(messages: &str, setting: &str, fields: &[TypePtr]) -> String {
         ""
     };
     format!(
-        "has no column \"{messages}\" in this Parquet file, which has {names}; name the right one in \
+        "has no column \"{messages}\" in this file, which has {names}; name the right one in \
          {setting}{hint}"
     )
 }
 
-/// Returns a row as a JSON object.
-fn object(fields: Vec<(String, Field)>, columns: &ConversationColumns) -> Result<Vec<u8>, Reason> {
-    let mut json = String::from("{");
-    for (name, field) in fields {
-        match field {
-            Field::Null if columns.verbatim => {}
-            Field::Null if columns.wanted.contains(&name) => return Err(Reason::Null),
-            Field::Null => continue,
-            _ => {}
-        }
-        separate(&mut json);
-        put_text(&mut json, &name);
-        json.push(':');
-        match field {
-            Field::Str(text) if !columns.verbatim => put_json_or_text(&mut json, &text),
-            Field::Bytes(bytes) if !columns.verbatim => {
-                put_json_or_text(&mut json, bytes.as_utf8().unwrap_or_default())
-            }
-            field => put(&mut json, &field, columns),
+impl RowValue for &Field {
+    fn is_null(&self) -> bool {
+        matches!(self, Field::Null)
+    }
+
+    fn as_text(&self) -> Result<Option<Cow<'_, str>>, Reason> {
+        match self {
+            Field::Str(text) => Ok(Some(text.into())),
+            Field::Bytes(bytes) => text_of(bytes.data()).map(Some),
+            _ => Ok(None),
         }
     }
-    json.push('}');
-    Ok(json.into_bytes())
-}
 
-fn separate(json: &mut String) {
-    if !json.ends_with(['{', '[', ':']) {
-        json.push(',');
+    fn put(&self, json: &mut String, columns: &ConversationColumns) -> Result<(), Reason> {
+        put(json, self, columns)
     }
 }
 
-/// Appends a text that is a list or an object in JSON as it is, and any other as a string.
-fn put_json_or_text(json: &mut String, text: &str) {
-    let nested = text.trim_start().starts_with(['[', '{']);
-    if nested && serde_json::from_str::<IgnoredAny>(text).is_ok() {
-        json.push_str(text);
-    } else {
-        put_text(json, text);
-    }
-}
-
-fn put_text(json: &mut String, text: &str) {
-    json.push_str(&serde_json::Value::from(text).to_string());
-}
-
-fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
+fn put(json: &mut String, field: &Field, columns: &ConversationColumns) -> Result<(), Reason> {
     match field {
         Field::Null => json.push_str("null"),
         Field::Bool(value) => put_number(json, value),
@@ -221,12 +182,8 @@ fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
         Field::Float(n) => put_float(json, f64::from(*n)),
         Field::Double(n) => put_float(json, *n),
         Field::Str(text) => put_text(json, text),
-        Field::Bytes(bytes) if columns.verbatim => {
-            json.push_str("{\"__bytes__\":");
-            put_text(json, &STANDARD.encode(bytes.data()));
-            json.push('}');
-        }
-        Field::Bytes(bytes) => put_text(json, bytes.as_utf8().unwrap_or_default()),
+        Field::Bytes(bytes) if columns.verbatim => put_bytes(json, bytes.data()),
+        Field::Bytes(bytes) => put_text(json, &text_of(bytes.data())?),
         Field::Decimal(_) => put_text(json, &field.to_string()),
         Field::Group(row) => {
             json.push('{');
@@ -236,7 +193,7 @@ fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
                     separate(json);
                     put_text(json, name);
                     json.push(':');
-                    put(json, field, columns);
+                    put(json, field, columns)?;
                 }
             }
             json.push('}');
@@ -247,7 +204,7 @@ fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
                 if n > 0 {
                     json.push(',');
                 }
-                put(json, item, columns);
+                put(json, item, columns)?;
             }
             json.push(']');
         }
@@ -262,21 +219,12 @@ fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
                     key => put_text(json, &key.to_string()),
                 }
                 json.push(':');
-                put(json, value, columns);
+                put(json, value, columns)?;
             }
             json.push('}');
         }
     }
-}
-
-fn put_number(json: &mut String, n: impl std::fmt::Display) {
-    // Writing to a string cannot fail.
-    let _ = write!(json, "{n}");
-}
-
-/// Appends a number with a fraction; JSON has none of NaN and infinities.
-fn put_float(json: &mut String, n: f64) {
-    json.push_str(&serde_json::Value::from(n).to_string());
+    Ok(())
 }
 
 #[cfg(test)]

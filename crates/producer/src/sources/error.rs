@@ -82,12 +82,12 @@ pub enum Reason {
     /// Compressed data ends early or is damaged; the rest of the file cannot be read.
     #[error("the {codec} data ends early or is damaged here ({detail}); copy the file again")]
     Damaged { codec: &'static str, detail: String },
-    /// The Parquet file lacks the column.
+    /// The file lacks the column.
     #[error(
-        "no column \"{column}\" in this Parquet file, which has {columns}; name the right one in source.column"
+        "no column \"{column}\" in this file, which has {columns}; name the right one in source.column"
     )]
     NoColumn { column: String, columns: String },
-    /// The Parquet column is not text.
+    /// The column is not text.
     #[error(
         "column \"{column}\" is {found}, not a string; name a text column in source.column, or set source.content = \"ids\" for token ids"
     )]
@@ -129,7 +129,7 @@ pub enum Reason {
     NotForFunction,
     /// The Parquet file lacks a column that the function gets.
     #[error(
-        "no column \"{column}\" in this Parquet file, which has {columns}; name the right ones in transform.fields"
+        "no column \"{column}\" in this file, which has {columns}; name the right ones in transform.fields"
     )]
     NoRowColumn { column: String, columns: String },
     /// No process can apply the function; the document itself may be good.
@@ -244,6 +244,16 @@ pub enum Reason {
         "not readable as Parquet ({detail}); write the file again, or name its format in source.format"
     )]
     BrokenParquet { detail: String },
+    /// The file is not readable as one of Arrow's IPC formats.
+    #[error(
+        "not readable as Arrow ({detail}); write the file again, or name its format in source.format"
+    )]
+    BrokenArrow { detail: String },
+    /// The column has a type that JSON objects of rows can't hold.
+    #[error(
+        "column \"{column}\" is {found}, which is not read; write it as a list, a struct, a text or a number"
+    )]
+    NotInJson { column: String, found: String },
 }
 
 impl Reason {
@@ -298,6 +308,8 @@ impl Reason {
                 | Self::NoColumn { .. }
                 | Self::ColumnType { .. }
                 | Self::BrokenParquet { .. }
+                | Self::BrokenArrow { .. }
+                | Self::NotInJson { .. }
                 | Self::NoMessages { .. }
                 | Self::NotConversations
                 | Self::NotText

@@ -21,6 +21,8 @@ pub enum Format {
     Csv,
     /// The same with tabs between the values.
     Tsv,
+    /// One document per row of a table in an IPC format of Arrow, as Feather is one.
+    Arrow,
     /// An array as numpy saves it: one sample per file, or documents of ids.
     Npy,
     /// Documents of ids in pairs of `.bin` and `.idx`, as Megatron-LM writes them.
@@ -36,8 +38,6 @@ const COMPRESSIONS: [&str; 6] = [".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz"]
 const UNREAD: [(&[&str], &str); 4] = [
     (
         &[
-            "arrow",
-            "feather",
             "orc",
             "avro",
             "h5",

@@ -1,6 +1,7 @@
 //! The table of formats: what their names are, what their files hold, and how they are opened.
 
 use super::UnitKind;
+use super::arrow::open_arrow;
 use super::csv::{open_csv, open_tsv};
 use super::format::{Format, extension, uncompressed};
 use super::read_ids::{open_npy, open_pair};
@@ -57,7 +58,7 @@ impl Shape {
 
 type Opener = for<'a> fn(Opening<'a, '_>) -> Opened<'a>;
 
-static FORMATS: [FormatRow; 9] = [
+static FORMATS: [FormatRow; 10] = [
     // The first row is that of all other names.
     FormatRow {
         format: Format::Text,
@@ -112,6 +113,15 @@ static FORMATS: [FormatRow; 9] = [
         contents: Contents::Fields,
         shape: Shape::Whole,
         open: open_tsv,
+    },
+    FormatRow {
+        format: Format::Arrow,
+        extensions: &["arrow", "arrows", "feather", "ipc"],
+        words: "Arrow",
+        unit: UnitKind::Row,
+        contents: Contents::Fields,
+        shape: Shape::Whole,
+        open: open_arrow,
     },
     FormatRow {
         format: Format::Npy,

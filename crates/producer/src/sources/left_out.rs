@@ -9,10 +9,11 @@ use super::input_error::shown;
 /// Names of files beside data, in lower case; also with an ending that is text, as `LICENSE.md` and `README-de`.
 const BESIDE: [&str; 4] = ["readme", "license", "licence", "copying"];
 /// The same, but with no other ending.
-const EXACTLY: [&str; 10] = [
+const EXACTLY: [&str; 11] = [
     "dataset_info.json",
     "dataset_infos.json",
     "dataset_dict.json",
+    "state.json",
     "croissant.json",
     "md5sums",
     "sha1sums",

@@ -16,6 +16,7 @@
 //! A *unit* can hold one document: a line, a row, a sample of a tar, or a whole text file. Units are numbered from 0 in each
 //! file, blank and bad ones included, so that a place never depends on content.
 
+mod arrow;
 mod blocks;
 mod cell;
 mod cells;
@@ -55,6 +56,7 @@ mod read_shards;
 mod read_text;
 mod remote;
 mod row_groups;
+mod row_json;
 mod rows;
 mod shapes;
 mod shards;
@@ -69,7 +71,6 @@ use batchweave_core::order::Position;
 pub use blocks::{BlockReader, SourceFiles};
 use bytes::Bytes;
 pub use cell::Cell;
-pub use conversations::ConversationColumns;
 pub use document_error::{DocumentError, Numbered};
 pub use error::Reason;
 pub use find::{InputFinder, NamedPaths, find_all};
@@ -86,6 +87,7 @@ pub use plan::SourcePlan;
 pub(crate) use plan::{BlockOrders, ReadOrder, plan_blocks};
 pub use read::FileReader;
 pub use read_options::{ReadContent, ReadOptions};
+pub use row_json::ConversationColumns;
 pub(crate) use shapes::{ShapeError, shapes};
 pub(crate) use shards::{MemberKind, TextField, alternatives};
 pub(crate) use stored_list::store_list;

@@ -1,6 +1,6 @@
 //! The settings by which files are read.
 
-use super::conversations::ConversationColumns;
+use super::row_json::ConversationColumns;
 use super::{Format, Portion};
 
 /// The documents that units hold.

@@ -89,7 +89,7 @@ async fn parquet_that_can_not_be_used() {
         (
             "column.parquet",
             "message m { optional binary body (UTF8); }",
-            "no column \"text\" in this Parquet file, which has body;",
+            "no column \"text\" in this file, which has body;",
         ),
         (
             "type.parquet",

@@ -82,7 +82,7 @@ fn names_of_now_and_of_earlier_releases() {
     for name in [
         "a.orc",
         "a.avro.gz",
-        "a.arrow",
+        "a.tfrecord",
         "a.zip",
         "a.7z",
         "a.lz4",

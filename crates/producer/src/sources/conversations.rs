@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use parquet::record::Field;
 use parquet::record::reader::{ReaderIter, TreeBuilder};
+use parquet::record::{Field, List, Map, Row as FieldRow};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 use serde::de::IgnoredAny;
 
@@ -228,45 +228,53 @@ fn put(json: &mut String, field: &Field, columns: &ConversationColumns) {
         }
         Field::Bytes(bytes) => put_text(json, bytes.as_utf8().unwrap_or_default()),
         Field::Decimal(_) => put_text(json, &field.to_string()),
-        Field::Group(row) => {
-            json.push('{');
-            for (name, field) in row.get_column_iter() {
-                let kept = columns.verbatim || *name == columns.content_key;
-                if kept || !matches!(field, Field::Null) {
-                    separate(json);
-                    put_text(json, name);
-                    json.push(':');
-                    put(json, field, columns);
-                }
-            }
-            json.push('}');
-        }
-        Field::ListInternal(list) => {
-            json.push('[');
-            for (n, item) in list.elements().iter().enumerate() {
-                if n > 0 {
-                    json.push(',');
-                }
-                put(json, item, columns);
-            }
-            json.push(']');
-        }
-        Field::MapInternal(map) => {
-            json.push('{');
-            for (n, (key, value)) in map.entries().iter().enumerate() {
-                if n > 0 {
-                    json.push(',');
-                }
-                match key {
-                    Field::Str(key) => put_text(json, key),
-                    key => put_text(json, &key.to_string()),
-                }
-                json.push(':');
-                put(json, value, columns);
-            }
-            json.push('}');
+        Field::Group(row) => put_row(json, row, columns),
+        Field::ListInternal(list) => put_list(json, list, columns),
+        Field::MapInternal(map) => put_map(json, map, columns),
+    }
+}
+
+/// Writes a row as an object. A field that is null is left out, unless all are kept or it is the content.
+fn put_row(json: &mut String, row: &FieldRow, columns: &ConversationColumns) {
+    json.push('{');
+    for (name, field) in row.get_column_iter() {
+        let kept = columns.verbatim || *name == columns.content_key;
+        if kept || !matches!(field, Field::Null) {
+            separate(json);
+            put_text(json, name);
+            json.push(':');
+            put(json, field, columns);
         }
     }
+    json.push('}');
+}
+
+fn put_list(json: &mut String, list: &List, columns: &ConversationColumns) {
+    json.push('[');
+    for (n, item) in list.elements().iter().enumerate() {
+        if n > 0 {
+            json.push(',');
+        }
+        put(json, item, columns);
+    }
+    json.push(']');
+}
+
+/// Writes a map as an object, whose keys are the texts of the map's keys.
+fn put_map(json: &mut String, map: &Map, columns: &ConversationColumns) {
+    json.push('{');
+    for (n, (key, value)) in map.entries().iter().enumerate() {
+        if n > 0 {
+            json.push(',');
+        }
+        match key {
+            Field::Str(key) => put_text(json, key),
+            key => put_text(json, &key.to_string()),
+        }
+        json.push(':');
+        put(json, value, columns);
+    }
+    json.push('}');
 }
 
 fn put_number(json: &mut String, n: impl std::fmt::Display) {

@@ -59,27 +59,15 @@ fn python_attribute(value: &Value, name: &Arc<str>) -> Made<Option<Value>> {
     if name.starts_with("__") && name.ends_with("__") {
         return fail(format!("access to the attribute {name:?} is unsafe"));
     }
-    let method = || {
-        Ok(Some(Value::Call(Rc::new(Callable::Method(
-            value.clone(),
-            name.clone(),
-        )))))
-    };
+    let callable = |own| Ok(Some(Value::Call(Rc::new(own))));
+    let method = || callable(Callable::Method(value.clone(), name.clone()));
     let (own, others): (&[&str], &[&str]) = match value {
         Value::Loop(state) => {
-            if let "cycle" = &**name {
-                return Ok(Some(Value::Call(Rc::new(Callable::Loop(
-                    state.clone(),
-                    "cycle",
-                )))));
-            }
-            if let "changed" = &**name {
-                return Ok(Some(Value::Call(Rc::new(Callable::Loop(
-                    state.clone(),
-                    "changed",
-                )))));
-            }
-            return state.attribute(name);
+            let own = ["cycle", "changed"].into_iter().find(|own| *own == &**name);
+            return match own {
+                Some(own) => callable(Callable::Loop(state.clone(), own)),
+                None => state.attribute(name),
+            };
         }
         Value::Namespace(values) => return Ok(values.borrow().get_text(name).cloned()),
         Value::Group(items) => match &**name {

@@ -244,29 +244,13 @@ impl Interpreter {
         let more = given
             .positional
             .split_off(given.positional.len().min(own.arguments.len()));
-        let mut positional = given.positional.into_iter();
-        let first = own.arguments.len() - own.defaults.len();
-        for (n, (number, name)) in own.arguments.iter().enumerate() {
-            let at = given.keywords.iter().position(|(given, _)| given == name);
-            let value = match (positional.next(), at) {
-                (Some(value), None) => value,
-                (Some(_), Some(_)) => return fail(format!("{:?} got {name:?} twice", own.name)),
-                (None, Some(at)) => given.keywords.remove(at).1,
-                (None, None) if n >= first => self.value(&own.defaults[n - first], &scope)?,
-                (None, None) => Value::absent(name),
-            };
-            scope.set(*number, value);
-        }
+        self.bind_arguments(own, &mut given, &scope)?;
         if own.takes_caller {
-            let at = given
-                .keywords
-                .iter()
-                .position(|(name, _)| &**name == "caller");
+            let mut names = given.keywords.iter().map(|(name, _)| name);
+            let at = names.position(|name| &**name == "caller");
             let value = at.map(|at| given.keywords.remove(at).1);
-            scope.set(
-                caller,
-                value.unwrap_or_else(|| Value::absent(&"caller".into())),
-            );
+            let value = value.unwrap_or_else(|| Value::absent(&"caller".into()));
+            scope.set(caller, value);
         }
         if own.takes_keywords {
             let pairs = given
@@ -295,21 +279,48 @@ impl Interpreter {
         Ok(text.into())
     }
 
+    /// Sets the declared arguments of a macro in its scope: the given ones, else the defaults.
+    fn bind_arguments(
+        self: &Rc<Self>,
+        own: &Macro,
+        given: &mut Given,
+        scope: &Rc<Scope>,
+    ) -> Made<()> {
+        let mut positional = std::mem::take(&mut given.positional).into_iter();
+        let first = own.arguments.len() - own.defaults.len();
+        for (n, (number, name)) in own.arguments.iter().enumerate() {
+            let at = given.keywords.iter().position(|(given, _)| given == name);
+            let value = match (positional.next(), at) {
+                (Some(value), None) => value,
+                (Some(_), Some(_)) => return fail(format!("{:?} got {name:?} twice", own.name)),
+                (None, Some(at)) => given.keywords.remove(at).1,
+                (None, None) if n >= first => self.value(&own.defaults[n - first], scope)?,
+                (None, None) => Value::absent(name),
+            };
+            scope.set(*number, value);
+        }
+        Ok(())
+    }
+
+    /// Returns the configured date by a format.
+    fn strftime_now(&self, form: &str) -> Made<Value> {
+        match &self.date {
+            Some(date) => date
+                .strftime(form)
+                .map_or_else(fail, |text| Ok(text.into())),
+            None => fail(
+                "it asks for today's date, so a replay would make other tokens; set chat.date to a fixed \
+                 one, as \"2026-11-27\"",
+            ),
+        }
+    }
+
     fn function(&self, function: Function, given: Given) -> Made<Value> {
         let made = |callable| Ok(Value::Call(Rc::new(callable)));
         match function {
             Function::Range => range(given),
             Function::Dict => methods::dict(given).map(|dict| Value::Dict(Rc::new(dict))),
-            Function::Namespace => {
-                let dict = methods::dict(given)?;
-                let hidden = dict
-                    .keys()
-                    .find(|key| key.as_text().is_some_and(|k| k.starts_with('_')));
-                match hidden {
-                    Some(name) => fail(format!("a namespace can't hold {}", name.repr()?)),
-                    None => Ok(Value::Namespace(Rc::new(RefCell::new(dict)))),
-                }
-            }
+            Function::Namespace => namespace(given),
             Function::Cycler if given.positional.is_empty() => {
                 fail("at least one item has to be provided")
             }
@@ -328,18 +339,22 @@ impl Interpreter {
             Function::StrftimeNow => {
                 let [form] = given.bind("strftime_now", ["format"], 1)?;
                 let form = methods::text_of(form, "strftime_now")?;
-                match &self.date {
-                    Some(date) => date
-                        .strftime(&form)
-                        .map_or_else(fail, |text| Ok(text.into())),
-                    None => fail(
-                        "it asks for today's date, so a replay would make other tokens; set chat.date to a fixed \
-                         one, as \"2026-11-27\"",
-                    ),
-                }
+                self.strftime_now(&form)
             }
             Function::Lipsum => fail("lipsum is random, so it is not supported"),
         }
+    }
+}
+
+/// Returns a namespace with these values.
+fn namespace(given: Given) -> Made<Value> {
+    let dict = methods::dict(given)?;
+    let hidden = dict
+        .keys()
+        .find(|key| key.as_text().is_some_and(|k| k.starts_with('_')));
+    match hidden {
+        Some(name) => fail(format!("a namespace can't hold {}", name.repr()?)),
+        None => Ok(Value::Namespace(Rc::new(RefCell::new(dict)))),
     }
 }
 

@@ -291,23 +291,7 @@ impl Interpreter {
         items: &Value,
         scope: &Rc<Scope>,
     ) -> Made<Box<Source>> {
-        let mut next: Box<Source> = match items {
-            Value::List(items) => {
-                let (items, mut at) = (items.clone(), 0);
-                Box::new(move || {
-                    at += 1;
-                    Ok(items.get(at - 1).cloned())
-                })
-            }
-            Value::Generator(items) => {
-                let items = items.clone();
-                Box::new(move || Ok(items.borrow_mut().pop_front()))
-            }
-            other => {
-                let mut items = other.items()?.into_iter();
-                Box::new(move || Ok(items.next()))
-            }
-        };
+        let mut next = one_by_one(items)?;
         if own.test.is_none() {
             return Ok(next);
         }
@@ -373,4 +357,25 @@ impl Interpreter {
             self.called(|| self.captured(|| self.for_loop(own, items, scope, state.depth() + 1)));
         text.map(Value::from)
     }
+}
+
+/// Returns the items of a value one after another.
+fn one_by_one(items: &Value) -> Made<Box<Source>> {
+    Ok(match items {
+        Value::List(items) => {
+            let (items, mut at) = (items.clone(), 0);
+            Box::new(move || {
+                at += 1;
+                Ok(items.get(at - 1).cloned())
+            })
+        }
+        Value::Generator(items) => {
+            let items = items.clone();
+            Box::new(move || Ok(items.borrow_mut().pop_front()))
+        }
+        other => {
+            let mut items = other.items()?.into_iter();
+            Box::new(move || Ok(items.next()))
+        }
+    })
 }

@@ -84,6 +84,31 @@ enum Kind {
     Arrays(Vec<ArraySpec>),
 }
 
+impl Kind {
+    /// Makes the part for documents that become tokens.
+    fn of_tokens(
+        config: &ProducerConfig,
+        shape: Shape,
+        tokenizer: Arc<dyn Tokenizer>,
+        pad: u32,
+    ) -> Result<Self, TransformError> {
+        Ok(match config.packing.mode {
+            PackingMode::Chat | PackingMode::Pairs => Self::Chat {
+                chat: Box::new(chat(config, tokenizer.clone())?),
+                pairs: pair_fields(config, shape),
+                tokenizer,
+                pad,
+            },
+            _ => Self::Text {
+                begin: begin_token(config, tokenizer.as_ref())?,
+                tokenizer,
+                pad,
+                content: config.source.content,
+            },
+        })
+    }
+}
+
 impl DocumentTransform {
     /// Sets up the configured transform. Reads files and loads the tokenizer, which takes seconds: call it outside
     /// of async code.
@@ -105,21 +130,7 @@ impl DocumentTransform {
             let pad = pad_token(config, tokenizer.as_ref())?;
             canary = tokens_of(tokenizer.as_ref());
             let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &beside)?;
-            let kind = match packing.mode {
-                PackingMode::Chat | PackingMode::Pairs => Kind::Chat {
-                    chat: Box::new(chat(config, tokenizer.clone())?),
-                    pairs: pair_fields(config, shape),
-                    tokenizer,
-                    pad,
-                },
-                _ => Kind::Text {
-                    begin: begin_token(config, tokenizer.as_ref())?,
-                    tokenizer,
-                    pad,
-                    content: config.source.content,
-                },
-            };
-            (kind, encoder)
+            (Kind::of_tokens(config, shape, tokenizer, pad)?, encoder)
         };
         Ok(Self {
             kind,
@@ -286,18 +297,10 @@ impl DocumentTransform {
             Kind::Arrays(specs) => {
                 sample(specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
             }
-            Kind::Chat { chat, pairs, .. } => match (unit.kind, unit.raw) {
-                (UnitKind::Json | UnitKind::Row, Ok(raw)) => {
-                    let raw = again::without_mark_of_utf8(unit.place.unit == 0, raw);
-                    let made = match pairs {
-                        Some(fields) => chat.pair(&raw, fields)?,
-                        None => chat.turns(&raw)?,
-                    };
-                    Ok(made.map(|made| (made, bytes)))
-                }
-                (_, Ok(_)) => Err(Reason::NotConversations),
-                (_, Err(reason)) => Err(reason),
-            },
+            Kind::Chat { chat, pairs, .. } => {
+                let made = conversation(chat, pairs.as_deref(), unit)?;
+                Ok(made.map(|made| (made, bytes)))
+            }
             Kind::Text {
                 tokenizer,
                 begin,
@@ -372,5 +375,24 @@ impl DocumentTransform {
             }
             Kind::Arrays(_) => true,
         }
+    }
+}
+
+/// Returns the tokens of a conversation, or of a pair where its fields are given.
+fn conversation(
+    chat: &Chat,
+    pairs: Option<&PairFields>,
+    unit: Unit,
+) -> Result<Option<Content>, Reason> {
+    match (unit.kind, unit.raw) {
+        (UnitKind::Json | UnitKind::Row, Ok(raw)) => {
+            let raw = again::without_mark_of_utf8(unit.place.unit == 0, raw);
+            match pairs {
+                Some(fields) => chat.pair(&raw, fields),
+                None => chat.turns(&raw),
+            }
+        }
+        (_, Ok(_)) => Err(Reason::NotConversations),
+        (_, Err(reason)) => Err(reason),
     }
 }

@@ -31,15 +31,7 @@ impl ProducerConfig {
             ));
         }
         self.check_beside_sources(&mut wrong);
-        let mut names = BTreeSet::new();
-        for source in self.sources.iter().filter(|source| !source.name.is_empty()) {
-            if !names.insert(&source.name) {
-                let name = &source.name;
-                wrong(format!(
-                    "the name {name:?} is given twice: each source needs its own"
-                ));
-            }
-        }
+        self.check_source_names(&mut wrong);
         for (number, source) in self.sources.iter().enumerate() {
             // A source without a name is known by its number, from 1.
             let table = match source.name.as_str() {
@@ -53,6 +45,19 @@ impl ProducerConfig {
             problems.push(Problem::new("sources", WeightError::AllZero.to_string()));
         }
         self.check_memory(problems);
+    }
+
+    /// Checks that no two sources have one name.
+    fn check_source_names(&self, wrong: &mut impl FnMut(String)) {
+        let mut names = BTreeSet::new();
+        for source in self.sources.iter().filter(|source| !source.name.is_empty()) {
+            if !names.insert(&source.name) {
+                let name = &source.name;
+                wrong(format!(
+                    "the name {name:?} is given twice: each source needs its own"
+                ));
+            }
+        }
     }
 
     /// Checks that `[source]` has no key that each of several sources has for itself.

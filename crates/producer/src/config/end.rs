@@ -51,13 +51,7 @@ impl ProducerConfig {
         if !repeats || grows || self.producer.limit != RunLimit::None {
             return None;
         }
-        let bound = match self.bound() {
-            Some(bound) => format!("{bound} bounds it"),
-            None => {
-                "nothing bounds it, and it fills the store; set producer.limit, or ahead.max_steps"
-                    .to_owned()
-            }
-        };
+        let bound = self.bound_in_words();
         let when = self.when_source_ends();
         let text = match (when, finite.is_empty()) {
             (WhenSourceEnds::Last, false) => format!(
@@ -80,6 +74,16 @@ impl ProducerConfig {
             }
         };
         Some((finite.is_empty() || when == WhenSourceEnds::GoOn, text))
+    }
+
+    fn bound_in_words(&self) -> String {
+        match self.bound() {
+            Some(bound) => format!("{bound} bounds it"),
+            None => {
+                "nothing bounds it, and it fills the store; set producer.limit, or ahead.max_steps"
+                    .to_owned()
+            }
+        }
     }
 
     /// Returns the names of the sources with a weight that repeat without end, or of those that do not.

@@ -44,6 +44,18 @@ struct Follower {
 }
 
 impl Follower {
+    fn new(store: Arc<dyn Store>, config: &ProducerConfig) -> Self {
+        let (reader, bounds) = flow_control::position_reader(config);
+        Self {
+            store,
+            log: None,
+            reader,
+            bounds,
+            status: None,
+            failing: false,
+        }
+    }
+
     /// Reads the log if the store answers. Returns whether the log was read.
     async fn try_read(&mut self) -> Result<bool, LogError> {
         match self.read().await {
@@ -138,15 +150,7 @@ pub(super) async fn follow(
     seen: mpsc::Sender<Seen>,
 ) {
     let after = config.producer.takeover_after.0;
-    let (reader, bounds) = flow_control::position_reader(&config);
-    let mut follower = Follower {
-        store,
-        log: None,
-        reader,
-        bounds,
-        status: None,
-        failing: false,
-    };
+    let mut follower = Follower::new(store, &config);
     // With each batch of the lane, every other one may give one that waits.
     let most = (flow_control::entry_max(&config) * config.stream.producers.len()) as Step;
     let every = (after / READS).clamp(EVERY[0], EVERY[1]);

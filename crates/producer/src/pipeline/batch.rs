@@ -43,6 +43,17 @@ pub struct BatchGroup {
     pub memory: u64,
 }
 
+impl BatchGroup {
+    /// Returns the numbers of the first and the last batch.
+    pub(super) fn seqs(&self) -> (Seq, Seq) {
+        let more = match &self.part {
+            Some(_) => 0,
+            None => (self.batches.len() as u64).saturating_sub(1),
+        };
+        (self.first_seq, self.first_seq + more)
+    }
+}
+
 /// The parts and settings of a batch builder.
 #[derive(Debug)]
 pub struct BatchBuilderOptions {

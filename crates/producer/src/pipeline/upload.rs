@@ -159,15 +159,9 @@ impl Uploader {
     /// Makes the objects of a group; each batch is dropped once it is written.
     fn build(&self, group: BatchGroup) -> Result<Built, RunError> {
         let mut builder = self.builder(group.bytes);
-        let last_seq = match &group.part {
-            Some(_) => group.first_seq,
-            None => group.first_seq + (group.batches.len() as u64).saturating_sub(1),
-        };
-        let seqs = (group.first_seq, last_seq);
-        let random = group
-            .part
-            .as_ref()
-            .map_or_else(rand::random, |part| part.random);
+        let seqs = group.seqs();
+        let part = group.part.as_ref();
+        let random = part.map_or_else(rand::random, |part| part.random);
         let sources = self.sources(&group, seqs, random);
         if let Some(sampler) = &self.sampler {
             sampler.take(&group);

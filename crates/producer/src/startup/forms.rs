@@ -90,8 +90,7 @@ impl Forms<'_> {
         };
         if self.sources.iter().all(|source| source.name.is_empty()) {
             let key = "source.format";
-            let was = stored_format(was.get(key));
-            let is = stored_format(now.get(key));
+            let (was, is) = (stored_format(was.get(key)), stored_format(now.get(key)));
             if same(None, was, is) {
                 adopted.insert(key.to_owned(), json!(is));
             }

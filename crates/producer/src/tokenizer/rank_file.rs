@@ -60,15 +60,7 @@ impl RankFile {
         check_special_tokens(special, &ranks)?;
         let end = find_end_token(end_token, |token| special.get(token).copied())
             .map_err(|_| no_end_token(end_token, ranks.len()))?;
-        let inner = encoder(&ranks, special, settings.pattern)?;
-        let covered = inner.decode_bytes(&inner.encode_ordinary(SAMPLE));
-        if covered.map_err(|e| damaged(path, e.to_string()))? != SAMPLE.as_bytes() {
-            return Err(bad_pattern(format!(
-                "{:?} leaves out characters of texts, which would be lost; write one that matches all, as that of \
-                 the model does",
-                settings.pattern
-            )));
-        }
+        let inner = encoder(path, &ranks, special, settings.pattern)?;
         let pattern = regular_expression(settings.pattern);
         let specials: Vec<(String, u32)> = special.clone().into_iter().collect();
         let end_text =
@@ -108,20 +100,30 @@ fn regular_expression(pattern: &str) -> &str {
     named.map_or(pattern, |(_, expression)| expression)
 }
 
-/// Makes tiktoken's encoder, with the configured pattern.
+/// Makes tiktoken's encoder. Fails where the configured pattern leaves out a part of texts.
 fn encoder(
+    path: &Path,
     ranks: &ranks::Ranks,
     special: &BTreeMap<String, u32>,
     pattern: &str,
 ) -> Result<CoreBPE, TokenizerError> {
     let ranks = ranks.iter().map(|(rank, token)| (token.clone(), *rank));
     let specials = special.clone().into_iter().collect();
-    CoreBPE::new(ranks.collect(), specials, regular_expression(pattern)).map_err(|e| {
-        bad_pattern(format!(
-            "{pattern:?} is neither a name nor a regular expression: {e}; write \
+    let made =
+        CoreBPE::new(ranks.collect(), specials, regular_expression(pattern)).map_err(|e| {
+            bad_pattern(format!(
+                "{pattern:?} is neither a name nor a regular expression: {e}; write \
              \"cl100k_base\", \"o200k_base\", \"gpt2\" or the one of the model"
-        ))
-    })
+            ))
+        })?;
+    let covered = made.decode_bytes(&made.encode_ordinary(SAMPLE));
+    if covered.map_err(|e| damaged(path, e.to_string()))? != SAMPLE.as_bytes() {
+        return Err(bad_pattern(format!(
+            "{pattern:?} leaves out characters of texts, which would be lost; write one that matches all, as that of \
+             the model does"
+        )));
+    }
+    Ok(made)
 }
 
 /// Returns the error for special tokens without `end_token`, where the first free id is `free`.

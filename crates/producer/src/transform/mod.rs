@@ -1,7 +1,7 @@
 //! From units to documents, by the configured mode, and the identity that this gives the stream: all
 //! producers of one stream must make slices of one form.
 //!
-//! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
+//! - `content` makes the content of a document by the kind of the transform: `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
 //!   `columns` takes the numbers beside them;
 //!   `shards` finds the text or the conversation in a sample of a tar;
 //! - `function` applies the user's own function to units, before all others;
@@ -13,6 +13,7 @@ mod again;
 pub mod arrays;
 pub mod chat;
 mod columns;
+mod content;
 mod error;
 mod frames;
 pub mod function;
@@ -40,7 +41,6 @@ use self::arrays::sample;
 use self::chat::{Chat, Dialect, PairFields};
 use self::json::Beyond;
 use self::setup::{beside, chat, pair_fields};
-use self::text::decode;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
@@ -285,55 +285,6 @@ impl DocumentTransform {
         }))
     }
 
-    /// Returns the content and its size in bytes.
-    fn content(
-        &self,
-        field: &str,
-        unit: Unit,
-        bytes: u64,
-        mask: Option<Vec<bool>>,
-    ) -> Result<Option<(Content, u64)>, Reason> {
-        match &self.kind {
-            Kind::Arrays(specs) => {
-                sample(specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
-            }
-            Kind::Chat { chat, pairs, .. } => {
-                let made = conversation(chat, pairs.as_deref(), unit)?;
-                Ok(made.map(|made| (made, bytes)))
-            }
-            Kind::Text {
-                tokenizer,
-                begin,
-                content: SourceContent::Ids,
-                ..
-            } => {
-                let identity = tokenizer.identity();
-                let vocabulary = ids::Vocabulary {
-                    id_bound: identity.id_bound,
-                    begin_token: *begin,
-                    end_token: identity.end_token,
-                };
-                let ids = ids::content(field, vocabulary, unit, mask)?;
-                Ok(ids.map(|ids| (ids, bytes)))
-            }
-            Kind::Text {
-                tokenizer, begin, ..
-            } => {
-                let first = unit.place.unit == 0;
-                let encode = |text: &str| (tokenizer.encode(text), text.len() as u64);
-                let made = decode(unit.kind, field, first, &unit.raw?, encode)?;
-                let Some((encoded, bytes)) = made else {
-                    return Ok(None);
-                };
-                let mut tokens = encoded.map_err(Reason::tokenizer)?;
-                if let Some(begin) = begin {
-                    tokens.insert(0, *begin);
-                }
-                Ok(Some((Content::Tokens(tokens), bytes)))
-            }
-        }
-    }
-
     /// Returns what [`Self::transform`] does for the sample of a tar, whose key is in the reason of a bad one.
     fn transform_sample(&self, field: &str, mut unit: Unit) -> Result<Option<Transformed>, Reason> {
         let key = std::mem::replace(&mut unit.raw, Ok(Bytes::new()))?;
@@ -375,24 +326,5 @@ impl DocumentTransform {
             }
             Kind::Arrays(_) => true,
         }
-    }
-}
-
-/// Returns the tokens of a conversation, or of a pair where its fields are given.
-fn conversation(
-    chat: &Chat,
-    pairs: Option<&PairFields>,
-    unit: Unit,
-) -> Result<Option<Content>, Reason> {
-    match (unit.kind, unit.raw) {
-        (UnitKind::Json | UnitKind::Row, Ok(raw)) => {
-            let raw = again::without_mark_of_utf8(unit.place.unit == 0, raw);
-            match pairs {
-                Some(fields) => chat.pair(&raw, fields),
-                None => chat.turns(&raw),
-            }
-        }
-        (_, Ok(_)) => Err(Reason::NotConversations),
-        (_, Err(reason)) => Err(reason),
     }
 }

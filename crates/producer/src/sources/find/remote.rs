@@ -31,24 +31,19 @@ pub(super) async fn remote(
         }
     });
     listed.await.map_err(SourceError::Store)?;
-    let Listing {
-        mut keys,
-        mut left_out,
-        below,
-        ..
-    } = listing.with_literal();
-    let before = keys.len();
-    keys.retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
-    filter.check_some(url, before == 0, &left_out)?;
-    keys.sort_by(|a, b| a.key.cmp(&b.key));
-    let files = futures::stream::iter(keys)
+    let mut listing = listing.with_literal();
+    let before = listing.keys.len();
+    (listing.keys).retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
+    filter.check_some(url, before == 0, &listing.left_out)?;
+    (listing.keys).sort_by(|a, b| a.key.cmp(&b.key));
+    let files = futures::stream::iter(listing.keys)
         .map(|object| pin_remote(store.clone(), root.clone(), object))
         .buffered(FINGERPRINTS_AT_ONCE);
     let files = files.try_collect().await?;
     let mut all = LeftOut::default();
-    left_out.sort_unstable();
-    all.add(url, Cause::Name, left_out);
-    all.add(url, Cause::Below, below);
+    listing.left_out.sort_unstable();
+    all.add(url, Cause::Name, listing.left_out);
+    all.add(url, Cause::Below, listing.below);
     Ok(InputList {
         files,
         left_out: all,

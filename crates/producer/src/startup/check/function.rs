@@ -37,6 +37,15 @@ impl Results {
             .collect()
     }
 
+    /// Returns places and reasons of the first documents for which it raised.
+    fn raised_words(&self, list: &InputList, options: &ReadOptions) -> String {
+        let raised = self.first_raised.iter();
+        raised
+            .map(|(place, why)| format!("{}: {why}", place_name(place, list, options)))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
     /// Adds the documents of these places, and what the function made of them.
     fn add(&mut self, places: Vec<Place>, made: &Applied) {
         self.dropped += made.dropped;
@@ -78,11 +87,7 @@ pub(super) fn compare(
     let function = &config.transform.function;
     let different = first.differences(&second);
     let documents = first.digests.len();
-    let at = |place: &Place| place_name(place, &list, options);
-    let named = (first.first_raised.iter())
-        .map(|(place, why)| format!("{}: {why}", at(place)))
-        .collect::<Vec<_>>()
-        .join("; ");
+    let named = first.raised_words(&list, options);
     let raised = first.raised;
     if raised > 0 && config.source.on_bad_document == OnBadDocument::Fail {
         return Err(format!(
@@ -90,7 +95,8 @@ pub(super) fn compare(
         ));
     }
     if let Some(place) = different.first() {
-        let (different, at) = (different.len(), at(place));
+        let at = place_name(place, &list, options);
+        let different = different.len();
         return Err(format!(
             "{function} made different documents of {different} of {documents} in two processes, first of {at}; a restart \
              then repeats documents that differ. Make it depend on its argument alone: seed random numbers by a field, \

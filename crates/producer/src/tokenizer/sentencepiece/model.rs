@@ -41,6 +41,13 @@ pub(super) struct Piece {
     pub(super) usage: Use,
 }
 
+impl Piece {
+    /// Returns whether it only fills a vocabulary, as pieces do that the library's trainer adds.
+    fn is_filler(&self) -> bool {
+        self.text == "\0" && self.usage == Use::Unused
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) kind: Kind,
@@ -138,12 +145,9 @@ impl Model {
         let mut ids: HashMap<&str, usize> = HashMap::new();
         let mut unknown = None;
         let mut bytes = vec![None; 256];
-        for (id, piece) in self.pieces.iter().enumerate() {
+        let pieces = self.pieces.iter().enumerate();
+        for (id, piece) in pieces.filter(|(_, piece)| !piece.is_filler()) {
             let text = piece.text.as_str();
-            // The library's trainer fills a vocabulary with such pieces.
-            if text == "\0" && piece.usage == Use::Unused {
-                continue;
-            }
             check_piece(id, piece, &mut ids)?;
             match piece.usage {
                 Use::Unknown => {

@@ -246,17 +246,11 @@ impl Interpreter {
             .split_off(given.positional.len().min(own.arguments.len()));
         self.bind_arguments(own, &mut given, &scope)?;
         if own.takes_caller {
-            let mut names = given.keywords.iter().map(|(name, _)| name);
-            let at = names.position(|name| &**name == "caller");
-            let value = at.map(|at| given.keywords.remove(at).1);
-            let value = value.unwrap_or_else(|| Value::absent(&"caller".into()));
-            scope.set(caller, value);
+            scope.set(caller, given_caller(&mut given));
         }
         if own.takes_keywords {
-            let pairs = given
-                .keywords
-                .drain(..)
-                .map(|(name, value)| (Value::Text(name), value));
+            let named = given.keywords.drain(..);
+            let pairs = named.map(|(name, value)| (Value::Text(name), value));
             let dict = Dict::from_pairs(pairs.collect())?;
             scope.set(kwargs, Value::Dict(Rc::new(dict)));
         }
@@ -344,6 +338,14 @@ impl Interpreter {
             Function::Lipsum => fail("lipsum is random, so it is not supported"),
         }
     }
+}
+
+/// Takes the keyword argument `caller` of a call block, or an undefined value without one.
+fn given_caller(given: &mut Given) -> Value {
+    let mut names = given.keywords.iter().map(|(name, _)| name);
+    let at = names.position(|name| &**name == "caller");
+    let value = at.map(|at| given.keywords.remove(at).1);
+    value.unwrap_or_else(|| Value::absent(&"caller".into()))
 }
 
 /// Returns a namespace with these values.

@@ -92,12 +92,8 @@ pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
             out.push('%');
             continue;
         }
-        let value = match named {
-            Some(value) => value,
-            None => match positional.next() {
-                Some(value) => value,
-                None => return fail("not enough arguments for format string"),
-            },
+        let Some(value) = named.or_else(|| positional.next()) else {
+            return fail("not enough arguments for format string");
         };
         out.push_str(&conversion(kind, spec, &value)?);
     }

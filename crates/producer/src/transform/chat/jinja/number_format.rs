@@ -59,6 +59,16 @@ impl Spec {
     }
 }
 
+/// Returns the sign before the digits of a number.
+fn sign(negative: bool, spec: &Spec) -> &'static str {
+    match (negative, spec.sign) {
+        (true, _) => "-",
+        (false, Some('+')) => "+",
+        (false, Some(' ')) => " ",
+        _ => "",
+    }
+}
+
 /// Returns a text by a specification, which must not be one for numbers.
 fn formatted_text(text: &str, spec: &Spec) -> Made<String> {
     if spec.sign.is_some() || spec.alternate || spec.comma.is_some() || spec.align == Some('=') {
@@ -105,12 +115,7 @@ pub(super) fn formatted(value: &Value, spec: &Spec) -> Made<String> {
         }
         (_, kind) => return fail(format!("the format code {kind:?} is not supported")),
     };
-    let sign = match (negative, spec.sign) {
-        (true, _) => "-",
-        (false, Some('+')) => "+",
-        (false, Some(' ')) => " ",
-        _ => "",
-    };
+    let sign = sign(negative, spec);
     if !spec.zero || spec.align.is_some() {
         return Ok(padded(sign, &digits, spec, '>', ' '));
     }

@@ -85,7 +85,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Makes the part for documents that become tokens.
+    /// Makes the kind for documents that become tokens.
     fn of_tokens(
         config: &ProducerConfig,
         shape: Shape,

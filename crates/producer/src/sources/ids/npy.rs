@@ -87,7 +87,7 @@ impl NpyLayout {
     }
 }
 
-/// Returns the type of ids that numpy describes so.
+/// Returns the type of ids by numpy's name of it.
 fn int_type(descr: &str) -> Result<IntType, String> {
     Ok(match descr {
         "|u1" => IntType::new(1, false),

@@ -185,7 +185,7 @@ struct FirstDocuments {
 }
 
 impl FirstDocuments {
-    /// Reports the documents of a path, of whose files `all` were listed and `new` not named before.
+    /// Reports the first documents of a path with `all` files, of which no earlier path named `new`.
     fn report(
         self,
         path: &str,

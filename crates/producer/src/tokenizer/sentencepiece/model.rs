@@ -42,7 +42,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Returns whether it only fills a vocabulary, as pieces do that the library's trainer adds.
+    /// Returns whether the piece only fills up the vocabulary; the library's trainer adds such pieces.
     fn is_filler(&self) -> bool {
         self.text == "\0" && self.usage == Use::Unused
     }

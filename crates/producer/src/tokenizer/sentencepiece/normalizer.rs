@@ -57,7 +57,7 @@ impl Normalizer {
         }
     }
 
-    /// Returns the text without what becomes spaces at its beginning, where these are removed.
+    /// Returns the text behind its first spaces, where the model removes them.
     fn without_first_spaces<'a>(&self, mut rest: &'a [u8]) -> &'a [u8] {
         while self.remove_extra && !rest.is_empty() {
             let (made, length) = self.prefix(rest);

@@ -121,31 +121,15 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Returns an error that names all settings that differ from the cursor's.
-    pub fn check_settings(
-        &self,
-        now: &Map<String, Value>,
-        producer: &str,
-    ) -> Result<(), CursorError> {
-        if self.settings.contains_key(SOURCES) && !now.contains_key(SOURCES) {
-            return Err(CursorError::Sources {
-                producer: producer.to_owned(),
-            });
-        }
+    /// Returns the settings that differ from the cursor's, each in words.
+    fn differences(&self, now: &Map<String, Value>) -> Vec<String> {
         let all_keys = self.settings.keys().chain(now.keys());
         // Whether these two fit is known from the files.
         let keys: BTreeSet<&String> = all_keys
             .filter(|key| *key != AS_PYTHON && *key != NAMES)
             .collect();
         let null = Value::Null;
-        let goes_on = self.settings.get("mixture").is_none_or(goes_on);
-        if goes_on && now.get("mixture").is_some_and(ends_with_last) && self.order.is_some() {
-            return Err(CursorError::EndsEarlier {
-                producer: producer.to_owned(),
-            });
-        }
-        let differences: Vec<String> = keys
-            .into_iter()
+        keys.into_iter()
             .map(|key| {
                 (
                     key,
@@ -157,7 +141,27 @@ impl State {
                 was != is && !(key.as_str() == "mixture" && is_same_mixture(was, is))
             })
             .filter_map(|(key, was, is)| difference(key, was, is))
-            .collect();
+            .collect()
+    }
+
+    /// Returns an error that names all settings that differ from the cursor's.
+    pub fn check_settings(
+        &self,
+        now: &Map<String, Value>,
+        producer: &str,
+    ) -> Result<(), CursorError> {
+        if self.settings.contains_key(SOURCES) && !now.contains_key(SOURCES) {
+            return Err(CursorError::Sources {
+                producer: producer.to_owned(),
+            });
+        }
+        let goes_on = self.settings.get("mixture").is_none_or(goes_on);
+        if goes_on && now.get("mixture").is_some_and(ends_with_last) && self.order.is_some() {
+            return Err(CursorError::EndsEarlier {
+                producer: producer.to_owned(),
+            });
+        }
+        let differences = self.differences(now);
         if differences.is_empty() {
             return Ok(());
         }

@@ -12,6 +12,7 @@ mod best_fit;
 mod concat;
 mod encode;
 mod extras;
+mod image_arrays;
 mod pairs;
 mod picture;
 mod point;

@@ -14,13 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
-use crate::flow_control::HeldByJob;
 use crate::lanes::{self, Shared};
-use crate::metrics::{DaemonMetrics, Metrics, register};
+use crate::metrics::{DaemonMetrics, register};
 use crate::outcome::Outcome;
 use crate::produce;
 use crate::progress::ending;
-use crate::site::{SharedTransform, Site};
+use crate::site::Site;
 use crate::status_page::STATUS_PAGE;
 
 /// A run of the daemon. Boxed, so that this crate compiles it, once for all programs and tests that await it.
@@ -98,13 +97,6 @@ async fn run_until_stop(
         };
         return Box::pin(lanes::run(shared, &config, &stop, began)).await;
     }
-    let site = Site {
-        store,
-        metrics: Arc::new(Metrics::new(&registry)?),
-        health,
-        transform: SharedTransform::default(),
-        held: HeldByJob::default(),
-        alone: true,
-    };
+    let site = Site::alone(store, health, &registry)?;
     produce::run(site, &config, &stop, began).await
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use batchweave_daemon::health::Health;
 use batchweave_store::Store;
+use prometheus::Registry;
 use tokio::sync::OnceCell;
 
 use crate::config::ProducerConfig;
@@ -28,6 +29,22 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// Returns the site of the only producer of a daemon.
+    pub(crate) fn alone(
+        store: Arc<dyn Store>,
+        health: Health,
+        registry: &Registry,
+    ) -> prometheus::Result<Self> {
+        Ok(Self {
+            store,
+            metrics: Arc::new(Metrics::new(registry)?),
+            health,
+            transform: SharedTransform::default(),
+            held: HeldByJob::default(),
+            alone: true,
+        })
+    }
+
     /// Returns the name that tells the producer from others of its daemon.
     pub(crate) fn lane<'c>(&self, config: &'c ProducerConfig) -> Option<&'c str> {
         (!self.alone).then_some(config.producer.name.as_str())

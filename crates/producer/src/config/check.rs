@@ -88,21 +88,25 @@ impl ProducerConfig {
         }
     }
 
-    /// `lanes`: `producer.lanes` takes the place of a name.
-    fn check_names(&self, lanes: bool, problems: &mut Vec<Problem>) {
-        let name = match self.producer.name.parse::<ProducerName>() {
-            Ok(name) => Some(name),
-            Err(_) if lanes => None,
+    /// Returns the producer's name if it has a valid one. `lanes`: `producer.lanes` takes the place of a name.
+    fn check_own_name(&self, lanes: bool, problems: &mut Vec<Problem>) -> Option<ProducerName> {
+        let fault = match self.producer.name.parse::<ProducerName>() {
+            Ok(name) => return Some(name),
+            Err(_) if lanes => return None,
             Err(_) if self.producer.name.is_empty() => {
-                let message = "must be given: each producer of a stream has its own, for example \"tokens-0\"";
-                problems.push(Problem::new("producer.name", message));
-                None
+                "must be given: each producer of a stream has its own, for example \"tokens-0\""
+                    .to_owned()
             }
-            Err(why) => {
-                problems.push(Problem::new("producer.name", why.to_string()));
-                None
-            }
+            Err(why) => why.to_string(),
         };
+        problems.push(Problem::new("producer.name", fault));
+        None
+    }
+
+    /// Checks the producer's name and the names of the stream's producers. `lanes`: `producer.lanes` takes the place of a
+    /// name.
+    fn check_names(&self, lanes: bool, problems: &mut Vec<Problem>) {
+        let name = self.check_own_name(lanes, problems);
         for listed in &self.stream.producers {
             if let Err(why) = listed.parse::<ProducerName>() {
                 problems.push(Problem::new("stream.producers", why.to_string()));

@@ -5,19 +5,33 @@ use std::collections::BTreeSet;
 use batchweave_daemon::config::Problem;
 
 use super::{PackingMode, ProducerConfig, SourceContent};
-use crate::packing::{Extra, Shape};
+use crate::packing::{ArraySpec, Extra, Shape};
 
 impl ProducerConfig {
     /// Adds the contradictions between these columns and other keys.
     pub(super) fn check_columns(&self, problems: &mut Vec<Problem>) {
-        let (source, packing) = (&self.source, &self.packing);
         let mut wrong = |key: &str, bad: bool, message: &str| {
             if bad {
                 problems.push(Problem::new(key, message));
             }
         };
+        self.check_column_modes(&mut wrong);
+        self.check_column_formats(&mut wrong);
+        let several = |spec: &ArraySpec| {
+            !spec.shape.is_empty() || spec.base64 || spec.path || spec.has_picture()
+        };
+        wrong(
+            "packing.extra",
+            self.packing.extra.iter().any(several),
+            "takes one number per document: name and dtype only",
+        );
+        self.check_array_names(problems);
+    }
+
+    /// Checks that the content and the packing mode can have these columns.
+    fn check_column_modes(&self, wrong: &mut impl FnMut(&str, bool, &str)) {
+        let (source, packing) = (&self.source, &self.packing);
         let (mask, extra) = (!source.mask.is_empty(), !packing.extra.is_empty());
-        let arrays = packing.arrays_beside().iter();
         wrong(
             "source.mask",
             mask && source.content != SourceContent::Ids,
@@ -33,6 +47,13 @@ impl ProducerConfig {
             extra && packing.mode == PackingMode::Opaque,
             "is for tokens; with packing.mode = \"opaque\" put the columns in packing.arrays",
         );
+    }
+
+    /// Checks that the formats of the sources have fields for these columns.
+    fn check_column_formats(&self, wrong: &mut impl FnMut(&str, bool, &str)) {
+        let (source, packing) = (&self.source, &self.packing);
+        let (mask, extra) = (!source.mask.is_empty(), !packing.extra.is_empty());
+        let arrays = !packing.arrays_beside().is_empty();
         let formats = [source.format].into_iter();
         let formats = formats.chain(self.sources.iter().map(|source| source.format));
         // A function makes columns of anything.
@@ -45,17 +66,14 @@ impl ProducerConfig {
         );
         wrong(
             "packing.arrays",
-            arrays.clone().next().is_some() && formats.any(|f| !f.has_fields() && !f.is_shards()),
+            arrays && formats.any(|f| !f.has_fields() && !f.is_shards()),
             "takes fields of JSONL and of tars and columns of Parquet, and other formats have none beside tokens",
         );
-        let numbers = packing.extra.iter();
-        wrong(
-            "packing.extra",
-            numbers.clone().any(|spec| {
-                !spec.shape.is_empty() || spec.base64 || spec.path || spec.has_picture()
-            }),
-            "takes one number per document: name and dtype only",
-        );
+    }
+
+    /// Checks that each of the arrays has a name of its own.
+    fn check_array_names(&self, problems: &mut Vec<Problem>) {
+        let arrays = self.packing.arrays_beside().iter();
         let mut taken: BTreeSet<&str> = ["tokens"].into();
         // Its offsets say which segments are in which row.
         taken.extend(arrays.clone().next().map(|_| "segments"));
@@ -63,7 +81,7 @@ impl ProducerConfig {
             .iter()
             .flat_map(|extra| extra.arrays(Shape::default()));
         taken.extend(own.map(|(name, _, _)| name));
-        for spec in numbers {
+        for spec in &self.packing.extra {
             let fault = if spec.name.is_empty() || spec.name.ends_with(".offsets") {
                 "needs names that do not end in \".offsets\"".to_owned()
             } else if !taken.insert(&spec.name) {
@@ -87,7 +105,7 @@ mod tests {
     use batchweave_daemon::config::Config;
 
     use super::*;
-    use crate::packing::{ArraySpec, Picture};
+    use crate::packing::Picture;
 
     /// Returns the complaints about the columns.
     fn faults(change: impl FnOnce(&mut ProducerConfig)) -> Vec<String> {

@@ -30,24 +30,8 @@ impl ProducerConfig {
                 self.sources.len()
             ));
         }
-        if !self.source.paths.is_empty() {
-            wrong("can't be combined with source.paths: make these paths a source, or remove [[sources]]".to_owned());
-        }
-        if self.source.shuffle.is_some() {
-            wrong("can't be combined with source.shuffle: give a shuffle to each of the sources that shall have one".to_owned());
-        }
-        if self.source.grows() {
-            wrong("can't be combined with source.follow or source.inbox: give follow or inbox = true to the sources whose files grow".to_owned());
-        }
-        let mut names = BTreeSet::new();
-        for source in self.sources.iter().filter(|source| !source.name.is_empty()) {
-            if !names.insert(&source.name) {
-                let name = &source.name;
-                wrong(format!(
-                    "the name {name:?} is given twice: each source needs its own"
-                ));
-            }
-        }
+        self.check_beside_sources(&mut wrong);
+        self.check_source_names(&mut wrong);
         for (number, source) in self.sources.iter().enumerate() {
             // A source without a name is known by its number, from 1.
             let table = match source.name.as_str() {
@@ -61,6 +45,32 @@ impl ProducerConfig {
             problems.push(Problem::new("sources", WeightError::AllZero.to_string()));
         }
         self.check_memory(problems);
+    }
+
+    /// Checks that no two sources have one name.
+    fn check_source_names(&self, wrong: &mut impl FnMut(String)) {
+        let mut names = BTreeSet::new();
+        for source in self.sources.iter().filter(|source| !source.name.is_empty()) {
+            if !names.insert(&source.name) {
+                let name = &source.name;
+                wrong(format!(
+                    "the name {name:?} is given twice: each source needs its own"
+                ));
+            }
+        }
+    }
+
+    /// Checks that `[source]` has no key that each of several sources has for itself.
+    fn check_beside_sources(&self, wrong: &mut impl FnMut(String)) {
+        if !self.source.paths.is_empty() {
+            wrong("can't be combined with source.paths: make these paths a source, or remove [[sources]]".to_owned());
+        }
+        if self.source.shuffle.is_some() {
+            wrong("can't be combined with source.shuffle: give a shuffle to each of the sources that shall have one".to_owned());
+        }
+        if self.source.grows() {
+            wrong("can't be combined with source.follow or source.inbox: give follow or inbox = true to the sources whose files grow".to_owned());
+        }
     }
 
     /// Two windows of each source must fit, for every lane of the daemon.

@@ -40,15 +40,8 @@ impl ProducerConfig {
 
     /// Returns a sentence about the end of the run where sources repeat: the first value is true when nothing ends it.
     pub(crate) fn end_of_repeating(&self) -> Option<(bool, String)> {
-        let names = |repeat| {
-            let of = self.sources.iter().filter(|one| one.repeats() == repeat);
-            let of = of
-                .filter(|one| one.weight > 0.0)
-                .map(|one| one.name.as_str());
-            of.collect::<Vec<&str>>().join(", ")
-        };
-        let repeating = names(true);
-        let finite = names(false);
+        let repeating = self.names_of_used(true);
+        let finite = self.names_of_used(false);
         let repeats = if self.sources.is_empty() {
             self.source.epochs == 0 && !self.source.grows()
         } else {
@@ -58,42 +51,48 @@ impl ProducerConfig {
         if !repeats || grows || self.producer.limit != RunLimit::None {
             return None;
         }
-        let bound = match self.bound() {
-            Some(bound) => format!("{bound} bounds it"),
-            None => {
-                "nothing bounds it, and it fills the store; set producer.limit, or ahead.max_steps"
-                    .to_owned()
-            }
-        };
-        Some(match (self.when_source_ends(), finite.is_empty()) {
-            (WhenSourceEnds::Last, false) => {
-                let text = format!(
-                    "the run ends with {finite}; until then {repeating} repeats (epochs = 0); mixture.when_source_ends = \
-                     \"go-on\" repeats it without end"
-                );
-                (false, text)
-            }
-            (WhenSourceEnds::Finish, false) => {
-                let text = format!(
-                    "the run ends with the first of {finite}; until then {repeating} repeats (epochs = 0)"
-                );
-                (false, text)
-            }
-            (_, false) => {
-                let text = format!(
-                    "the run has no end: after {finite}, {repeating} repeats (epochs = 0), and {bound}"
-                );
-                (true, text)
-            }
+        let bound = self.bound_in_words();
+        let when = self.when_source_ends();
+        let text = match (when, finite.is_empty()) {
+            (WhenSourceEnds::Last, false) => format!(
+                "the run ends with {finite}; until then {repeating} repeats (epochs = 0); mixture.when_source_ends = \
+                 \"go-on\" repeats it without end"
+            ),
+            (WhenSourceEnds::Finish, false) => format!(
+                "the run ends with the first of {finite}; until then {repeating} repeats (epochs = 0)"
+            ),
+            (WhenSourceEnds::GoOn, false) => format!(
+                "the run has no end: after {finite}, {repeating} repeats (epochs = 0), and {bound}"
+            ),
             (_, true) => {
                 let key = if self.sources.is_empty() {
                     "source.epochs"
                 } else {
                     "epochs"
                 };
-                (true, format!("the run has no end ({key} = 0), and {bound}"))
+                format!("the run has no end ({key} = 0), and {bound}")
             }
-        })
+        };
+        Some((finite.is_empty() || when == WhenSourceEnds::GoOn, text))
+    }
+
+    fn bound_in_words(&self) -> String {
+        match self.bound() {
+            Some(bound) => format!("{bound} bounds it"),
+            None => {
+                "nothing bounds it, and it fills the store; set producer.limit, or ahead.max_steps"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// Returns the names of the sources with a weight that repeat without end, or of those that do not.
+    fn names_of_used(&self, repeat: bool) -> String {
+        let of = self.sources.iter().filter(|one| one.repeats() == repeat);
+        let of = of
+            .filter(|one| one.weight > 0.0)
+            .map(|one| one.name.as_str());
+        of.collect::<Vec<&str>>().join(", ")
     }
 
     /// Returns the bound on the lead of the producers with its value.

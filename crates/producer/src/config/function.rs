@@ -97,18 +97,10 @@ impl ProducerConfig {
             wrong("memory", table.memory != default.memory, without);
             return;
         }
-        let dotted = |name: &str| {
-            let word = |part: &str| {
-                let mut chars = part.chars();
-                chars.next().is_some_and(|c| c.is_alphabetic() || c == '_')
-                    && chars.all(|c| c.is_alphanumeric() || c == '_')
-            };
-            name.split('.').all(word)
-        };
         let named = table.function.split_once(':');
         wrong(
             "function",
-            !named.is_some_and(|(module, function)| dotted(module) && dotted(function)),
+            !named.is_some_and(|(module, function)| is_dotted(module) && is_dotted(function)),
             "must name a module and a function in it, as \"package.module:function\"",
         );
         wrong("python", table.python.is_empty(), "must not be empty");
@@ -126,6 +118,16 @@ impl ProducerConfig {
             "takes documents of JSONL, text, Parquet and tars, not of .npy or Megatron's files",
         );
     }
+}
+
+/// Returns whether `name` is one of Python's names, or several with dots between them.
+fn is_dotted(name: &str) -> bool {
+    let word = |part: &str| {
+        let mut chars = part.chars();
+        chars.next().is_some_and(|c| c.is_alphabetic() || c == '_')
+            && chars.all(|c| c.is_alphanumeric() || c == '_')
+    };
+    name.split('.').all(word)
 }
 
 fn sources(specs: &[ArraySpec]) -> Vec<String> {

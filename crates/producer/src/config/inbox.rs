@@ -4,7 +4,7 @@ use batchweave_core::inbox::is_writer;
 use batchweave_daemon::config::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::ProducerConfig;
+use super::{ProducerConfig, SourceConfig};
 
 /// When files of inboxes are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -44,27 +44,31 @@ impl ProducerConfig {
             );
         }
         for source in self.by_source().iter().map(|config| &config.source) {
-            if !source.inbox {
-                continue;
-            }
-            if !source.format.is_for_inboxes() {
-                wrong(
-                    "source.format",
-                    "is \"parquet\" in inboxes; remove it".to_owned(),
-                );
-            }
-            let pattern = source
-                .paths
-                .iter()
-                .find(|path| path.contains(['*', '?', '[']));
-            if let Some(path) = pattern {
-                wrong(
-                    "source.paths",
-                    format!(
-                        "{path:?} is a pattern, and source.inbox takes the folder of an inbox, as \"s3://bucket/inbox\""
-                    ),
-                );
+            if source.inbox {
+                check_source(source, &mut wrong);
             }
         }
+    }
+}
+
+/// Checks the format and the paths of a source that is an inbox.
+fn check_source(source: &SourceConfig, wrong: &mut impl FnMut(&str, String)) {
+    if !source.format.is_for_inboxes() {
+        wrong(
+            "source.format",
+            "is \"parquet\" in inboxes; remove it".to_owned(),
+        );
+    }
+    let pattern = source
+        .paths
+        .iter()
+        .find(|path| path.contains(['*', '?', '[']));
+    if let Some(path) = pattern {
+        wrong(
+            "source.paths",
+            format!(
+                "{path:?} is a pattern, and source.inbox takes the folder of an inbox, as \"s3://bucket/inbox\""
+            ),
+        );
     }
 }

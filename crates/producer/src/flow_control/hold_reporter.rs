@@ -151,6 +151,18 @@ impl HoldReporter {
         }
     }
 
+    /// Logs a new cause immediately, and the same one at intervals: a slow job releases and holds this producer again and
+    /// again.
+    fn log_if_due(&mut self, held: &HeldBack, seconds: u64, now: Instant) {
+        let due = self.last_logged.as_ref().is_none_or(|(last, at)| {
+            now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(held)
+        });
+        if due {
+            tracing::info!(seconds, "{held}; continues by itself");
+            self.last_logged = Some((held.clone(), now));
+        }
+    }
+
     fn report(&mut self, held: Option<HeldBack>, committed: Seq) {
         let now = Instant::now();
         let by_job = |held: &&HeldBack| !matches!(held.bound, Bound::LaneLead(_));
@@ -179,14 +191,7 @@ impl HoldReporter {
         let seconds = now.duration_since(since).as_secs();
         self.health
             .ready(format!("{held}; this hold lasts for {seconds} s"));
-        // A slow job releases and holds this producer again and again; log a new cause at once, the same one at intervals.
-        let due = self.last_logged.as_ref().is_none_or(|(last, at)| {
-            now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(&held)
-        });
-        if due {
-            tracing::info!(seconds, "{held}; continues by itself");
-            self.last_logged = Some((held.clone(), now));
-        }
+        self.log_if_due(&held, seconds, now);
         let counted = now;
         self.hold = Some(Hold {
             held,

@@ -44,6 +44,18 @@ struct Follower {
 }
 
 impl Follower {
+    fn new(store: Arc<dyn Store>, config: &ProducerConfig) -> Self {
+        let (reader, bounds) = flow_control::position_reader(config);
+        Self {
+            store,
+            log: None,
+            reader,
+            bounds,
+            status: None,
+            failing: false,
+        }
+    }
+
     /// Reads the log if the store answers. Returns whether the log was read.
     async fn try_read(&mut self) -> Result<bool, LogError> {
         match self.read().await {
@@ -111,6 +123,21 @@ impl Follower {
         let over = |ceiling| m.next_step().saturating_add(most) > ceiling;
         !starved && flow.ceiling(m).is_some_and(over)
     }
+
+    /// Returns the event of the log as it was read. `choose` decides, by the awaited lane with its step and whether the
+    /// ceiling may hold it, which lane is to be taken over.
+    fn event(
+        &self,
+        most: Step,
+        choose: impl FnOnce(Option<(&str, Step)>, bool) -> Option<String>,
+    ) -> Option<Seen> {
+        let m = self.log.as_ref().map(Log::manifest)?;
+        if m.end().is_some() {
+            return Some(Seen::Over);
+        }
+        let awaited = m.awaited_lane().map(|lane| (lane.as_str(), m.next_step()));
+        choose(awaited, self.at_ceiling(m, most)).map(Seen::Abandoned)
+    }
 }
 
 /// Reads the log again and again until it is over, or nobody listens.
@@ -123,15 +150,7 @@ pub(super) async fn follow(
     seen: mpsc::Sender<Seen>,
 ) {
     let after = config.producer.takeover_after.0;
-    let (reader, bounds) = flow_control::position_reader(&config);
-    let mut follower = Follower {
-        store,
-        log: None,
-        reader,
-        bounds,
-        status: None,
-        failing: false,
-    };
+    let mut follower = Follower::new(store, &config);
     // With each batch of the lane, every other one may give one that waits.
     let most = (flow_control::entry_max(&config) * config.stream.producers.len()) as Step;
     let every = (after / READS).clamp(EVERY[0], EVERY[1]);
@@ -141,30 +160,18 @@ pub(super) async fn follow(
             () = tokio::time::sleep(every) => {}
             () = seen.closed() => return,
         }
-        match follower.try_read().await {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(why) => {
-                let _ = seen.send(Seen::Failed(why)).await;
-                return;
-            }
-        }
-        let Some(m) = follower.log.as_ref().map(Log::manifest) else {
-            continue;
+        let event = match follower.try_read().await {
+            Ok(true) => follower.event(most, |awaited, is_held| {
+                let held = is_held || held.any();
+                let mut takeover = takeover.lock().unwrap_or_else(PoisonError::into_inner);
+                takeover.look(began.elapsed(), awaited, held)
+            }),
+            Ok(false) => None,
+            Err(why) => Some(Seen::Failed(why)),
         };
-        if m.end().is_some() {
-            let _ = seen.send(Seen::Over).await;
-            return;
-        }
-        let awaited = m.awaited_lane().map(|lane| (lane.as_str(), m.next_step()));
-        let is_held = held.any() || follower.at_ceiling(m, most);
-        let lane = takeover
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .look(began.elapsed(), awaited, is_held);
-        if let Some(lane) = lane
-            && seen.send(Seen::Abandoned(lane)).await.is_err()
-        {
+        let Some(event) = event else { continue };
+        let last = !matches!(event, Seen::Abandoned(_));
+        if seen.send(event).await.is_err() || last {
             return;
         }
     }

@@ -2,6 +2,7 @@
 //! the same time, while the next ones are packed.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 use bytes::Bytes;
@@ -181,18 +182,7 @@ impl Encoder {
                 })
             }
             "loss_mask" => {
-                data.fill(0);
-                for (data, row) in data.chunks_exact_mut(width).zip(of_slice) {
-                    if let Some(learned) = rows.learned.get(row.clone()) {
-                        let bytes = data.iter_mut().zip(learned);
-                        bytes.for_each(|(byte, learned)| *byte = u8::from(*learned));
-                    } else {
-                        // Without marks all tokens of the input are learned, the shared first one included.
-                        let own = usize::try_from(own).unwrap_or(usize::MAX);
-                        let count = own.saturating_add(1).saturating_sub(row.start);
-                        data[..count.min(width)].fill(1);
-                    }
-                }
+                put_loss_mask(rows, own, of_slice, (data, width));
                 Ok(())
             }
             _ => {
@@ -243,6 +233,28 @@ impl Slice<'_> {
                 arrays::put(specs, samples.iter().map(Vec::as_slice), array, data);
                 Ok(())
             }),
+        }
+    }
+}
+
+/// Writes the loss mask of `rows`, the places of rows of this width among the batch's tokens. `own` counts the tokens of
+/// the batch that are in no other.
+fn put_loss_mask(
+    all: &Rows,
+    own: u64,
+    rows: impl Iterator<Item = Range<usize>>,
+    (data, width): (&mut [u8], usize),
+) {
+    data.fill(0);
+    for (data, row) in data.chunks_exact_mut(width).zip(rows) {
+        if let Some(learned) = all.learned.get(row.clone()) {
+            let bytes = data.iter_mut().zip(learned);
+            bytes.for_each(|(byte, learned)| *byte = u8::from(*learned));
+        } else {
+            // Without marks all tokens of the input are learned, the shared first one included.
+            let own = usize::try_from(own).unwrap_or(usize::MAX);
+            let count = own.saturating_add(1).saturating_sub(row.start);
+            data[..count.min(width)].fill(1);
         }
     }
 }

@@ -172,20 +172,23 @@ fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
             let count = segments.iter().filter(|s| s.start < inputs).count();
             data.copy_from_slice(&int(count).to_le_bytes());
         }
-        "cu_seqlens" => {
-            let (items, _) = data.as_chunks_mut::<4>();
-            let of_inputs = segments.iter().filter(|s| s.start < inputs);
-            let ends = of_inputs.map(|s| int((s.start + s.tokens).min(inputs)).to_le_bytes());
-            let mut last = [0; 4];
-            let mut count = 1;
-            for (item, end) in items.iter_mut().skip(1).zip(ends) {
-                (*item, last, count) = (end, end, count + 1);
-            }
-            let rest = items.get_mut(count..).unwrap_or_default();
-            rest.fill(last);
-        }
+        "cu_seqlens" => fill_ends(data, segments, inputs),
         _ => {}
     }
+}
+
+/// Writes 0 and the ends of the segments among the inputs; the last end fills up the rest.
+fn fill_ends(data: &mut [u8], segments: &[Segment], inputs: usize) {
+    let (items, _) = data.as_chunks_mut::<4>();
+    let of_inputs = segments.iter().filter(|s| s.start < inputs);
+    let ends = of_inputs.map(|s| int((s.start + s.tokens).min(inputs)).to_le_bytes());
+    let mut last = [0; 4];
+    let mut count = 1;
+    for (item, end) in items.iter_mut().skip(1).zip(ends) {
+        (*item, last, count) = (end, end, count + 1);
+    }
+    let rest = items.get_mut(count..).unwrap_or_default();
+    rest.fill(last);
 }
 
 /// Returns the items of a segment.

@@ -18,8 +18,9 @@ use crate::config::OnBadDocument;
 use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{BatchContent, Encoder, PackedBatch, Packer, Point};
+use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
+use crate::transform::json::Beyond;
 
 /// The content of one object: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
@@ -40,6 +41,17 @@ pub struct BatchGroup {
     pub bytes: u64,
     /// Approximate size of the batches in memory in bytes.
     pub memory: u64,
+}
+
+impl BatchGroup {
+    /// Returns the numbers of the first and the last batch.
+    pub(super) fn seqs(&self) -> (Seq, Seq) {
+        let more = match &self.part {
+            Some(_) => 0,
+            None => (self.batches.len() as u64).saturating_sub(1),
+        };
+        (self.first_seq, self.first_seq + more)
+    }
 }
 
 /// The parts and settings of a batch builder.
@@ -150,23 +162,41 @@ impl BatchBuilder {
                 beyond,
                 ..
             } => {
-                if let Some(beyond) = beyond {
-                    if self.options.strict_replay && self.options.packer.replays() {
-                        self.noted.bad_before(&beyond.1, document.pass, metrics);
-                        return Ok(());
-                    }
-                    self.noted.beyond(&beyond, metrics);
-                    (self.options.settings).insert(AS_PYTHON.to_owned(), true.into());
+                if let Some(beyond) = beyond
+                    && !self.keeps_beyond(&beyond, document.pass, metrics)
+                {
+                    return Ok(());
                 }
                 metrics.text_bytes.inc_by(bytes);
-                for document in std::iter::once(document).chain(more) {
-                    metrics.documents.inc();
-                    metrics.tokens.inc_by(document.content.items());
-                    self.options.packer.push(document)?;
-                }
-                Ok(())
+                self.pack(std::iter::once(document).chain(more), metrics)
             }
         }
+    }
+
+    /// Notes a document with JSON beyond the standard. Returns whether it is kept: where the cursor's pieces are of
+    /// standard JSON alone, it is bad among their documents.
+    fn keeps_beyond(&mut self, beyond: &(Beyond, String), pass: u64, metrics: &Metrics) -> bool {
+        if self.options.strict_replay && self.options.packer.replays() {
+            self.noted.bad_before(&beyond.1, pass, metrics);
+            return false;
+        }
+        self.noted.beyond(beyond, metrics);
+        (self.options.settings).insert(AS_PYTHON.to_owned(), true.into());
+        true
+    }
+
+    /// Counts documents and passes them on to the packer.
+    fn pack(
+        &mut self,
+        documents: impl Iterator<Item = Document>,
+        metrics: &Metrics,
+    ) -> Result<(), RunError> {
+        for document in documents {
+            metrics.documents.inc();
+            metrics.tokens.inc_by(document.content.items());
+            self.options.packer.push(document)?;
+        }
+        Ok(())
     }
 
     /// Returns the next full group.

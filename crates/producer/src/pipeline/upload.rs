@@ -74,12 +74,53 @@ pub(crate) struct Last {
 struct Built {
     object: Object,
     sources: Option<Object>,
+    contents: Contents,
+}
+
+/// The batches, or the part of a batch, in an object.
+struct Contents {
     /// Number of rows and tokens of each batch, or of the part.
     sizes: Vec<(u64, u64)>,
     last: bool,
     whole: bool,
     cursor: Cursor,
     mixture: Option<u64>,
+}
+
+impl Contents {
+    /// Returns the result of the upload that stored these runs, and the provenance under this key.
+    fn uploaded(self, runs: Vec<SliceRun>, provenance: Option<String>) -> Uploaded {
+        let Self {
+            cursor, mixture, ..
+        } = self;
+        let mut made = runs.into_iter().zip(self.sizes);
+        if !self.whole
+            && let Some((run, (rows, tokens))) = made.next()
+        {
+            return Uploaded::Part {
+                run,
+                rows,
+                tokens,
+                last: self.last.then_some(Last {
+                    provenance,
+                    cursor,
+                    mixture,
+                }),
+            };
+        }
+        let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
+            rows,
+            tokens,
+            digest: Digest::from_crcs(run.crcs),
+            parts: vec![run.part],
+            provenance: provenance.clone(),
+        });
+        Uploaded::Batches(CommitItem {
+            tgbs: tgbs.collect(),
+            cursor,
+            mixture,
+        })
+    }
 }
 
 impl Uploader {
@@ -91,11 +132,7 @@ impl Uploader {
         let Built {
             mut object,
             sources,
-            sizes,
-            last,
-            whole,
-            cursor,
-            mixture,
+            contents,
         } = built.await.map_err(|why| RunError::lost("build", why))??;
         let provenance = sources.as_ref().map(|object| object.key.clone());
         let runs = std::mem::take(&mut object.runs);
@@ -106,50 +143,25 @@ impl Uploader {
             }
         };
         tokio::try_join!(self.put(object, true), beside)?;
-        let mut made = runs.into_iter().zip(sizes);
-        if !whole && let Some((run, (rows, tokens))) = made.next() {
-            return Ok(Uploaded::Part {
-                run,
-                rows,
-                tokens,
-                last: last.then_some(Last {
-                    provenance,
-                    cursor,
-                    mixture,
-                }),
-            });
-        }
-        let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
-            rows,
-            tokens,
-            digest: Digest::from_crcs(run.crcs),
-            parts: vec![run.part],
-            provenance: provenance.clone(),
-        });
-        Ok(Uploaded::Batches(CommitItem {
-            tgbs: tgbs.collect(),
-            cursor,
-            mixture,
-        }))
+        Ok(contents.uploaded(runs, provenance))
+    }
+
+    /// Returns the builder of an object for frames of this many bytes.
+    fn builder(&self, bytes: u64) -> ObjectBuilder {
+        let identity = Identity::new(self.stream, &self.producer, self.epoch);
+        let room = bytes.saturating_add(ROOM_BEHIND_BYTES);
+        let large_enough = usize::try_from(room).unwrap_or(usize::MAX)..=usize::MAX;
+        ObjectBuilder::new(identity)
+            .within(self.buffers.take(&large_enough).unwrap_or_default())
+            .reserve(room)
     }
 
     /// Makes the objects of a group; each batch is dropped once it is written.
     fn build(&self, group: BatchGroup) -> Result<Built, RunError> {
-        let identity = Identity::new(self.stream, &self.producer, self.epoch);
-        let room = group.bytes.saturating_add(ROOM_BEHIND_BYTES);
-        let large_enough = usize::try_from(room).unwrap_or(usize::MAX)..=usize::MAX;
-        let mut builder = ObjectBuilder::new(identity)
-            .within(self.buffers.take(&large_enough).unwrap_or_default())
-            .reserve(room);
-        let last_seq = match &group.part {
-            Some(_) => group.first_seq,
-            None => group.first_seq + (group.batches.len() as u64).saturating_sub(1),
-        };
-        let seqs = (group.first_seq, last_seq);
-        let random = group
-            .part
-            .as_ref()
-            .map_or_else(rand::random, |part| part.random);
+        let mut builder = self.builder(group.bytes);
+        let seqs = group.seqs();
+        let part = group.part.as_ref();
+        let random = part.map_or_else(rand::random, |part| part.random);
         let sources = self.sources(&group, seqs, random);
         if let Some(sampler) = &self.sampler {
             sampler.take(&group);
@@ -176,11 +188,13 @@ impl Uploader {
         Ok(Built {
             object: builder.finish_as(&key, |bytes| self.buffers.share(bytes))?,
             sources,
-            sizes,
-            last: part.as_ref().is_some_and(|part| part.last.is_some()),
-            whole: part.is_none(),
-            cursor,
-            mixture,
+            contents: Contents {
+                sizes,
+                last: part.as_ref().is_some_and(|part| part.last.is_some()),
+                whole: part.is_none(),
+                cursor,
+                mixture,
+            },
         })
     }
 

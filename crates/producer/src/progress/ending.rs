@@ -48,14 +48,9 @@ impl Totals {
     }
 }
 
-/// Logs the end of a run that produced, and returns its outcome. `lane` names it where a daemon has several.
-pub(crate) fn produced(
-    outcome: Outcome,
-    config: &ProducerConfig,
-    totals: &Totals,
-    lane: Option<&str>,
-) -> Outcome {
-    let message = match outcome {
+/// Returns the message at the end of a run; `None` where the stream is sealed.
+fn message(outcome: &Outcome, config: &ProducerConfig, totals: &Totals) -> Option<&'static str> {
+    Some(match outcome {
         Outcome::Finished { .. } if config.producer.limit != RunLimit::None => {
             "finished: all input up to producer.limit is in the stream"
         }
@@ -64,7 +59,19 @@ pub(crate) fn produced(
         }
         Outcome::Finished { .. } => "finished: all input is in the stream",
         Outcome::Stopped { .. } => "stopped; a restart continues from here",
-        Outcome::Sealed => return sealed(),
+        Outcome::Sealed => return None,
+    })
+}
+
+/// Logs the end of a run that produced, and returns its outcome. `lane` names it where a daemon has several.
+pub(crate) fn produced(
+    outcome: Outcome,
+    config: &ProducerConfig,
+    totals: &Totals,
+    lane: Option<&str>,
+) -> Outcome {
+    let Some(message) = message(&outcome, config, totals) else {
+        return sealed();
     };
     let batches = outcome.batches().unwrap_or(totals.batches);
     // Earlier runs made the others, whose documents are not counted here.

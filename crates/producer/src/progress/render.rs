@@ -99,6 +99,22 @@ impl View {
         named.into_iter().chain(by_source).collect()
     }
 
+    /// Returns the numbers of the line for a terminal with this many columns, the most important first.
+    fn figures(&self, columns: usize) -> [Option<String>; 4] {
+        let documents = if columns < NARROW {
+            "docs"
+        } else {
+            "documents"
+        };
+        [
+            self.seconds_left().map(|s| format!("{} left", period(s))),
+            self.speeds
+                .map(|speeds| format!("{} tokens/s", short(speeds.tokens))),
+            Some(format!("{} {documents}", grouped(self.documents))),
+            (columns >= NARROW).then(|| format!("{} batches", grouped(self.batches))),
+        ]
+    }
+
     /// Formats the line for a terminal with this many columns: what does not fit is left out from the end.
     pub(super) fn line(&self, columns: usize) -> String {
         let mut line = String::new();
@@ -115,20 +131,8 @@ impl View {
             append(&mut line, &why, columns);
             return line;
         }
-        let documents = if columns < NARROW {
-            "docs"
-        } else {
-            "documents"
-        };
-        let figures = [
-            self.seconds_left().map(|s| format!("{} left", period(s))),
-            self.speeds
-                .map(|speeds| format!("{} tokens/s", short(speeds.tokens))),
-            Some(format!("{} {documents}", grouped(self.documents))),
-            (columns >= NARROW).then(|| format!("{} batches", grouped(self.batches))),
-        ];
         let places = self.input.as_ref().map(InputPosition::words);
-        let parts = figures.into_iter().flatten();
+        let parts = self.figures(columns).into_iter().flatten();
         for part in parts.chain(places.into_iter().flatten()) {
             if !append(&mut line, &part, columns) {
                 return line;

@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parquet::record::Field;
 use parquet::record::reader::{ReaderIter, TreeBuilder};
+use parquet::record::{Field, List, Map, Row as FieldRow};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 
 use super::row_groups::RowGroups;
 use super::row_json::{
-    RowValue, object, put_bytes, put_float, put_number, put_text, separate, text_of,
+    ConversationColumns, RowValue, object, put_bytes, put_float, put_number, put_text, separate,
+    text_of,
 };
 use super::unit_reader::Outcome;
 use super::{InputFile, Reason};
@@ -185,45 +186,56 @@ fn put(json: &mut String, field: &Field, columns: &ConversationColumns) -> Resul
         Field::Bytes(bytes) if columns.verbatim => put_bytes(json, bytes.data()),
         Field::Bytes(bytes) => put_text(json, &text_of(bytes.data())?),
         Field::Decimal(_) => put_text(json, &field.to_string()),
-        Field::Group(row) => {
-            json.push('{');
-            for (name, field) in row.get_column_iter() {
-                let kept = columns.verbatim || *name == columns.content_key;
-                if kept || !matches!(field, Field::Null) {
-                    separate(json);
-                    put_text(json, name);
-                    json.push(':');
-                    put(json, field, columns)?;
-                }
-            }
-            json.push('}');
-        }
-        Field::ListInternal(list) => {
-            json.push('[');
-            for (n, item) in list.elements().iter().enumerate() {
-                if n > 0 {
-                    json.push(',');
-                }
-                put(json, item, columns)?;
-            }
-            json.push(']');
-        }
-        Field::MapInternal(map) => {
-            json.push('{');
-            for (n, (key, value)) in map.entries().iter().enumerate() {
-                if n > 0 {
-                    json.push(',');
-                }
-                match key {
-                    Field::Str(key) => put_text(json, key),
-                    key => put_text(json, &key.to_string()),
-                }
-                json.push(':');
-                put(json, value, columns)?;
-            }
-            json.push('}');
+        Field::Group(row) => put_row(json, row, columns)?,
+        Field::ListInternal(list) => put_list(json, list, columns)?,
+        Field::MapInternal(map) => put_map(json, map, columns)?,
+    }
+    Ok(())
+}
+
+/// Writes a row as an object. A field that is null is left out, unless all are kept or it is the content.
+fn put_row(json: &mut String, row: &FieldRow, columns: &ConversationColumns) -> Result<(), Reason> {
+    json.push('{');
+    for (name, field) in row.get_column_iter() {
+        let kept = columns.verbatim || *name == columns.content_key;
+        if kept || !matches!(field, Field::Null) {
+            separate(json);
+            put_text(json, name);
+            json.push(':');
+            put(json, field, columns)?;
         }
     }
+    json.push('}');
+    Ok(())
+}
+
+fn put_list(json: &mut String, list: &List, columns: &ConversationColumns) -> Result<(), Reason> {
+    json.push('[');
+    for (n, item) in list.elements().iter().enumerate() {
+        if n > 0 {
+            json.push(',');
+        }
+        put(json, item, columns)?;
+    }
+    json.push(']');
+    Ok(())
+}
+
+/// Writes a map as an object, whose keys are the texts of the map's keys.
+fn put_map(json: &mut String, map: &Map, columns: &ConversationColumns) -> Result<(), Reason> {
+    json.push('{');
+    for (n, (key, value)) in map.entries().iter().enumerate() {
+        if n > 0 {
+            json.push(',');
+        }
+        match key {
+            Field::Str(key) => put_text(json, key),
+            key => put_text(json, &key.to_string()),
+        }
+        json.push(':');
+        put(json, value, columns)?;
+    }
+    json.push('}');
     Ok(())
 }
 

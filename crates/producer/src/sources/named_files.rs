@@ -134,6 +134,29 @@ impl FileRoot {
     }
 }
 
+/// Reads the file at `path` if that is a file in `root` and not above the limit.
+fn read_within(root: &Path, path: &Path, (name, limit): (&str, u64)) -> io::Result<NamedFile> {
+    let target = path.canonicalize()?;
+    if !target.starts_with(root.canonicalize()?) {
+        return Ok(NamedFile::Bad(PathFault::Outside.explain(name)));
+    }
+    // Checked before the file is opened: opening a FIFO waits for a writer.
+    let kind = target.metadata()?;
+    if !kind.is_file() {
+        return Ok(NamedFile::Bad(PathFault::NotAFile.explain(name)));
+    }
+    if kind.len() > limit {
+        return Ok(NamedFile::TooLarge);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(kind.len()).unwrap_or_default());
+    let mut file = local_file::open(&target)?.take(limit.saturating_add(1));
+    file.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Ok(NamedFile::TooLarge);
+    }
+    Ok(NamedFile::Whole(bytes.into()))
+}
+
 /// Reads the file at `below` in `root`, which messages call by its name.
 fn read_local(
     root: &Path,
@@ -145,28 +168,7 @@ fn read_local(
         file: path.display().to_string(),
         why,
     };
-    let read = || -> io::Result<NamedFile> {
-        let target = path.canonicalize()?;
-        if !target.starts_with(root.canonicalize()?) {
-            return Ok(NamedFile::Bad(PathFault::Outside.explain(name)));
-        }
-        // Checked before the file is opened: opening a FIFO waits for a writer.
-        let kind = target.metadata()?;
-        if !kind.is_file() {
-            return Ok(NamedFile::Bad(PathFault::NotAFile.explain(name)));
-        }
-        if kind.len() > limit {
-            return Ok(NamedFile::TooLarge);
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(kind.len()).unwrap_or_default());
-        let mut file = local_file::open(&target)?.take(limit.saturating_add(1));
-        file.read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit {
-            return Ok(NamedFile::TooLarge);
-        }
-        Ok(NamedFile::Whole(bytes.into()))
-    };
-    let why = match read() {
+    let why = match read_within(root, &path, (name, limit)) {
         Ok(read) => return Ok(read),
         Err(why) => why,
     };

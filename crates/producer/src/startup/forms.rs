@@ -41,6 +41,12 @@ impl Names {
     }
 }
 
+/// Returns the format in the settings of a cursor.
+fn stored_format(value: Option<&Value>) -> Format {
+    let stored = value.and_then(|value| Format::deserialize(value).ok());
+    stored.unwrap_or_default()
+}
+
 impl Forms<'_> {
     fn of(&self, file: &PinnedFile) -> Format {
         let own = file.source.as_deref();
@@ -78,18 +84,13 @@ impl Forms<'_> {
     ) -> Map<String, Value> {
         let mut adopted = was.clone();
         let names = Names::of_settings(was);
-        let format = |value: Option<&Value>| {
-            let stored = value.and_then(|value| Format::deserialize(value).ok());
-            stored.unwrap_or_default()
-        };
         let same = |source: Option<&str>, was: Format, is: Format| {
             let mut own = pins.iter().filter(|pin| pin.source.as_deref() == source);
             own.all(|pin| names.read(was, &pin.name) == is.for_file(&pin.name))
         };
         if self.sources.iter().all(|source| source.name.is_empty()) {
             let key = "source.format";
-            let was = format(was.get(key));
-            let is = format(now.get(key));
+            let (was, is) = (stored_format(was.get(key)), stored_format(now.get(key)));
             if same(None, was, is) {
                 adopted.insert(key.to_owned(), json!(is));
             }
@@ -99,19 +100,14 @@ impl Forms<'_> {
             .map(|source| (source.name.as_str(), source.format))
             .collect();
         let sources = adopted.get_mut("sources").and_then(Value::as_array_mut);
-        for source in sources
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            let name = source
-                .get("name")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
+        let sources = sources.into_iter().flatten();
+        for source in sources.filter_map(Value::as_object_mut) {
+            let name = source.get("name").and_then(Value::as_str);
+            let name = name.unwrap_or_default();
             let Some(is) = now.get(name).copied() else {
                 continue;
             };
-            if same(Some(name), format(source.get("format")), is) {
+            if same(Some(name), stored_format(source.get("format")), is) {
                 match is {
                     Format::Auto => source.remove("format"),
                     is => source.insert("format".to_owned(), json!(is)),

@@ -40,6 +40,7 @@ use crate::packing::Point;
 use crate::site::Site;
 use crate::sources::{FileRoot, InputFinder, InputList, Inputs, SourceError, store_list};
 use crate::transform::DocumentTransform;
+use crate::transform::chat::Dialect;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
@@ -64,40 +65,20 @@ pub(crate) enum Opening {
 /// Checks everything that the configuration names, opens the producer and stores its input list. The health of `site`
 /// shows the current step.
 pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening, RunError> {
-    let store = &site.store;
     let health = &site.health;
-    health.not_ready("probing the store");
-    // `pipeline::batch` fills an object beyond its size by less than one batch.
-    let largest = 2 * config.packing.object_bytes.bytes();
-    let patience = config.upload.give_up_after.0;
-    first_answer::probe(store.as_ref(), largest, patience, health).await?;
-    health.not_ready("loading the tokenizer");
-    let transform = site.transform(config).await?;
-    health.not_ready("opening the stream");
-    let settings = settings(config, &transform);
-    let finder = input_finder(config);
-    let root = file_root(config, &finder).await?;
-    stream::open(store, config, &transform, &finder).await?;
-    tokenizer_file::store(store, config, &transform).await;
-    health.not_ready("opening the log");
-    let mut log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
+    let (ready, mut log) = open_stream(site, config).await?;
     let name: ProducerName = config.producer.name.parse()?;
     if let Some(batches) = finished(log.manifest(), &name) {
-        tracing::info!(
-            producer = %name,
-            "this producer finished before, so its input is not read: new documents need a producer of another \
-             name, or source.follow from the start"
-        );
         return Ok(Opening::Finished(batches));
     }
     health.not_ready("listing the input");
     let resume = Resume {
-        store,
+        store: &site.store,
         producer: &name,
-        settings: &settings,
+        settings: &settings(config, &ready.transform),
         sources: &config.all_sources(),
     };
-    let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
+    let (cursor, mut resumed) = find_cursor(&mut log, &resume, &ready.finder).await?;
     forms::check(config, &resumed.inputs)?;
     for line in resumed.inputs.left_out.lines() {
         tracing::warn!("{line}");
@@ -110,10 +91,10 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     };
     // An older instance may have committed until it was fenced.
     if producer.cursor() != cursor {
-        let listed = finder.find(BTreeSet::new()).await?;
+        let listed = ready.finder.find(BTreeSet::new()).await?;
         resumed = resume.check(&producer.cursor(), listed).await?;
     }
-    let parts = parts(site, config, &producer, transform, finder, root, resumed).await?;
+    let parts = parts(site, config, &producer, ready, resumed).await?;
     log_start(&producer, parts.from.at, &parts.inputs.now());
     log_end(config);
     Ok(Opening::Opened(Box::new(Opened {
@@ -121,6 +102,39 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         policy,
         parts,
     })))
+}
+
+/// The parts of a producer that are ready before its cursor is known.
+struct Ready {
+    transform: Arc<DocumentTransform>,
+    finder: InputFinder,
+    root: Option<FileRoot>,
+}
+
+/// Probes the store, loads the tokenizer, and opens the stream and its log.
+async fn open_stream(site: &Site, config: &ProducerConfig) -> Result<(Ready, Log), RunError> {
+    let store = &site.store;
+    let health = &site.health;
+    health.not_ready("probing the store");
+    // `pipeline::batch` fills an object beyond its size by less than one batch.
+    let largest = 2 * config.packing.object_bytes.bytes();
+    let patience = config.upload.give_up_after.0;
+    first_answer::probe(store.as_ref(), largest, patience, health).await?;
+    health.not_ready("loading the tokenizer");
+    let transform = site.transform(config).await?;
+    health.not_ready("opening the stream");
+    let finder = input_finder(config);
+    let root = file_root(config, &finder).await?;
+    stream::open(store, config, &transform, &finder).await?;
+    tokenizer_file::store(store, config, &transform).await;
+    health.not_ready("opening the log");
+    let log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
+    let ready = Ready {
+        transform,
+        finder,
+        root,
+    };
+    Ok((ready, log))
 }
 
 /// Opens the producer in a new epoch, which fences an older instance. Breaks with the end of the startup when there is
@@ -150,9 +164,7 @@ async fn parts(
     site: &Site,
     config: &ProducerConfig,
     producer: &Committer,
-    transform: Arc<DocumentTransform>,
-    finder: InputFinder,
-    root: Option<FileRoot>,
+    ready: Ready,
     resumed: Resumed,
 ) -> Result<Parts, RunError> {
     let Resumed {
@@ -165,26 +177,19 @@ async fn parts(
         settings,
         strict_replay,
     } = resumed;
-    if dialect.is_earlier() {
-        tracing::info!(
-            producer = %producer.name(),
-            "this producer began by the rules for templates of an earlier version: each conversation is made by those \
-             and by today's, and the first one that differs stops it"
-        );
-        transform.continue_in(dialect);
-    }
+    continue_in(dialect, &ready.transform, producer.name());
     site.health.not_ready("planning the input");
-    let end_token = transform.end_token();
+    let end_token = ready.transform.end_token();
     let plans = plan(config, end_token, &mut inputs, order.as_ref(), file_order).await?;
     site.health.not_ready("storing the input list");
     let opening = (producer.epoch(), producer.nonce());
     let head = store_list(&site.store, producer.name(), opening, &mut chain, &inputs).await?;
     Ok(Parts {
         store: site.store.clone(),
-        transform,
-        finder,
+        transform: ready.transform,
+        finder: ready.finder,
         inputs: Arc::new(Inputs::new(inputs)),
-        root,
+        root: ready.root,
         settings,
         chain,
         head,
@@ -193,6 +198,18 @@ async fn parts(
         order,
         strict_replay,
     })
+}
+
+/// Continues in the dialect of templates in which the producer began.
+fn continue_in(dialect: Dialect, transform: &DocumentTransform, producer: &ProducerName) {
+    if dialect.is_earlier() {
+        tracing::info!(
+            %producer,
+            "this producer began by the rules for templates of an earlier version: each conversation is made by those \
+             and by today's, and the first one that differs stops it"
+        );
+        transform.continue_in(dialect);
+    }
 }
 
 /// Returns the cursor as far as the log is folded, and its place in the input.
@@ -228,9 +245,14 @@ fn policy(config: &ProducerConfig) -> Dac {
     })
 }
 
-/// Returns the number of batches of a producer that has finished.
+/// Returns the number of batches of a producer that has finished, and logs that its input is not read.
 fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
     let state = manifest.producer(name).filter(|p| p.finished)?;
+    tracing::info!(
+        producer = %name,
+        "this producer finished before, so its input is not read: new documents need a producer of another \
+         name, or source.follow from the start"
+    );
     Some(state.next_seq)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
-use batchweave_core::inputs::Chain;
+use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_core::order::SamplerState;
 use batchweave_log::{LogError, read_inputs};
 use batchweave_store::Store;
@@ -55,45 +55,20 @@ impl Resume<'_> {
         cursor: &Cursor,
         listed: InputList,
     ) -> Result<Resumed, RunError> {
-        let forms = Forms {
-            sources: self.sources,
-        };
+        let forms = self.forms();
         let Some(mut state) = State::from_cursor(cursor, self.producer.as_str())? else {
-            return Ok(Resumed {
-                settings: forms.marked(self.settings, &listed),
-                strict_replay: false,
-                inputs: listed,
-                chain: Chain::default(),
-                from: Restart::default(),
-                order: None,
-                file_order: self.sources[0].name.is_empty(),
-                dialect: Dialect::default(),
-            });
+            return Ok(self.at_start(&forms, listed));
         };
         let (dialect, mut current) = self.in_dialect_of(&state);
         let file_order = state.is_in_file_order(0);
-        let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;
-        let (chain, mut pins) = stored.map_err(|why| match why {
-            LogError::Store(why) if !why.is_not_found() => RunError::Store(why),
-            why => SourceError::List(why.to_string()).into(),
-        })?;
+        let (chain, pins) = self.stored_inputs(state.inputs).await?;
         let names = Names::of_settings(&state.settings);
         state.adopt(&mut current);
         let added = state.new_sources(&current);
-        for pin in pins.iter_mut().filter(|pin| pin.source.is_none()) {
-            pin.source = self.sources[0].pin_name().map(str::to_owned);
-        }
         state.settings = forms.adopted(&state.settings, &current, &pins);
         state.check_settings(&current, self.producer.as_str())?;
         let mut settings = forms.marked(&current, &listed);
-        let followed = self.sources.iter().filter(|source| source.grows());
-        let followed: BTreeSet<String> = followed.map(|source| source.name.clone()).collect();
-        let over = |n: usize, pin: &PinnedFile| self.is_over(&state, n, pin);
-        let grows = |pin: &PinnedFile| followed.contains(pin.source.as_deref().unwrap_or_default());
-        let numbered = pins.iter().enumerate();
-        let read = numbered.filter(|(n, pin)| !(grows(pin) && over(*n, pin)));
-        let differences = forms.differences(names, read.map(|(_, pin)| pin));
-        let inputs = listed.resumed_sources(pins, (&followed, &added), over, differences)?;
+        let inputs = self.continued(listed, pins, &state, (names, &added))?;
         let as_python = state.settings.get(AS_PYTHON);
         settings.extend(as_python.map(|value| (AS_PYTHON.to_owned(), value.clone())));
         let strict_replay = as_python.is_none() && !state.placed.is_empty();
@@ -111,6 +86,64 @@ impl Resume<'_> {
             settings,
             strict_replay,
         })
+    }
+
+    /// Returns the place of a producer that has committed nothing.
+    fn at_start(&self, forms: &Forms<'_>, listed: InputList) -> Resumed {
+        Resumed {
+            settings: forms.marked(self.settings, &listed),
+            strict_replay: false,
+            inputs: listed,
+            chain: Chain::default(),
+            from: Restart::default(),
+            order: None,
+            file_order: self.sources[0].name.is_empty(),
+            dialect: Dialect::default(),
+        }
+    }
+
+    /// Reads the stored list of this name. Its files are of the first source where they name none.
+    async fn stored_inputs(&self, name: LinkId) -> Result<(Chain, Vec<PinnedFile>), RunError> {
+        let stored = read_inputs(self.store.as_ref(), self.producer, Some(name)).await;
+        let (chain, mut pins) = stored.map_err(|why| match why {
+            LogError::Store(why) if !why.is_not_found() => RunError::Store(why),
+            why => SourceError::List(why.to_string()).into(),
+        })?;
+        for pin in pins.iter_mut().filter(|pin| pin.source.is_none()) {
+            pin.source = self.sources[0].pin_name().map(str::to_owned);
+        }
+        Ok((chain, pins))
+    }
+
+    /// Returns the listed input after the stored files `pins`, which are read as the names meant when `state` was stored;
+    /// an error names the files that differ. The sources `added` have no files there.
+    fn continued(
+        &self,
+        listed: InputList,
+        pins: Vec<PinnedFile>,
+        state: &State,
+        (names, added): (Names, &BTreeSet<String>),
+    ) -> Result<InputList, SourceError> {
+        let forms = self.forms();
+        let followed = self.followed();
+        let over = |n: usize, pin: &PinnedFile| self.is_over(state, n, pin);
+        let grows = |pin: &PinnedFile| followed.contains(pin.source.as_deref().unwrap_or_default());
+        let numbered = pins.iter().enumerate();
+        let read = numbered.filter(|(n, pin)| !(grows(pin) && over(*n, pin)));
+        let differences = forms.differences(names, read.map(|(_, pin)| pin));
+        listed.resumed_sources(pins, (&followed, added), over, differences)
+    }
+
+    fn forms(&self) -> Forms<'_> {
+        Forms {
+            sources: self.sources,
+        }
+    }
+
+    /// Returns the names of the sources that grow.
+    fn followed(&self) -> BTreeSet<String> {
+        let followed = self.sources.iter().filter(|source| source.grows());
+        followed.map(|source| source.name.clone()).collect()
     }
 
     /// Returns whether all of file `n` of a source that grows is in batches before `state`.

@@ -41,43 +41,12 @@ pub(super) fn load(
             remedy: remedy(path),
         });
     }
-    let fast = fastokens::Tokenizer::from_json(json.clone());
-    let slow = match &fast {
-        Ok(_) => None,
-        Err(_) => Some(tokenizers::Tokenizer::from_bytes(bytes)),
-    };
-    let known = |token: &str| match (&fast, &slow) {
-        (Ok(t), _) => t.token_to_id(token),
-        (_, Some(Ok(t))) => t.token_to_id(token),
-        _ => None,
-    };
-    let found = find_end_token(end_token, known);
-    let library = match (fast, slow) {
-        (Ok(mut inner), _) => {
-            inner.set_truncation(None);
-            inner.set_padding(None);
-            Library::Fastokens(Box::new(inner))
-        }
-        (Err(why), Some(Ok(mut inner))) => {
-            tracing::warn!(tokenizer = name, reason = %why, "fastokens does not support this tokenizer; using the slower tokenizers crate");
-            inner.with_padding(None);
-            inner.set_encode_special_tokens(true);
-            inner
-                .with_truncation(None)
-                .map_err(|e| unusable(e.to_string()))?;
-            Library::Tokenizers(Box::new(inner))
-        }
-        (Err(fast), Some(Err(slow))) => {
-            return Err(unusable(format!(
-                "fastokens says: {fast}; tokenizers says: {slow}"
-            )));
-        }
-        (Err(fast), None) => return Err(unusable(fast.to_string())),
-    };
+    let library = Library::open(&json, bytes, &name).map_err(&unusable)?;
+    let end_token = find_end_token(end_token, |token| library.token_id(token));
     let bound = id_bound(bytes)
         .ok_or_else(|| unusable("its vocabulary has no ids of 32 bits".to_owned()))?;
     Ok(Arc::new(FileTokenizer {
-        identity: identity(&short_name(path), Hash::sha256(bytes), bound, found?),
+        identity: identity(&short_name(path), Hash::sha256(bytes), bound, end_token?),
         specials: specials(&json),
         library,
     }))
@@ -188,6 +157,34 @@ enum Library {
     Tokenizers(Box<tokenizers::Tokenizer>),
 }
 
+impl Library {
+    /// Opens the file called `name` with the fast library, else with the slow one. An error says what is wrong with it.
+    fn open(json: &Value, bytes: &[u8], name: &str) -> Result<Self, String> {
+        let why = match fastokens::Tokenizer::from_json(json.clone()) {
+            Ok(mut inner) => {
+                inner.set_truncation(None);
+                inner.set_padding(None);
+                return Ok(Self::Fastokens(Box::new(inner)));
+            }
+            Err(why) => why,
+        };
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes)
+            .map_err(|slow| format!("fastokens says: {why}; tokenizers says: {slow}"))?;
+        tracing::warn!(tokenizer = name, reason = %why, "fastokens does not support this tokenizer; using the slower tokenizers crate");
+        inner.with_padding(None);
+        inner.set_encode_special_tokens(true);
+        inner.with_truncation(None).map_err(|e| e.to_string())?;
+        Ok(Self::Tokenizers(Box::new(inner)))
+    }
+
+    fn token_id(&self, text: &str) -> Option<u32> {
+        match self {
+            Self::Fastokens(inner) => inner.token_to_id(text),
+            Self::Tokenizers(inner) => inner.token_to_id(text),
+        }
+    }
+}
+
 impl Tokenizer for FileTokenizer {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -198,10 +195,7 @@ impl Tokenizer for FileTokenizer {
     }
 
     fn token_id(&self, text: &str) -> Option<u32> {
-        match &self.library {
-            Library::Fastokens(inner) => inner.token_to_id(text),
-            Library::Tokenizers(inner) => inner.token_to_id(text),
-        }
+        self.library.token_id(text)
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {

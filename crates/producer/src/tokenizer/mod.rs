@@ -234,28 +234,37 @@ fn load_file(
     if !found.is_empty() {
         return Err(TokenizerError::Format { path: name, found });
     }
-    let found = if is_model {
-        "a SentencePiece model"
-    } else {
-        "a tokenizer.json"
-    };
-    for (key, given) in [
-        ("pattern", !settings.pattern.is_empty()),
-        ("special_tokens", !settings.special_tokens.is_empty()),
-    ] {
-        if given {
-            return Err(TokenizerError::NotRanks {
-                key,
-                path: name,
-                found,
-            });
-        }
-    }
+    check_not_ranks(settings, name, is_model)?;
     if is_model {
         let made = sentencepiece::SentencePiece::new(path, &bytes, end_token)?;
         return Ok(Arc::new(made));
     }
     huggingface::load(path, &bytes, end_token)
+}
+
+/// Fails for settings that rank files alone have; the file called `name` is another one.
+fn check_not_ranks(
+    settings: RankSettings<'_>,
+    name: String,
+    is_model: bool,
+) -> Result<(), TokenizerError> {
+    let key = if !settings.pattern.is_empty() {
+        "pattern"
+    } else if !settings.special_tokens.is_empty() {
+        "special_tokens"
+    } else {
+        return Ok(());
+    };
+    let found = if is_model {
+        "a SentencePiece model"
+    } else {
+        "a tokenizer.json"
+    };
+    Err(TokenizerError::NotRanks {
+        key,
+        path: name,
+        found,
+    })
 }
 
 fn identity(name: &str, fingerprint: Hash, id_bound: u32, end_token: u32) -> Identity {

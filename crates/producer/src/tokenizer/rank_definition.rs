@@ -11,6 +11,15 @@ use serde_json::to_string;
 use super::json_parts::{AddedToken, end_template};
 use super::ranks::Ranks;
 
+/// Returns the special tokens in the order of their ids, as JSON with commas between them.
+fn added_tokens(special: &BTreeMap<String, u32>) -> Result<String, serde_json::Error> {
+    let mut by_id: Vec<(&String, &u32)> = special.iter().collect();
+    by_id.sort_by_key(|(_, id)| **id);
+    let added = |(content, id): (&'_ String, &u32)| to_string(&AddedToken::special(*id, content));
+    let added: Vec<String> = by_id.into_iter().map(added).collect::<Result<_, _>>()?;
+    Ok(added.join(","))
+}
+
 /// Returns the definition. `end` is the text of the end token, which `special` has, and `end_id` its id.
 pub(super) fn tokenizer_json(
     ranks: &Ranks,
@@ -34,11 +43,7 @@ pub(super) fn tokenizer_json(
         .filter_map(|token| parents(token, &by_token))
         .map(|(left, right)| format!("{} {}", spelt(left), spelt(right)))
         .collect();
-    let mut by_id: Vec<(&String, &u32)> = special.iter().collect();
-    by_id.sort_by_key(|(_, id)| **id);
-    let added = |(content, id): (&'_ String, &u32)| to_string(&AddedToken::special(*id, content));
-    let added: Vec<String> = by_id.into_iter().map(added).collect::<Result<_, _>>()?;
-    let added = added.join(",");
+    let added = added_tokens(special)?;
     let template = end_template(end, end_id)?;
     let pattern = to_string(pattern)?;
     let vocab = to_string(&vocab)?;

@@ -48,11 +48,6 @@ impl RankFile {
         settings: RankSettings<'_>,
         end_token: &str,
     ) -> Result<Self, TokenizerError> {
-        let damaged = |detail| TokenizerError::RankFile {
-            path: path.display().to_string(),
-            detail,
-        };
-        let bad_pattern = |detail| TokenizerError::Pattern { detail };
         if settings.pattern.is_empty() {
             let name = path.display();
             return Err(bad_pattern(format!(
@@ -61,38 +56,17 @@ impl RankFile {
             )));
         }
         let special = settings.special_tokens;
-        let ranks = ranks::parse(file, special).map_err(damaged)?;
+        let ranks = ranks::parse(file, special).map_err(|e| damaged(path, e))?;
         check_special_tokens(special, &ranks)?;
         let end = find_end_token(end_token, |token| special.get(token).copied())
             .map_err(|_| no_end_token(end_token, ranks.len()))?;
-        let named = PATTERNS.iter().find(|(name, _)| *name == settings.pattern);
-        let pattern = named.map_or(settings.pattern, |(_, pattern)| pattern);
-        let encoder = ranks.iter().map(|(rank, token)| (token.clone(), *rank));
+        let inner = encoder(path, &ranks, special, settings.pattern)?;
+        let pattern = regular_expression(settings.pattern);
         let specials: Vec<(String, u32)> = special.clone().into_iter().collect();
-        let inner = CoreBPE::new(
-            encoder.collect(),
-            specials.iter().cloned().collect(),
-            pattern,
-        )
-        .map_err(|e| {
-            bad_pattern(format!(
-                "{:?} is neither a name nor a regular expression: {e}; write \
-                 \"cl100k_base\", \"o200k_base\", \"gpt2\" or the one of the model",
-                settings.pattern
-            ))
-        })?;
-        let covered = inner.decode_bytes(&inner.encode_ordinary(SAMPLE));
-        if covered.map_err(|e| damaged(e.to_string()))? != SAMPLE.as_bytes() {
-            return Err(bad_pattern(format!(
-                "{:?} leaves out characters of texts, which would be lost; write one that matches all, as that of \
-                 the model does",
-                settings.pattern
-            )));
-        }
         let end_text =
             (specials.iter().find(|(_, id)| *id == end)).map_or("", |(text, _)| text.as_str());
         let definition = rank_definition::tokenizer_json(&ranks, pattern, special, end_text, end)
-            .map_err(|e| damaged(e.to_string()))?;
+            .map_err(|e| damaged(path, e.to_string()))?;
         let largest = ranks.keys().chain(special.values()).max();
         let bound = largest.map_or(0, |id| id.saturating_add(1));
         Ok(Self {
@@ -107,6 +81,49 @@ impl RankFile {
             inner,
         })
     }
+}
+
+fn damaged(path: &Path, detail: String) -> TokenizerError {
+    TokenizerError::RankFile {
+        path: path.display().to_string(),
+        detail,
+    }
+}
+
+fn bad_pattern(detail: String) -> TokenizerError {
+    TokenizerError::Pattern { detail }
+}
+
+/// Returns the regular expression of a pattern that is configured by its name, or as it is.
+fn regular_expression(pattern: &str) -> &str {
+    let named = PATTERNS.iter().find(|(name, _)| *name == pattern);
+    named.map_or(pattern, |(_, expression)| expression)
+}
+
+/// Makes tiktoken's encoder. Fails where the configured pattern leaves out a part of texts.
+fn encoder(
+    path: &Path,
+    ranks: &ranks::Ranks,
+    special: &BTreeMap<String, u32>,
+    pattern: &str,
+) -> Result<CoreBPE, TokenizerError> {
+    let ranks = ranks.iter().map(|(rank, token)| (token.clone(), *rank));
+    let specials = special.clone().into_iter().collect();
+    let made =
+        CoreBPE::new(ranks.collect(), specials, regular_expression(pattern)).map_err(|e| {
+            bad_pattern(format!(
+                "{pattern:?} is neither a name nor a regular expression: {e}; write \
+             \"cl100k_base\", \"o200k_base\", \"gpt2\" or the one of the model"
+            ))
+        })?;
+    let covered = made.decode_bytes(&made.encode_ordinary(SAMPLE));
+    if covered.map_err(|e| damaged(path, e.to_string()))? != SAMPLE.as_bytes() {
+        return Err(bad_pattern(format!(
+            "{pattern:?} leaves out characters of texts, which would be lost; write one that matches all, as that of \
+             the model does"
+        )));
+    }
+    Ok(made)
 }
 
 /// Returns the error for special tokens without `end_token`, where the first free id is `free`.

@@ -163,22 +163,25 @@ fn put_json(
         },
         _ => None,
     };
-    put.ok_or_else(|| {
-        let mut found = match value.as_str().filter(|text| is_number(text)) {
-            Some(text) => text.chars().skip(1).collect(),
-            None => value.to_string(),
-        };
-        found.truncate(found.floor_char_boundary(60));
-        let dtype = spec.dtype.name();
-        let of_item = match &spec.shape[..] {
-            [] => String::new(),
-            shape => format!(" of an item of shape {shape:?}"),
-        };
-        wrong(
-            &spec.name,
-            format!("holds {found}, which is not {dtype}{of_item}"),
-        )
-    })
+    put.ok_or_else(|| misfit(spec, value))
+}
+
+/// Returns the reason why `value` is not one of the array's items.
+fn misfit(spec: &ArraySpec, value: &Value) -> Reason {
+    let mut found = match value.as_str().filter(|text| is_number(text)) {
+        Some(text) => text.chars().skip(1).collect(),
+        None => value.to_string(),
+    };
+    found.truncate(found.floor_char_boundary(60));
+    let dtype = spec.dtype.name();
+    let of_item = match &spec.shape[..] {
+        [] => String::new(),
+        shape => format!(" of an item of shape {shape:?}"),
+    };
+    wrong(
+        &spec.name,
+        format!("holds {found}, which is not {dtype}{of_item}"),
+    )
 }
 
 /// Returns the items of an array, or its encoded image.

@@ -1,7 +1,7 @@
 //! From units to documents, by the configured mode, and the identity that this gives the stream: all
 //! producers of one stream must make slices of one form.
 //!
-//! - `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
+//! - `content` makes the content of a document by the kind of the transform: `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
 //!   `columns` takes the numbers beside them;
 //!   `shards` finds the text or the conversation in a sample of a tar;
 //! - `function` applies the user's own function to units, before all others;
@@ -13,6 +13,7 @@ mod again;
 pub mod arrays;
 pub mod chat;
 mod columns;
+mod content;
 mod error;
 mod frames;
 pub mod function;
@@ -40,7 +41,6 @@ use self::arrays::sample;
 use self::chat::{Chat, Dialect, PairFields};
 use self::json::Beyond;
 use self::setup::{beside, chat, pair_fields};
-use self::text::decode;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
@@ -84,6 +84,31 @@ enum Kind {
     Arrays(Vec<ArraySpec>),
 }
 
+impl Kind {
+    /// Makes the kind for documents that become tokens.
+    fn of_tokens(
+        config: &ProducerConfig,
+        shape: Shape,
+        tokenizer: Arc<dyn Tokenizer>,
+        pad: u32,
+    ) -> Result<Self, TransformError> {
+        Ok(match config.packing.mode {
+            PackingMode::Chat | PackingMode::Pairs => Self::Chat {
+                chat: Box::new(chat(config, tokenizer.clone())?),
+                pairs: pair_fields(config, shape),
+                tokenizer,
+                pad,
+            },
+            _ => Self::Text {
+                begin: begin_token(config, tokenizer.as_ref())?,
+                tokenizer,
+                pad,
+                content: config.source.content,
+            },
+        })
+    }
+}
+
 impl DocumentTransform {
     /// Sets up the configured transform. Reads files and loads the tokenizer, which takes seconds: call it outside
     /// of async code.
@@ -105,21 +130,7 @@ impl DocumentTransform {
             let pad = pad_token(config, tokenizer.as_ref())?;
             canary = tokens_of(tokenizer.as_ref());
             let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &beside)?;
-            let kind = match packing.mode {
-                PackingMode::Chat | PackingMode::Pairs => Kind::Chat {
-                    chat: Box::new(chat(config, tokenizer.clone())?),
-                    pairs: pair_fields(config, shape),
-                    tokenizer,
-                    pad,
-                },
-                _ => Kind::Text {
-                    begin: begin_token(config, tokenizer.as_ref())?,
-                    tokenizer,
-                    pad,
-                    content: config.source.content,
-                },
-            };
-            (kind, encoder)
+            (Kind::of_tokens(config, shape, tokenizer, pad)?, encoder)
         };
         Ok(Self {
             kind,
@@ -272,63 +283,6 @@ impl DocumentTransform {
             bytes: bytes + arrays as u64,
             beyond: Beyond::default(),
         }))
-    }
-
-    /// Returns the content and its size in bytes.
-    fn content(
-        &self,
-        field: &str,
-        unit: Unit,
-        bytes: u64,
-        mask: Option<Vec<bool>>,
-    ) -> Result<Option<(Content, u64)>, Reason> {
-        match &self.kind {
-            Kind::Arrays(specs) => {
-                sample(specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
-            }
-            Kind::Chat { chat, pairs, .. } => match (unit.kind, unit.raw) {
-                (UnitKind::Json | UnitKind::Row, Ok(raw)) => {
-                    let raw = again::without_mark_of_utf8(unit.place.unit == 0, raw);
-                    let made = match pairs {
-                        Some(fields) => chat.pair(&raw, fields)?,
-                        None => chat.turns(&raw)?,
-                    };
-                    Ok(made.map(|made| (made, bytes)))
-                }
-                (_, Ok(_)) => Err(Reason::NotConversations),
-                (_, Err(reason)) => Err(reason),
-            },
-            Kind::Text {
-                tokenizer,
-                begin,
-                content: SourceContent::Ids,
-                ..
-            } => {
-                let identity = tokenizer.identity();
-                let vocabulary = ids::Vocabulary {
-                    id_bound: identity.id_bound,
-                    begin_token: *begin,
-                    end_token: identity.end_token,
-                };
-                let ids = ids::content(field, vocabulary, unit, mask)?;
-                Ok(ids.map(|ids| (ids, bytes)))
-            }
-            Kind::Text {
-                tokenizer, begin, ..
-            } => {
-                let first = unit.place.unit == 0;
-                let encode = |text: &str| (tokenizer.encode(text), text.len() as u64);
-                let made = decode(unit.kind, field, first, &unit.raw?, encode)?;
-                let Some((encoded, bytes)) = made else {
-                    return Ok(None);
-                };
-                let mut tokens = encoded.map_err(Reason::tokenizer)?;
-                if let Some(begin) = begin {
-                    tokens.insert(0, *begin);
-                }
-                Ok(Some((Content::Tokens(tokens), bytes)))
-            }
-        }
     }
 
     /// Returns what [`Self::transform`] does for the sample of a tar, whose key is in the reason of a bad one.

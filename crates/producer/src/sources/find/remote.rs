@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use batchweave_store::list_all;
+use batchweave_store::{ObjectMeta, list_all};
 use futures::stream::{StreamExt, TryStreamExt};
 use glob::MatchOptions;
 
@@ -20,46 +20,69 @@ pub(super) async fn remote(
 ) -> Result<InputList, SourceError> {
     let (root, pattern) = split_url(url)?;
     let store = open(root.clone()).await.map_err(SourceError::Store)?;
-    let (mut keys, mut all) = (Vec::new(), BTreeSet::new());
-    let (mut literal, mut left_out, mut below) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut listing, mut all) = (Listing::default(), BTreeSet::new());
     let listed = list_all(store.as_ref(), "", |object| {
         if filter.settled.is_some() {
             all.insert(object.key.clone());
         }
-        let name = || format!("{root}/{}", object.key);
         // The marker of a folder, which consoles create.
-        if object.size == 0 && object.key.ends_with('/') {
-            return;
-        }
-        match pattern.of(&object.key) {
-            Verdict::Other => {}
-            Verdict::LeftOut => left_out.push(name()),
-            Verdict::Below => below.push(name()),
-            Verdict::Literal => literal.push(object),
-            Verdict::Taken => keys.push(object),
+        if object.size > 0 || !object.key.ends_with('/') {
+            listing.add(pattern.of(&object.key), &root, object);
         }
     });
     listed.await.map_err(SourceError::Store)?;
-    // A name that looks like a pattern is a name, if it is one.
-    if !literal.is_empty() {
-        (keys, left_out, below) = (literal, Vec::new(), Vec::new());
-    }
-    let before = keys.len();
-    keys.retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
-    filter.check_some(url, before == 0, &left_out)?;
-    keys.sort_by(|a, b| a.key.cmp(&b.key));
-    let files = futures::stream::iter(keys)
+    let mut listing = listing.with_literal();
+    let before = listing.keys.len();
+    (listing.keys).retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
+    filter.check_some(url, before == 0, &listing.left_out)?;
+    (listing.keys).sort_by(|a, b| a.key.cmp(&b.key));
+    let files = futures::stream::iter(listing.keys)
         .map(|object| pin_remote(store.clone(), root.clone(), object))
         .buffered(FINGERPRINTS_AT_ONCE);
     let files = files.try_collect().await?;
     let mut all = LeftOut::default();
-    left_out.sort_unstable();
-    all.add(url, Cause::Name, left_out);
-    all.add(url, Cause::Below, below);
+    listing.left_out.sort_unstable();
+    all.add(url, Cause::Name, listing.left_out);
+    all.add(url, Cause::Below, listing.below);
     Ok(InputList {
         files,
         left_out: all,
     })
+}
+
+/// The objects that a path names, and the names of those beside them.
+#[derive(Default)]
+struct Listing {
+    keys: Vec<ObjectMeta>,
+    literal: Vec<ObjectMeta>,
+    left_out: Vec<String>,
+    below: Vec<String>,
+}
+
+impl Listing {
+    /// Adds an object of the store at `root`, which the path has this relation to.
+    fn add(&mut self, verdict: Verdict, root: &str, object: ObjectMeta) {
+        let name = || format!("{root}/{}", object.key);
+        match verdict {
+            Verdict::Other => {}
+            Verdict::LeftOut => self.left_out.push(name()),
+            Verdict::Below => self.below.push(name()),
+            Verdict::Literal => self.literal.push(object),
+            Verdict::Taken => self.keys.push(object),
+        }
+    }
+
+    /// Returns only the objects that the path names literally, if there are any: a name that looks like a pattern is a
+    /// name, if it is one.
+    fn with_literal(self) -> Self {
+        if self.literal.is_empty() {
+            return self;
+        }
+        Self {
+            keys: self.literal,
+            ..Self::default()
+        }
+    }
 }
 
 /// The relation of a path to a key.

@@ -42,22 +42,7 @@ impl NpyLayout {
         let shape = header
             .shape
             .ok_or("has no readable shape; write it again")?;
-        let descr = header.descr.unwrap_or_default();
-        let kind = match descr.as_str() {
-            "|u1" => IntType::new(1, false),
-            "|i1" => IntType::new(1, true),
-            "<u2" => IntType::new(2, false),
-            "<i2" => IntType::new(2, true),
-            "<u4" => IntType::new(4, false),
-            "<i4" => IntType::new(4, true),
-            "<u8" => IntType::new(8, false),
-            "<i8" => IntType::new(8, true),
-            other => {
-                return Err(format!(
-                    "holds items of type {other:?}, not little-endian whole numbers; save array.astype(\"<u4\")"
-                ));
-            }
-        };
+        let kind = int_type(&header.descr.unwrap_or_default())?;
         let row = match *shape {
             [_] => None,
             [_, row] if !header.columns_first => Some(row),
@@ -100,6 +85,25 @@ impl NpyLayout {
         };
         self.row.map_or(offset.max(self.data_at), by_row)
     }
+}
+
+/// Returns the type of ids by numpy's name of it.
+fn int_type(descr: &str) -> Result<IntType, String> {
+    Ok(match descr {
+        "|u1" => IntType::new(1, false),
+        "|i1" => IntType::new(1, true),
+        "<u2" => IntType::new(2, false),
+        "<i2" => IntType::new(2, true),
+        "<u4" => IntType::new(4, false),
+        "<i4" => IntType::new(4, true),
+        "<u8" => IntType::new(8, false),
+        "<i8" => IntType::new(8, true),
+        other => {
+            return Err(format!(
+                "holds items of type {other:?}, not little-endian whole numbers; save array.astype(\"<u4\")"
+            ));
+        }
+    })
 }
 
 /// A cursor over the documents of a .npy file.
@@ -168,15 +172,8 @@ impl<R: Read + Send> NpyIds<R> {
     fn until_end(&mut self, owned: bool) -> io::Result<(Result<Vec<i64>, Reason>, u64)> {
         let (mut document, mut length) = (Vec::new(), 0_u64);
         loop {
-            if self.ids.1 == self.ids.0.len() {
-                if self.left == 0 {
-                    break;
-                }
-                let now = self.left.min(LIST_IDS);
-                self.ids.0.clear();
-                self.ids.1 = 0;
-                read_ids(&mut self.stream, self.layout.kind, now, &mut self.ids.0)?;
-                self.left -= now;
+            if !self.has_ids()? {
+                break;
             }
             let rest = self.ids.0.get(self.ids.1..).unwrap_or_default();
             let found = rest.iter().position(|&id| id == self.end);
@@ -189,25 +186,34 @@ impl<R: Read + Send> NpyIds<R> {
             }
             self.ids.1 += part.len() + usize::from(found.is_some());
             if found.is_some() {
-                length += 1;
-                let long = length - 1 > self.ids_max;
-                let document = if long {
-                    Err(self.too_long())
-                } else {
-                    Ok(document)
-                };
-                return Ok((document, length));
+                return Ok((self.within_limit(document, length), length + 1));
             }
         }
-        let long = length > self.ids_max;
-        Ok((
-            if long {
-                Err(self.too_long())
-            } else {
-                Ok(document)
-            },
-            length,
-        ))
+        Ok((self.within_limit(document, length), length))
+    }
+
+    /// Reads more ids where all are returned. Returns whether there are some.
+    fn has_ids(&mut self) -> io::Result<bool> {
+        if self.ids.1 < self.ids.0.len() {
+            return Ok(true);
+        }
+        let now = self.left.min(LIST_IDS);
+        if now == 0 {
+            return Ok(false);
+        }
+        self.ids.0.clear();
+        self.ids.1 = 0;
+        read_ids(&mut self.stream, self.layout.kind, now, &mut self.ids.0)?;
+        self.left -= now;
+        Ok(true)
+    }
+
+    /// Returns a document of this many ids, or the error for one that is too long.
+    fn within_limit(&self, document: Vec<i64>, length: u64) -> Result<Vec<i64>, Reason> {
+        if length > self.ids_max {
+            return Err(self.too_long());
+        }
+        Ok(document)
     }
 }
 

@@ -124,9 +124,9 @@ impl Inbox {
         share.owns_file(&self.folder.name(writer, ""))
     }
 
-    async fn look(&mut self, share: Portion) -> Result<Vec<InputFile>, SourceError> {
-        let folders = self.folder.writers().await?;
-        let none = self.read.is_empty() && !folders.names.iter().any(|name| is_writer(name));
+    /// Fails where the folder is that of a writer, not the one above the folders of writers.
+    async fn check_folder(&self, names: &[String]) -> Result<(), SourceError> {
+        let none = self.read.is_empty() && !names.iter().any(|name| is_writer(name));
         if none && self.folder.is_of_writer().await? {
             let folder = self.folder.root();
             let why = "it is the folder of a writer: set source.paths to the folder above it";
@@ -135,6 +135,12 @@ impl Inbox {
                 why: why.to_owned(),
             });
         }
+        Ok(())
+    }
+
+    async fn look(&mut self, share: Portion) -> Result<Vec<InputFile>, SourceError> {
+        let folders = self.folder.writers().await?;
+        self.check_folder(&folders.names).await?;
         let known = |writer: &&String| {
             self.read.get(*writer) != Some(&Read::Job)
                 && self.ended.get(*writer) != Some(&true)
@@ -147,14 +153,10 @@ impl Inbox {
         let looks: Vec<_> = looks.collect();
         let looks = futures::stream::iter(looks).buffered(LOOKS_AT_ONCE);
         let looks: Vec<_> = looks.collect().await;
-        let links: Vec<_> = (folders.links.iter())
-            .filter(|link| self.owned(share, link))
-            .map(|link| {
-                (
-                    link,
-                    self.fault(link, "it is a link, which is not followed: remove it"),
-                )
-            })
+        let own_links = folders.links.iter().filter(|link| self.owned(share, link));
+        let why = "it is a link, which is not followed: remove it";
+        let links: Vec<_> = own_links
+            .map(|link| (link, self.fault(link, why)))
             .collect();
         self.good = 0;
         self.bad.begin();

@@ -33,13 +33,6 @@ pub(super) async fn check(
     transform: Option<&Arc<DocumentTransform>>,
     findings: &mut Findings,
 ) -> Option<InputList> {
-    let (mut known, mut list) = (BTreeSet::new(), InputList::default());
-    let mut complete = true;
-    let all = config.all_sources().into_iter();
-    let names: Vec<Option<String>> = all
-        .map(|source| source.pin_name().map(str::to_owned))
-        .collect();
-    let parts = config.by_source();
     let root = match file_root(config, &input_finder(config)).await {
         Ok(root) => root,
         Err(why) => {
@@ -47,26 +40,54 @@ pub(super) async fn check(
             return None;
         }
     };
-    let mut paths = Vec::new();
-    let mut trial = None;
-    for (config, name) in parts.iter().zip(&names) {
-        paths.extend(config.source.paths.iter().map(|path| (config, name, path)));
+    let mut input = CheckedInput {
+        root,
+        transform,
+        known: BTreeSet::new(),
+        list: InputList::default(),
+        trial: None,
+        complete: true,
+    };
+    for (source, own) in config.all_sources().iter().zip(config.by_source()) {
+        for path in &own.source.paths {
+            input.add(&own, source.pin_name(), path, findings).await;
+        }
     }
-    for (config, source, path) in paths {
-        let unlisted = ProducerConfig {
-            source: SourceConfig {
-                paths: vec![path.clone()],
-                ..config.source.clone()
-            },
-            sources: Vec::new(),
-            ..config.clone()
-        };
-        let found = match listed(&unlisted).await {
+    let function = !config.transform.function.is_empty();
+    if let (Some(transform), Some(trial), true) = (transform, input.trial, function) {
+        check_function(trial, transform, findings).await;
+    }
+    input.complete.then_some(input.list)
+}
+
+/// The input of the paths that were checked so far.
+struct CheckedInput<'a> {
+    root: Option<FileRoot>,
+    transform: Option<&'a Arc<DocumentTransform>>,
+    /// Names of the files, each of which is read once.
+    known: BTreeSet<String>,
+    list: InputList,
+    /// The files of the first path and the settings of its source, for the trial of the function.
+    trial: Option<(Vec<InputFile>, ProducerConfig)>,
+    /// Whether all paths could be listed.
+    complete: bool,
+}
+
+impl CheckedInput<'_> {
+    /// Lists a path of the source that `config` has alone, and reads the first documents of its files.
+    async fn add(
+        &mut self,
+        config: &ProducerConfig,
+        source: Option<&str>,
+        path: &str,
+        findings: &mut Findings,
+    ) {
+        let found = match listed(&with_path(config, path)).await {
             Ok(found) => found,
             Err(why) => {
                 findings.fault("source.paths", why);
-                complete = false;
-                continue;
+                self.complete = false;
+                return;
             }
         };
         for line in found.left_out.lines() {
@@ -76,24 +97,32 @@ pub(super) async fn check(
         let all = found.files.len();
         let new = found.files.into_iter();
         let new: Vec<_> = new
-            .filter(|file| known.insert(file.pin.name.clone()))
+            .filter(|file| self.known.insert(file.pin.name.clone()))
             .collect();
         let seen: Vec<InputFile> = new.iter().take(FILES_MAX).cloned().collect();
-        trial.get_or_insert_with(|| (seen.clone(), config.clone()));
-        match read_first(seen, config.clone(), root.clone(), transform.cloned()).await {
+        (self.trial).get_or_insert_with(|| (seen.clone(), config.clone()));
+        let transform = self.transform.cloned();
+        match read_first(seen, config.clone(), self.root.clone(), transform).await {
             Ok(read) => read.report(path, (all, new.len()), &counted, findings),
             Err(why) => findings.fault(path, why),
         }
-        list.files.extend(new.into_iter().map(|mut file| {
-            file.pin.source.clone_from(source);
+        self.list.files.extend(new.into_iter().map(|mut file| {
+            file.pin.source = source.map(str::to_owned);
             file
         }));
     }
-    let function = !config.transform.function.is_empty();
-    if let (Some(transform), Some(trial), true) = (transform, trial, function) {
-        check_function(trial, transform, findings).await;
+}
+
+/// Returns the configuration of one source with one of its paths.
+fn with_path(config: &ProducerConfig, path: &str) -> ProducerConfig {
+    ProducerConfig {
+        source: SourceConfig {
+            paths: vec![path.to_owned()],
+            ..config.source.clone()
+        },
+        sources: Vec::new(),
+        ..config.clone()
     }
-    complete.then_some(list)
 }
 
 /// Returns the files of a configuration with one path, all of which have a reader.
@@ -156,6 +185,7 @@ struct FirstDocuments {
 }
 
 impl FirstDocuments {
+    /// Reports the first documents of a path with `all` files, of which no earlier path named `new`.
     fn report(
         self,
         path: &str,
@@ -163,11 +193,10 @@ impl FirstDocuments {
         counted: &str,
         findings: &mut Findings,
     ) {
-        let no_document = self.first.is_none() && self.faults.is_empty() && new > 0;
-        for fault in self.faults {
+        for fault in &self.faults {
             findings.fault("source.paths", fault);
         }
-        if no_document {
+        if self.first.is_none() && self.faults.is_empty() && new > 0 {
             let text = format!(
                 "{path} has no document: its {} empty; write documents into it, or correct the path",
                 if new == 1 {
@@ -179,6 +208,14 @@ impl FirstDocuments {
             findings.fault("source.paths", text);
             return;
         }
+        findings.opened("input", self.summary(path, (all, new), counted));
+        if let Some(text) = self.first.and_then(|(_, first)| first.text) {
+            findings.opened("document", format!("\"{}\"", excerpt(&text)));
+        }
+    }
+
+    /// Returns the files of a path and their first document in one line.
+    fn summary(&self, path: &str, (all, new): (usize, usize), counted: &str) -> String {
         let mut text = match all {
             0 => format!("{path}: no file yet; new ones are read when they have settled"),
             1 => format!("{path}: 1 file, {counted}"),
@@ -187,19 +224,17 @@ impl FirstDocuments {
         if all > new {
             let _ = write!(text, ", {} of them named before and read once", all - new);
         }
-        let mut as_trained = None;
-        if let Some((name, first)) = self.first {
+        if let Some((name, first)) = &self.first {
             let of = if all == 1 {
                 "its first document".to_owned()
             } else {
-                format!("the first document of {}", shown(&name))
+                format!("the first document of {}", shown(name))
             };
             let found = match first.tokens {
                 Some(n) => format!("has {n} tokens"),
                 None => "can be read".to_owned(),
             };
             let _ = write!(text, "; {of} {found}{}", first.beyond_words());
-            as_trained = first.text;
         }
         if self.files > 1 {
             let _ = write!(text, "; the first of {} files can be read", self.files);
@@ -211,10 +246,7 @@ impl FirstDocuments {
                 self.empty.len()
             );
         }
-        findings.opened("input", text);
-        if let Some(text) = as_trained {
-            findings.opened("document", format!("\"{}\"", excerpt(&text)));
-        }
+        text
     }
 }
 

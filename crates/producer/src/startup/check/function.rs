@@ -8,7 +8,7 @@ use batchweave_core::ids::Hash;
 use crate::config::{OnBadDocument, ProducerConfig};
 use crate::sources::{Cell, FileReader, InputFile, InputList, Place, ReadOptions, UnitKind};
 use crate::transform::DocumentTransform;
-use crate::transform::function::Prepared;
+use crate::transform::function::{Applied, Prepared};
 
 /// Most documents that pass the function.
 const DOCUMENTS: usize = 1000;
@@ -28,6 +28,51 @@ struct Results {
     first_raised: Vec<(Place, String)>,
 }
 
+impl Results {
+    /// Returns the places of documents that came out otherwise than in another run.
+    fn differences(&self, other: &Self) -> Vec<Place> {
+        let both = self.digests.iter().zip(&other.digests);
+        both.filter(|(one, other)| one != other)
+            .map(|((place, _), _)| *place)
+            .collect()
+    }
+
+    /// Returns places and reasons of the first documents for which it raised.
+    fn raised_words(&self, list: &InputList, options: &ReadOptions) -> String {
+        let raised = self.first_raised.iter();
+        raised
+            .map(|(place, why)| format!("{}: {why}", place_name(place, list, options)))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// Adds the documents of these places, and what the function made of them.
+    fn add(&mut self, places: Vec<Place>, made: &Applied) {
+        self.dropped += made.dropped;
+        for (unit, place) in made.units.iter().zip(&places) {
+            let Some(Err(why)) = unit.as_ref().map(|made| &made.unit.raw) else {
+                continue;
+            };
+            self.raised += 1;
+            if self.first_raised.len() < NAMED {
+                self.first_raised.push((*place, why.to_string()));
+            }
+        }
+        let digests = made.units.iter().map(|one| digest(one.as_ref()));
+        self.digests.extend(places.into_iter().zip(digests));
+    }
+}
+
+/// Returns the place in words: the file, and the line or row where it has several documents.
+fn place_name(place: &Place, list: &InputList, options: &ReadOptions) -> String {
+    let file = list.files.get(place.file as usize);
+    let name = file.map_or("", |file| file.pin.name.as_str());
+    match options.format.units(name, false) {
+        UnitKind::Text => name.to_owned(),
+        _ => format!("{name}:{}", place.unit + 1),
+    }
+}
+
 /// Compares two runs over the first documents of `files`. Returns what it found, for people.
 pub(super) fn compare(
     files: Vec<InputFile>,
@@ -40,26 +85,9 @@ pub(super) fn compare(
     transform.renew_function();
     let second = run(&list, options, (field, transform))?;
     let function = &config.transform.function;
-    let both = first.digests.iter().zip(&second.digests);
-    let different: Vec<Place> = both
-        .filter(|(one, other)| one != other)
-        .map(|((place, _), _)| *place)
-        .collect();
+    let different = first.differences(&second);
     let documents = first.digests.len();
-    let at = |place: &Place| {
-        let file = list.files.get(place.file as usize);
-        let name = file.map_or("", |file| file.pin.name.as_str());
-        match options.format.units(name, false) {
-            UnitKind::Text => name.to_owned(),
-            _ => format!("{name}:{}", place.unit + 1),
-        }
-    };
-    let named = first
-        .first_raised
-        .iter()
-        .map(|(place, why)| format!("{}: {why}", at(place)))
-        .collect::<Vec<_>>()
-        .join("; ");
+    let named = first.raised_words(&list, options);
     let raised = first.raised;
     if raised > 0 && config.source.on_bad_document == OnBadDocument::Fail {
         return Err(format!(
@@ -67,7 +95,8 @@ pub(super) fn compare(
         ));
     }
     if let Some(place) = different.first() {
-        let (different, at) = (different.len(), at(place));
+        let at = place_name(place, &list, options);
+        let different = different.len();
         return Err(format!(
             "{function} made different documents of {different} of {documents} in two processes, first of {at}; a restart \
              then repeats documents that differ. Make it depend on its argument alone: seed random numbers by a field, \
@@ -112,19 +141,7 @@ fn run(
                 break;
             }
             let places: Vec<Place> = units.iter().map(|unit| unit.place).collect();
-            let made = transform.prepare(field, units);
-            results.dropped += made.dropped;
-            for (unit, place) in made.units.iter().zip(&places) {
-                let Some(Err(why)) = unit.as_ref().map(|made| &made.unit.raw) else {
-                    continue;
-                };
-                results.raised += 1;
-                if results.first_raised.len() < NAMED {
-                    results.first_raised.push((*place, why.to_string()));
-                }
-            }
-            let digests = made.units.iter().map(|one| digest(one.as_ref()));
-            results.digests.extend(places.into_iter().zip(digests));
+            results.add(places, &transform.prepare(field, units));
         }
     }
     Ok(results)

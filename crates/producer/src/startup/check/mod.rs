@@ -51,23 +51,28 @@ async fn open_everything(config: ProducerConfig) -> Findings {
     // Last: from here on Ctrl-C ends this program only after the objects of the check are deleted.
     if let Some(store) = store {
         let largest = 2 * config.packing.object_bytes.bytes();
-        match Box::pin(check_creates(store.as_ref(), largest)).await {
-            Ok(0) => {
-                let text = format!("{}: readable, creates are exclusive", store.root());
-                findings.opened("store", text);
-            }
-            Ok(left) => {
-                let text = format!(
-                    "{}: readable, creates are exclusive; {left} small objects stay below probe/, since these \
-                     credentials may not delete",
-                    store.root()
-                );
-                findings.opened("store", text);
-            }
-            Err(why) => findings.fault("store.url", why),
-        }
+        report_creates(store.as_ref(), largest, &mut findings).await;
     }
     findings
+}
+
+/// Reports whether the store creates objects exclusively, up to this size in bytes.
+async fn report_creates(store: &dyn Store, largest: u64, findings: &mut Findings) {
+    match Box::pin(check_creates(store, largest)).await {
+        Ok(0) => {
+            let text = format!("{}: readable, creates are exclusive", store.root());
+            findings.opened("store", text);
+        }
+        Ok(left) => {
+            let text = format!(
+                "{}: readable, creates are exclusive; {left} small objects stay below probe/, since these \
+                 credentials may not delete",
+                store.root()
+            );
+            findings.opened("store", text);
+        }
+        Err(why) => findings.fault("store.url", why),
+    }
 }
 
 /// Opens the store; a folder that a start would create is checked without creating it.

@@ -83,38 +83,55 @@ pub(super) fn document(
     config: &ProducerConfig,
     transform: Option<&DocumentTransform>,
 ) -> Result<Option<Readable>, Reason> {
-    if let Some(transform) = transform {
-        let field = &config.source.field;
-        let mut prepared = transform.prepare(field, vec![unit]);
-        let Some(Some(prepared)) = prepared.units.pop() else {
-            return Ok(None);
-        };
-        let (mut made, of) = (None, 1 + prepared.more.len());
-        let units = std::iter::once(prepared.unit).chain(prepared.more);
-        for (number, unit) in (1..).zip(units) {
-            let one = transform.transform(field, unit);
-            made = made.or(one.map_err(|why| why.of_several(number, of))?);
-        }
-        return Ok(made.map(|made| {
-            let (tokens, text) = match &made.content {
-                Content::Tokens(tokens) | Content::Turns(tokens, _) => (Some(tokens.len()), tokens),
-                Content::Pair([chosen, rejected]) => {
-                    let both = chosen.tokens.len() + rejected.tokens.len();
-                    (Some(both), &chosen.tokens)
-                }
-                Content::Sample(_) => (None, &Vec::new()),
-            };
-            let some = &text[..text.len().min(EXCERPT_CHARS)];
-            let all = some.len() == text.len();
-            let text = transform.decode(some).filter(|text| !text.is_empty());
-            Readable {
-                tokens,
-                array_bytes: array_bytes(&made),
-                text: text.map(|text| if all { text } else { text + " ..." }),
-                beyond: made.beyond,
-            }
-        }));
+    match transform {
+        Some(transform) => transformed(unit, config, transform),
+        None => untransformed(unit, config),
     }
+}
+
+/// Makes the documents of a unit, and returns the first one.
+fn transformed(
+    unit: Unit,
+    config: &ProducerConfig,
+    transform: &DocumentTransform,
+) -> Result<Option<Readable>, Reason> {
+    let field = &config.source.field;
+    let mut prepared = transform.prepare(field, vec![unit]);
+    let Some(Some(prepared)) = prepared.units.pop() else {
+        return Ok(None);
+    };
+    let (mut made, of) = (None, 1 + prepared.more.len());
+    let units = std::iter::once(prepared.unit).chain(prepared.more);
+    for (number, unit) in (1..).zip(units) {
+        let one = transform.transform(field, unit);
+        made = made.or(one.map_err(|why| why.of_several(number, of))?);
+    }
+    Ok(made.map(|made| readable(&made, transform)))
+}
+
+/// Returns a document as it is trained.
+fn readable(made: &Transformed, transform: &DocumentTransform) -> Readable {
+    let (tokens, text) = match &made.content {
+        Content::Tokens(tokens) | Content::Turns(tokens, _) => (Some(tokens.len()), tokens),
+        Content::Pair([chosen, rejected]) => {
+            let both = chosen.tokens.len() + rejected.tokens.len();
+            (Some(both), &chosen.tokens)
+        }
+        Content::Sample(_) => (None, &Vec::new()),
+    };
+    let some = &text[..text.len().min(EXCERPT_CHARS)];
+    let all = some.len() == text.len();
+    let text = transform.decode(some).filter(|text| !text.is_empty());
+    Readable {
+        tokens,
+        array_bytes: array_bytes(made),
+        text: text.map(|text| if all { text } else { text + " ..." }),
+        beyond: made.beyond,
+    }
+}
+
+/// Reads the text of a unit, where it is one, without making tokens of it.
+fn untransformed(unit: Unit, config: &ProducerConfig) -> Result<Option<Readable>, Reason> {
     let is_text = config.source.content == SourceContent::Text
         && !config.packing.mode.has_template()
         && config.packing.mode != PackingMode::Opaque;

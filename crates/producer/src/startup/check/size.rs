@@ -74,9 +74,13 @@ pub(super) async fn check(
         });
     }
     let batch = transform.encoder.batch_bytes();
-    let Some(bytes) = bytes(config, (whole, inputs, batch), committed) else {
-        return;
-    };
+    if let Some(bytes) = bytes(config, (whole, inputs, batch), committed) {
+        report(config, bytes, findings);
+    }
+}
+
+/// Reports that the stream will grow by about this many bytes, where the free space of its folder is known.
+fn report(config: &ProducerConfig, bytes: u64, findings: &mut Findings) {
     let Some(free) = free_space(&config.store.url) else {
         return;
     };

@@ -47,19 +47,11 @@ async fn examine(
         findings.opened("stream", none_yet(&wanted));
         return Ok(Some(0));
     };
-    let parse = |bytes: &Bytes| StreamConfig::from_json(bytes, keys::STREAM);
-    let there = found(get_fitting(store.as_ref(), keys::STREAM, parse).await)?;
-    let Some(there) = there else {
+    let Some(there) = stored(store.as_ref(), &wanted).await? else {
         check_creation(store.as_ref(), config).await?;
         findings.opened("stream", none_yet(&wanted));
         return Ok(Some(0));
     };
-    let there = there.map_err(LogError::from)?;
-    let differences = there.differences(&wanted);
-    if !differences.is_empty() {
-        let root = store.root().to_owned();
-        return Err(LogError::OtherStream { root, differences }.into());
-    }
     let options = LogOptions {
         write_snapshots: false,
         ..LogOptions::new(rand::random())
@@ -68,6 +60,17 @@ async fn examine(
     let (steps, sealed) = (log.manifest().next_step(), log.manifest().sealed());
     let end = if sealed { "; it is sealed" } else { "" };
     findings.opened("stream", format!("{}, {steps} steps{end}", shape(&there)));
+    examine_producer(config, transform, (store, &log, listed), findings).await
+}
+
+/// Checks the producer in the stream's log, and that it can continue with the input that was listed. Returns the batches
+/// that it has committed, if it is to make more.
+async fn examine_producer(
+    config: &ProducerConfig,
+    transform: &Arc<DocumentTransform>,
+    (store, log, listed): (&Arc<dyn Store>, &Log, Option<InputList>),
+    findings: &mut Findings,
+) -> Result<Option<Seq>, RunError> {
     let name: ProducerName = config.producer.name.parse()?;
     let Some(state) = log.manifest().producer(&name) else {
         findings.opened("producer", format!("{name} is new in this stream"));
@@ -82,11 +85,10 @@ async fn examine(
         return Ok(None);
     }
     if let Some(listed) = listed {
-        let settings = settings(config, transform);
         let resume = Resume {
             store,
             producer: &name,
-            settings: &settings,
+            settings: &settings(config, transform),
             sources: &config.all_sources(),
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);
@@ -94,6 +96,24 @@ async fn examine(
     let text = format!("{name} continues after {} batches", state.next_seq);
     findings.opened("producer", text + &running(state));
     Ok(Some(state.next_seq))
+}
+
+/// Returns the parameters of the stream in `store`, if there is one; fails where they are not the wanted ones.
+async fn stored(
+    store: &dyn Store,
+    wanted: &StreamConfig,
+) -> Result<Option<StreamConfig>, RunError> {
+    let parse = |bytes: &Bytes| StreamConfig::from_json(bytes, keys::STREAM);
+    let Some(there) = found(get_fitting(store, keys::STREAM, parse).await)? else {
+        return Ok(None);
+    };
+    let there = there.map_err(LogError::from)?;
+    let differences = there.differences(wanted);
+    if !differences.is_empty() {
+        let root = store.root().to_owned();
+        return Err(LogError::OtherStream { root, differences }.into());
+    }
+    Ok(Some(there))
 }
 
 /// Fails where a start could not create the stream.

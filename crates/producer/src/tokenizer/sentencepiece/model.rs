@@ -41,6 +41,13 @@ pub(super) struct Piece {
     pub(super) usage: Use,
 }
 
+impl Piece {
+    /// Returns whether the piece only fills up the vocabulary; the library's trainer adds such pieces.
+    fn is_filler(&self) -> bool {
+        self.text == "\0" && self.usage == Use::Unused
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) kind: Kind,
@@ -138,27 +145,10 @@ impl Model {
         let mut ids: HashMap<&str, usize> = HashMap::new();
         let mut unknown = None;
         let mut bytes = vec![None; 256];
-        for (id, piece) in self.pieces.iter().enumerate() {
+        let pieces = self.pieces.iter().enumerate();
+        for (id, piece) in pieces.filter(|(_, piece)| !piece.is_filler()) {
             let text = piece.text.as_str();
-            // The library's trainer fills a vocabulary with such pieces.
-            if text == "\0" && piece.usage == Use::Unused {
-                continue;
-            }
-            if text.is_empty() || text.contains('\0') || text.len() >= PIECE_BYTES_END {
-                let bytes = text.len();
-                return Err(format!(
-                    "piece {id} is empty, has a zero byte or is too long: it has {bytes} bytes"
-                ));
-            }
-            if let Some(first) = ids.insert(text, id) {
-                return Err(format!("piece {id} is {text:?}, as piece {first} is"));
-            }
-            if !piece.score.is_finite() {
-                return Err(format!(
-                    "piece {id}, {text:?}, has the score {}",
-                    piece.score
-                ));
-            }
+            check_piece(id, piece, &mut ids)?;
             match piece.usage {
                 Use::Unknown => {
                     if let Some(first) = unknown.replace(id) {
@@ -185,16 +175,45 @@ impl Model {
         }
         self.unknown = unknown.map_or(NO_UNKNOWN, |id| id as u32);
         if byte_fallback {
-            let missing = bytes.iter().position(Option::is_none);
-            if let Some(byte) = missing {
-                return Err(format!(
-                    "byte_fallback is true, but no piece is <0x{byte:02X}>"
-                ));
-            }
-            self.bytes = Some(bytes.into_iter().flatten().collect());
+            self.bytes = Some(all_bytes(&bytes)?);
         }
         Ok(())
     }
+}
+
+/// Checks the text and the score of a piece, and adds it to the `ids` of those before it.
+fn check_piece<'a>(
+    id: usize,
+    piece: &'a Piece,
+    ids: &mut HashMap<&'a str, usize>,
+) -> Result<(), String> {
+    let text = piece.text.as_str();
+    if text.is_empty() || text.contains('\0') || text.len() >= PIECE_BYTES_END {
+        let bytes = text.len();
+        return Err(format!(
+            "piece {id} is empty, has a zero byte or is too long: it has {bytes} bytes"
+        ));
+    }
+    if let Some(first) = ids.insert(text, id) {
+        return Err(format!("piece {id} is {text:?}, as piece {first} is"));
+    }
+    if !piece.score.is_finite() {
+        return Err(format!(
+            "piece {id}, {text:?}, has the score {}",
+            piece.score
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the ids of the pieces of all bytes, none of which may be missing.
+fn all_bytes(ids: &[Option<u32>]) -> Result<Vec<u32>, String> {
+    if let Some(byte) = ids.iter().position(Option::is_none) {
+        return Err(format!(
+            "byte_fallback is true, but no piece is <0x{byte:02X}>"
+        ));
+    }
+    Ok(ids.iter().copied().flatten().collect())
 }
 
 fn piece(message: &[u8]) -> Result<Piece, String> {

@@ -57,18 +57,31 @@ impl Normalizer {
         }
     }
 
-    /// Returns the normalized text, which is UTF-8.
-    pub(super) fn normalize(&self, text: &str) -> Vec<u8> {
-        let mut rest = text.as_bytes();
-        if self.remove_extra {
-            while !rest.is_empty() {
-                let (made, length) = self.prefix(rest);
-                if made != b" " {
-                    break;
-                }
-                rest = &rest[length..];
+    /// Returns the text behind its first spaces, where the model removes them.
+    fn without_first_spaces<'a>(&self, mut rest: &'a [u8]) -> &'a [u8] {
+        while self.remove_extra && !rest.is_empty() {
+            let (made, length) = self.prefix(rest);
+            if made != b" " {
+                break;
+            }
+            rest = &rest[length..];
+        }
+        rest
+    }
+
+    /// Adds what a part of the text becomes, with the model's spaces.
+    fn put(&self, made: &[u8], normalized: &mut Vec<u8>) {
+        for byte in made {
+            match byte {
+                b' ' => normalized.extend_from_slice(self.space),
+                other => normalized.push(*other),
             }
         }
+    }
+
+    /// Returns the normalized text, which is UTF-8.
+    pub(super) fn normalize(&self, text: &str) -> Vec<u8> {
+        let mut rest = self.without_first_spaces(text.as_bytes());
         let mut normalized = Vec::new();
         if rest.is_empty() {
             return normalized;
@@ -85,12 +98,7 @@ impl Normalizer {
                 made = shorter;
             }
             if let Some(last) = made.last() {
-                for byte in made {
-                    match byte {
-                        b' ' => normalized.extend_from_slice(self.space),
-                        other => normalized.push(*other),
-                    }
-                }
+                self.put(made, &mut normalized);
                 after_space = *last == b' ';
             }
             rest = &rest[length..];

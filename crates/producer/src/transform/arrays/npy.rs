@@ -16,7 +16,8 @@ pub(super) fn array(spec: &ArraySpec, file: Bytes) -> Result<Bytes, Reason> {
 
 /// Checks the header. Returns the offset of the items.
 fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
-    let broken = |detail: &str| wrong(&spec.name, format!("is not readable as .npy: {detail}"));
+    let refused = |why: String| wrong(&spec.name, why);
+    let broken = |detail: &str| refused(format!("is not readable as .npy: {detail}"));
     let header = npy::header(file).ok_or_else(|| broken("no such header"))?;
     let data = file.get(header.data_at as usize..).unwrap_or_default();
     let Some(descr) = header.descr.as_deref() else {
@@ -25,10 +26,7 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     let shape = header.shape.ok_or_else(|| broken("no shape"))?;
     if dtype(descr) != Some(spec.dtype) {
         let wanted = spec.dtype.name();
-        return Err(wrong(
-            &spec.name,
-            format!("has items of type {descr}, not {wanted}"),
-        ));
+        return Err(refused(format!("has items of type {descr}, not {wanted}")));
     }
     if header.columns_first && shape.len() > 1 {
         return Err(wrong(
@@ -40,19 +38,17 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     let inner = shape.get(1..).unwrap_or_default();
     if inner != spec.shape {
         let wanted = &spec.shape;
-        return Err(wrong(
-            &spec.name,
-            format!("has the shape {shape:?}, not [any, then {wanted:?}]"),
-        ));
+        return Err(refused(format!(
+            "has the shape {shape:?}, not [any, then {wanted:?}]"
+        )));
     }
     let items = shape.iter().try_fold(1_u64, |n, &d| n.checked_mul(d));
     let bytes = items.and_then(|n| n.checked_mul(spec.dtype.bytes()));
     if bytes != Some(data.len() as u64) {
         let found = data.len();
-        return Err(wrong(
-            &spec.name,
-            format!("has {found} bytes of data, not those of the shape {shape:?}"),
-        ));
+        return Err(refused(format!(
+            "has {found} bytes of data, not those of the shape {shape:?}"
+        )));
     }
     Ok(file.len() - data.len())
 }

@@ -221,25 +221,8 @@ impl LossRules {
         };
         for (n, (role, flag)) in roles.iter().zip(flags).enumerate() {
             let named = by_role(n, role);
-            if let (Some((key, true)), false, Learn::All) = (&flag, named, &self.learn) {
-                let n = n + 1;
-                let why = wrong(format!(
-                    "has {key:?} = 1 in message {n} of the role {role:?}, and chat.learn = \"all\" is for the \
-                     assistant's messages; name all roles to learn, as chat.learn = [\"assistant\", {role:?}], or only \
-                     the assistant there, or leave the key out"
-                ));
-                return Err(changed(why, dialect));
-            }
+            self.check_flag((n + 1, role), named, flag.as_ref(), dialect)?;
             let off = matches!(flag, Some((_, false)));
-            if let (Some((key, false)), true) = (&flag, named) {
-                let n = n + 1;
-                dialect.refuse_if_earlier(|| {
-                    format!(
-                        "the conversation has {key:?} = 0 in message {n}, which is not learned by now, unless \
-                         chat.ignore = [{key:?}]"
-                    )
-                })?;
-            }
             learned.plain &= !off;
             learned.messages.push(named && !off);
             learned
@@ -247,6 +230,33 @@ impl LossRules {
                 .push(!off && (self.learn == Learn::All || named));
         }
         Ok(learned)
+    }
+
+    /// Fails where the key of message `n` contradicts chat.learn. `named`: the message is learned by its role.
+    fn check_flag(
+        &self,
+        (n, role): (usize, &str),
+        named: bool,
+        flag: Option<&(String, bool)>,
+        dialect: Dialect,
+    ) -> Result<(), Reason> {
+        match flag {
+            Some((key, true)) if !named && self.learn == Learn::All => {
+                let why = wrong(format!(
+                    "has {key:?} = 1 in message {n} of the role {role:?}, and chat.learn = \"all\" is for the \
+                     assistant's messages; name all roles to learn, as chat.learn = [\"assistant\", {role:?}], or only \
+                     the assistant there, or leave the key out"
+                ));
+                Err(changed(why, dialect))
+            }
+            Some((key, false)) if named => dialect.refuse_if_earlier(|| {
+                format!(
+                    "the conversation has {key:?} = 0 in message {n}, which is not learned by now, unless \
+                     chat.ignore = [{key:?}]"
+                )
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the key of message `n` that says whether it is learned, and what it says.

@@ -113,9 +113,7 @@ impl Function {
         let mut documents = Vec::new();
         let mut places = Vec::new();
         for unit in units {
-            let at = results.len();
-            let place = unit.place;
-            let kind = unit.kind;
+            let (place, kind) = (unit.place, unit.kind);
             let key = key(&unit);
             let content = match self.document(unit) {
                 Ok(None) => {
@@ -124,7 +122,7 @@ impl Function {
                 }
                 Ok(Some(document)) => {
                     documents.push(document);
-                    places.push((at, key));
+                    places.push((results.len(), key));
                     Ok(Vec::new().into())
                 }
                 Err(reason) => Err(reason),
@@ -140,26 +138,40 @@ impl Function {
         let mut dropped = 0;
         let done = self.pool.apply(&self.wanted(field), &documents);
         for (answer, (at, key)) in done.answers.into_iter().zip(places) {
-            let Some(Some(result)) = results.get_mut(at) else {
-                continue;
-            };
-            match self.prepared(result.unit.place, answer) {
-                Ok(made) => {
-                    dropped += u64::from(made.is_none());
-                    results[at] = made;
-                }
-                Err(why) => {
-                    result.unit.raw = Err(match key {
-                        Some(key) => why.in_sample(&key),
-                        None => why,
-                    });
-                }
+            if let Some(result) = results.get_mut(at) {
+                dropped += u64::from(self.put_answer(result, answer, key));
             }
         }
         Applied {
             units: results,
             dropped,
             deaths: done.deaths,
+        }
+    }
+
+    /// Puts what the function made of a document in its place; `key` is that of a tar's sample. Returns whether it left
+    /// the document out.
+    fn put_answer(
+        &self,
+        result: &mut Option<Prepared>,
+        answer: Answer,
+        key: Option<String>,
+    ) -> bool {
+        let Some(read) = result else {
+            return false;
+        };
+        match self.prepared(read.unit.place, answer) {
+            Ok(made) => {
+                *result = made;
+                result.is_none()
+            }
+            Err(why) => {
+                read.unit.raw = Err(match key {
+                    Some(key) => why.in_sample(&key),
+                    None => why,
+                });
+                false
+            }
         }
     }
 

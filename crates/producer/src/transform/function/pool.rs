@@ -68,6 +68,18 @@ struct Lent {
     running: usize,
 }
 
+/// Returns the first message to a process, in JSON.
+fn setup(config: &ProducerConfig, arrays: &[ArraySpec]) -> Vec<u8> {
+    let setup = Setup {
+        function: &config.transform.function,
+        path: &config.transform.path,
+        limit: config.source.max_document_bytes.bytes(),
+        arrays: arrays.iter().map(ArrayForm::new).collect(),
+    };
+    // Strings and numbers always become JSON.
+    serde_json::to_vec(&setup).unwrap_or_default()
+}
+
 impl Pool {
     /// Starts the first process.
     pub(super) fn start(
@@ -76,18 +88,11 @@ impl Pool {
     ) -> Result<Self, FunctionError> {
         let table = &config.transform;
         let limit = config.source.max_document_bytes.bytes();
-        let setup = Setup {
-            function: &table.function,
-            path: &table.path,
-            limit,
-            arrays: arrays.iter().map(ArrayForm::new).collect(),
-        };
         let (starts, requests) = sync_channel(0);
         let launch = Launch {
             starts,
             python: table.python.clone(),
-            // Strings and numbers always become JSON.
-            setup: serde_json::to_vec(&setup).unwrap_or_default(),
+            setup: setup(config, arrays),
             timeout: table.timeout.0,
             limit: limit.saturating_add(ANSWER_OVERHEAD),
             processes: Arc::new(WatchList::default()),

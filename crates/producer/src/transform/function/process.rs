@@ -84,21 +84,27 @@ pub(super) struct Process {
     follower: Option<JoinHandle<()>>,
 }
 
+/// Returns the command of a process, whose descendants have `mark` in their environment.
+fn command(python: &str, mark: &str) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-c", WORKER]);
+    for name in THREADS {
+        if std::env::var_os(name).is_none() {
+            command.env(name, OsStr::new("1"));
+        }
+    }
+    // A group of its own, so that Ctrl-C ends this program first, and all that the function started ends with it.
+    command.env(MARK, mark).process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command
+}
+
 impl Process {
     /// Starts a process and loads the function in it.
     pub(super) fn start(launch: &Launch) -> Result<Self, StartFailure> {
-        let mut command = Command::new(&launch.python);
-        command.args(["-c", WORKER]);
-        for name in THREADS {
-            if std::env::var_os(name).is_none() {
-                command.env(name, OsStr::new("1"));
-            }
-        }
         let mark = next_mark();
-        // A group of its own, so that Ctrl-C ends this program first, and all that the function started ends with it.
-        command.env(MARK, &mark).process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(Stdio::piped());
+        let command = command(&launch.python, &mark);
         let mut child = launch.spawn(command).map_err(StartFailure::Spawn)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -7,31 +7,13 @@ use serde_json::Error;
 
 use self::reader::{NUMBER, NonFinite, Reader};
 
+mod beyond;
 mod reader;
+
+pub(crate) use beyond::Beyond;
 
 /// Begins a document that is read as Python reads it; no JSON begins so.
 const LENIENT: u8 = 0;
-
-/// The parts of a document beyond the standard.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Beyond {
-    /// Numbers that are NaN or infinite, or too large for a double.
-    pub numbers: u64,
-    /// Halves of surrogate pairs.
-    pub surrogates: u64,
-}
-
-impl Beyond {
-    /// Returns whether the document is standard JSON.
-    pub fn is_none(self) -> bool {
-        self == Self::default()
-    }
-
-    pub(crate) fn add(&mut self, other: Self) {
-        self.numbers += other.numbers;
-        self.surrogates += other.surrogates;
-    }
-}
 
 /// Reads a document: strictly, or as Python does when it was [marked](mark).
 pub(crate) fn from_slice<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Error> {

@@ -7,7 +7,7 @@ use serde::de::{
 };
 use serde_json::Error;
 
-use super::Beyond;
+use super::beyond::Beyond;
 
 /// The deepest nesting, which is that of `serde_json`.
 const DEPTH_MAX: usize = 128;

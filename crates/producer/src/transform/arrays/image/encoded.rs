@@ -8,7 +8,7 @@ use image::metadata::Orientation;
 use image::{ColorType, DynamicImage, GrayImage, ImageDecoder, ImageFormat, ImageReader, RgbImage};
 use memchr::memmem;
 
-use super::{PIXELS_MAX, Pixels, Size};
+use super::pixels::{PIXELS_MAX, Pixels, Size};
 
 /// Most memory of a decoder with the pixels that it writes, in bytes.
 const BYTES_MAX: u64 = 384 << 20;
@@ -26,42 +26,53 @@ pub(super) struct Opened<'a> {
 
 /// Reads the header of the image in `data`, and refuses one that can't or may not be decoded.
 pub(super) fn open(data: &[u8]) -> Result<Opened<'_>, String> {
+    let (mut decoder, besides) = decoder(data)?;
+    check_size(decoder.as_ref(), besides)?;
+    // An image with a broken tag is kept as it is.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    Ok(Opened {
+        decoder,
+        orientation,
+    })
+}
+
+/// Returns the decoder of the image, and its memory in bytes for each pixel, besides the pixels that it writes.
+fn decoder(data: &[u8]) -> Result<(Box<dyn ImageDecoder + '_>, u64), String> {
     let reader = ImageReader::new(Cursor::new(data))
         .with_guessed_format()
         .map_err(|why| format!("can't be read: {why}"))?;
     let animation = || Err("is an animation; take one frame of it".to_owned());
-    // Memory of the decoder for each pixel, besides the pixels that it writes.
-    let mut besides = 0;
-    let mut decoder: Box<dyn ImageDecoder + '_> = match reader.format() {
+    match reader.format() {
         Some(ImageFormat::WebP) => {
             let decoder = WebPDecoder::new(Cursor::new(data)).map_err(broken)?;
             if decoder.has_animation() {
                 return animation();
             }
-            besides = WEBP_BYTES;
-            Box::new(decoder)
+            Ok((Box::new(decoder), WEBP_BYTES))
         }
         Some(ImageFormat::Png) => {
             let decoder = PngDecoder::new(Cursor::new(data)).map_err(broken)?;
             if decoder.is_apng().map_err(broken)? {
                 return animation();
             }
-            Box::new(decoder)
+            Ok((Box::new(decoder), 0))
         }
         Some(ImageFormat::Jpeg) if !is_whole_jpeg(data) => {
-            return Err("ends early: a JPEG without its end mark; copy it again".to_owned());
+            Err("ends early: a JPEG without its end mark; copy it again".to_owned())
         }
         Some(ImageFormat::Jpeg) => {
-            besides = COEFFICIENT_BYTES * u64::from(kept_colours(data));
-            Box::new(reader.into_decoder().map_err(broken)?)
+            let besides = COEFFICIENT_BYTES * u64::from(kept_colours(data));
+            Ok((Box::new(reader.into_decoder().map_err(broken)?), besides))
         }
-        _ => {
-            return Err(format!(
-                "is not JPEG, PNG or WebP; it begins with {}",
-                head(data)
-            ));
-        }
-    };
+        _ => Err(format!(
+            "is not JPEG, PNG or WebP; it begins with {}",
+            head(data)
+        )),
+    }
+}
+
+/// Fails for an image with more pixels, or more memory of its decoder, than are allowed.
+fn check_size(decoder: &dyn ImageDecoder, besides: u64) -> Result<(), String> {
     let (width, height) = decoder.dimensions();
     let pixels = u64::from(width) * u64::from(height);
     if pixels > PIXELS_MAX {
@@ -77,12 +88,7 @@ pub(super) fn open(data: &[u8]) -> Result<Opened<'_>, String> {
             BYTES_MAX >> 20
         ));
     }
-    // An image with a broken tag is kept as it is.
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    Ok(Opened {
-        decoder,
-        orientation,
-    })
+    Ok(())
 }
 
 fn broken(why: image::ImageError) -> String {

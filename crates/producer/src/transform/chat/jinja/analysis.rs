@@ -54,9 +54,7 @@ impl Seen {
                 }
                 StatementKind::SetBlock { target, .. } => self.target(target),
                 StatementKind::With { values, .. } => {
-                    for (_, value) in values {
-                        self.value(value);
-                    }
+                    self.values(values.iter().map(|(_, value)| value));
                 }
                 StatementKind::Macro(own) => drop(self.set.entry(own.number).or_insert(true)),
                 StatementKind::Call { call, .. } => self.value(call),
@@ -89,7 +87,11 @@ impl Seen {
         let keywords = arguments.keywords.iter().map(|(_, value)| value);
         let more = arguments.more.iter().chain(&arguments.more_keywords);
         let all = arguments.positional.iter().chain(keywords);
-        for value in all.chain(more.map(|value| &**value)) {
+        self.values(all.chain(more.map(|value| &**value)));
+    }
+
+    fn values<'a>(&mut self, all: impl IntoIterator<Item = &'a Expression>) {
+        for value in all {
             self.value(value);
         }
     }
@@ -98,28 +100,14 @@ impl Seen {
         match value {
             Expression::Name(name) => drop(self.set.entry(*name).or_insert(false)),
             Expression::List(all) | Expression::Tuple(all) | Expression::Concat(all) => {
-                for one in all {
-                    self.value(one);
-                }
+                self.values(all);
             }
             Expression::Dict(pairs) => {
-                for (key, value) in pairs {
-                    self.value(key);
-                    self.value(value);
-                }
+                self.values(pairs.iter().flat_map(|(key, value)| [key, value]));
             }
-            Expression::Choice(parts, other) => {
-                for part in parts.iter() {
-                    self.value(part);
-                }
-                if let Some(other) = other {
-                    self.value(other);
-                }
-            }
+            Expression::Choice(parts, other) => self.values(parts.iter().chain(other.as_deref())),
             Expression::And(parts) | Expression::Or(parts) | Expression::Binary(_, parts) => {
-                for part in parts.iter() {
-                    self.value(part);
-                }
+                self.values(parts.iter());
             }
             Expression::Not(own)
             | Expression::Negative(own)
@@ -127,19 +115,12 @@ impl Seen {
             | Expression::Attribute(own, _) => self.value(own),
             Expression::Compare(first, others) => {
                 self.value(first);
-                for (_, other) in others {
-                    self.value(other);
-                }
+                self.values(others.iter().map(|(_, other)| other));
             }
-            Expression::Item(own, key) => {
-                self.value(own);
-                self.value(key);
-            }
+            Expression::Item(own, key) => self.values([&**own, &**key]),
             Expression::Slice(own, parts) => {
                 self.value(own);
-                for part in parts.iter().flatten() {
-                    self.value(part);
-                }
+                self.values(parts.iter().flatten());
             }
             Expression::Call(own, arguments) => {
                 self.value(own);

@@ -54,32 +54,37 @@ pub(super) fn attribute(value: &Value, name: &Arc<str>) -> Made<Value> {
     Ok(Value::absent(name))
 }
 
+fn callable(own: Callable) -> Value {
+    Value::Call(Rc::new(own))
+}
+
+fn method(value: &Value, name: &Arc<str>) -> Value {
+    callable(Callable::Method(value.clone(), name.clone()))
+}
+
+/// Returns the attribute of a function, of which only cyclers have some.
+fn function_attribute(own: &Callable, value: &Value, name: &Arc<str>) -> Made<Option<Value>> {
+    match (own, &**name) {
+        (Callable::Cycler(..), "next" | "reset") => Ok(Some(method(value, name))),
+        (Callable::Cycler(items, at), "current") => Ok(Some(items[at.get()].clone())),
+        _ => fail(format!(
+            "the attribute {name:?} of a function is not supported"
+        )),
+    }
+}
+
 fn python_attribute(value: &Value, name: &Arc<str>) -> Made<Option<Value>> {
     value.defined()?;
     if name.starts_with("__") && name.ends_with("__") {
         return fail(format!("access to the attribute {name:?} is unsafe"));
     }
-    let method = || {
-        Ok(Some(Value::Call(Rc::new(Callable::Method(
-            value.clone(),
-            name.clone(),
-        )))))
-    };
     let (own, others): (&[&str], &[&str]) = match value {
         Value::Loop(state) => {
-            if let "cycle" = &**name {
-                return Ok(Some(Value::Call(Rc::new(Callable::Loop(
-                    state.clone(),
-                    "cycle",
-                )))));
-            }
-            if let "changed" = &**name {
-                return Ok(Some(Value::Call(Rc::new(Callable::Loop(
-                    state.clone(),
-                    "changed",
-                )))));
-            }
-            return state.attribute(name);
+            let own = ["cycle", "changed"].into_iter().find(|own| *own == &**name);
+            return match own {
+                Some(own) => Ok(Some(callable(Callable::Loop(state.clone(), own)))),
+                None => state.attribute(name),
+            };
         }
         Value::Namespace(values) => return Ok(values.borrow().get_text(name).cloned()),
         Value::Group(items) => match &**name {
@@ -93,20 +98,12 @@ fn python_attribute(value: &Value, name: &Arc<str>) -> Made<Option<Value>> {
         Value::List(_) => (&methods::LIST, &methods::LIST_OTHERS),
         Value::Tuple(_) => (&methods::TUPLE, &[]),
         Value::Dict(_) => (&methods::DICT, &methods::DICT_OTHERS),
-        Value::Call(callable) => match (&**callable, &**name) {
-            (Callable::Cycler(..), "next" | "reset") => return method(),
-            (Callable::Cycler(items, at), "current") => return Ok(Some(items[at.get()].clone())),
-            _ => {
-                return fail(format!(
-                    "the attribute {name:?} of a function is not supported"
-                ));
-            }
-        },
+        Value::Call(own) => return function_attribute(own, value, name),
         Value::None | Value::Undefined(_) => (&[], &[]),
         _ => (&[], &OTHERS),
     };
     if own.contains(&&**name) {
-        return method();
+        return Ok(Some(method(value, name)));
     }
     if others.contains(&&**name) {
         return fail(format!(

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::ast::Comparison;
-use super::value::{Made, Value, View, fail, whole};
+use super::value::{Dict, Made, Value, View, fail, whole};
 
 /// Returns whether a comparison holds.
 pub(super) fn holds(comparison: Comparison, left: &Value, right: &Value) -> Made<bool> {
@@ -89,28 +89,9 @@ pub(super) fn equal(left: &Value, right: &Value) -> Made<bool> {
         }
         (Value::List(left), Value::List(right))
         | (Value::Tuple(left) | Value::Group(left), Value::Tuple(right) | Value::Group(right)) => {
-            if left.len() != right.len() {
-                return Ok(false);
-            }
-            for (left, right) in left.iter().zip(right.iter()) {
-                if !equal(left, right)? {
-                    return Ok(false);
-                }
-            }
-            true
+            equal_items(left, right)?
         }
-        (Value::Dict(left), Value::Dict(right)) => {
-            if left.entries.len() != right.entries.len() {
-                return Ok(false);
-            }
-            for (key, value) in &left.entries {
-                match right.get(key)? {
-                    Some(other) if equal(value, other)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            true
-        }
+        (Value::Dict(left), Value::Dict(right)) => equal_entries(left, right)?,
         (Value::Range(left), Value::Range(right)) => {
             let both = (left.len(), right.len());
             both.0 == both.1
@@ -131,6 +112,32 @@ pub(super) fn equal(left: &Value, right: &Value) -> Made<bool> {
         }
         _ => false,
     })
+}
+
+fn equal_items(left: &[Value], right: &[Value]) -> Made<bool> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    for (left, right) in left.iter().zip(right) {
+        if !equal(left, right)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns whether two dicts have the same keys with equal values, in any order.
+fn equal_entries(left: &Dict, right: &Dict) -> Made<bool> {
+    if left.entries.len() != right.entries.len() {
+        return Ok(false);
+    }
+    for (key, value) in &left.entries {
+        match right.get(key)? {
+            Some(other) if equal(value, other)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the order of two values; `None` for what has none, as a NaN.

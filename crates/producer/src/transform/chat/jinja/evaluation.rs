@@ -1,22 +1,15 @@
 //! Renders a program: its expressions.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
-use super::ast::{Arguments, Comparison, Expression, Macro, Name};
-use super::attributes;
-use super::callables::{Callable, Function, Given};
+use super::ast::{Arguments, Comparison, Expression, Filter, Name};
+use super::callables::Given;
 use super::compare::holds;
 use super::interpreter::Interpreter;
-use super::methods::{self, int_of};
 use super::operators::{binary, signed};
 use super::scope::Scope;
-use super::value::{Dict, Made, Range, Value, fail};
-use super::{filters, predicates};
-
-/// Most items of a range, as in Jinja2's sandbox.
-const RANGE_MAX: usize = 100_000;
+use super::value::{Dict, Made, Value, fail};
+use super::{attributes, filters, predicates};
 
 impl Interpreter {
     pub(super) fn name(&self, name: Name, scope: &Rc<Scope>) -> Value {
@@ -46,15 +39,7 @@ impl Interpreter {
             Expression::List(items) => Value::list(self.values(items, scope)?),
             Expression::Tuple(items) => Value::tuple(self.values(items, scope)?),
             Expression::Dict(pairs) => self.dict(pairs, scope)?,
-            Expression::Choice(parts, other) => {
-                if self.value(&parts[1], scope)?.is_true()? {
-                    self.value(&parts[0], scope)?
-                } else if let Some(other) = other {
-                    self.value(other, scope)?
-                } else {
-                    Value::Undefined(None)
-                }
-            }
+            Expression::Choice(parts, other) => self.choice(parts, other.as_deref(), scope)?,
             Expression::And(parts) => self.decided_by(false, parts, scope)?,
             Expression::Or(parts) => self.decided_by(true, parts, scope)?,
             Expression::Not(value) => Value::Bool(!self.value(value, scope)?.is_true()?),
@@ -64,13 +49,7 @@ impl Interpreter {
                 let left = self.value(&parts[0], scope)?;
                 binary(*operator, &left, &self.value(&parts[1], scope)?)?
             }
-            Expression::Concat(parts) => {
-                let mut out = String::new();
-                for part in self.values(parts, scope)? {
-                    part.write_text(&mut out)?;
-                }
-                out.into()
-            }
+            Expression::Concat(parts) => self.concatenated(parts, scope)?,
             Expression::Compare(first, others) => self.compared(first, others, scope)?,
             Expression::Attribute(value, name) => {
                 attributes::attribute(&self.value(value, scope)?, name)?
@@ -84,16 +63,8 @@ impl Interpreter {
                 let callee = self.value(callee, scope)?;
                 self.call(&callee, self.arguments(arguments, scope)?)?
             }
-            Expression::Filtered(value, filter) => {
-                let value = self.value(value, scope)?;
-                let given = self.arguments(&filter.arguments, scope)?;
-                filters::apply(self, &filter.name, &value, given)?
-            }
-            Expression::Test(value, test) => {
-                let value = self.value(value, scope)?;
-                let given = self.arguments(&test.arguments, scope)?;
-                Value::Bool(predicates::apply(&test.name, &value, given)?)
-            }
+            Expression::Filtered(value, filter) => self.filter(value, filter, scope)?,
+            Expression::Test(value, test) => Value::Bool(self.test(value, test, scope)?),
         })
     }
 
@@ -104,6 +75,47 @@ impl Interpreter {
             dict.insert(key, self.value(value, scope)?)?;
         }
         Ok(Value::Dict(Rc::new(dict)))
+    }
+
+    /// Returns the first part if the second one is true, else the value after `else`.
+    fn choice(
+        self: &Rc<Self>,
+        parts: &[Expression; 2],
+        other: Option<&Expression>,
+        scope: &Rc<Scope>,
+    ) -> Made<Value> {
+        if self.value(&parts[1], scope)?.is_true()? {
+            self.value(&parts[0], scope)
+        } else if let Some(other) = other {
+            self.value(other, scope)
+        } else {
+            Ok(Value::Undefined(None))
+        }
+    }
+
+    fn concatenated(self: &Rc<Self>, parts: &[Expression], scope: &Rc<Scope>) -> Made<Value> {
+        let mut out = String::new();
+        for part in self.values(parts, scope)? {
+            part.write_text(&mut out)?;
+        }
+        Ok(out.into())
+    }
+
+    fn filter(
+        self: &Rc<Self>,
+        value: &Expression,
+        filter: &Filter,
+        scope: &Rc<Scope>,
+    ) -> Made<Value> {
+        let value = self.value(value, scope)?;
+        let given = self.arguments(&filter.arguments, scope)?;
+        filters::apply(self, &filter.name, &value, given)
+    }
+
+    fn test(self: &Rc<Self>, value: &Expression, test: &Filter, scope: &Rc<Scope>) -> Made<bool> {
+        let value = self.value(value, scope)?;
+        let given = self.arguments(&test.arguments, scope)?;
+        predicates::apply(&test.name, &value, given)
     }
 
     /// Returns the first of two values if its truth is `decisive`, else the second, which is not made before.
@@ -190,175 +202,4 @@ impl Interpreter {
         }
         Ok(given)
     }
-
-    /// Calls what a call block calls, with the block itself as `caller`.
-    pub(super) fn call_with(
-        self: &Rc<Self>,
-        call: &Expression,
-        caller: Value,
-        scope: &Rc<Scope>,
-    ) -> Made<Value> {
-        let Expression::Call(callee, arguments) = call else {
-            return fail("{% call %} without a call");
-        };
-        let callee = self.value(callee, scope)?;
-        let mut given = self.arguments(arguments, scope)?;
-        given.keywords.push(("caller".into(), caller));
-        let is_macro = |value: &Value| matches!(value, Value::Call(callable) if matches!(&**callable, Callable::Macro(..)));
-        callee.defined()?;
-        if !is_macro(&callee) {
-            return fail("{% call %} of something that is not a macro is not supported");
-        }
-        self.call(&callee, given)
-    }
-
-    fn call(self: &Rc<Self>, callee: &Value, given: Given) -> Made<Value> {
-        callee.defined()?;
-        match callee {
-            Value::Call(callable) => match &**callable {
-                Callable::Macro(own, scope) => self.macro_call(own, scope, given),
-                Callable::Function(function) => self.function(*function, given),
-                Callable::Method(value, name) => methods::call(value, name, given),
-                Callable::Loop(state, "cycle") => state.cycle(&given.positional),
-                Callable::Loop(state, _) => state.changed(given.positional).map(Value::Bool),
-                Callable::Joiner(between, used) => Ok(if used.replace(true) {
-                    between.clone()
-                } else {
-                    "".into()
-                }),
-                Callable::Cycler(..) => fail("'Cycler' object is not callable"),
-            },
-            Value::Loop(state) => self.recurse(state, given),
-            other => fail(format!("'{}' object is not callable", other.type_name())),
-        }
-    }
-
-    fn macro_call(
-        self: &Rc<Self>,
-        own: &Arc<Macro>,
-        scope: &Rc<Scope>,
-        mut given: Given,
-    ) -> Made<Value> {
-        let scope = Scope::within(scope);
-        let [_, caller, varargs, kwargs] = self.program.special;
-        let more = given
-            .positional
-            .split_off(given.positional.len().min(own.arguments.len()));
-        let mut positional = given.positional.into_iter();
-        let first = own.arguments.len() - own.defaults.len();
-        for (n, (number, name)) in own.arguments.iter().enumerate() {
-            let at = given.keywords.iter().position(|(given, _)| given == name);
-            let value = match (positional.next(), at) {
-                (Some(value), None) => value,
-                (Some(_), Some(_)) => return fail(format!("{:?} got {name:?} twice", own.name)),
-                (None, Some(at)) => given.keywords.remove(at).1,
-                (None, None) if n >= first => self.value(&own.defaults[n - first], &scope)?,
-                (None, None) => Value::absent(name),
-            };
-            scope.set(*number, value);
-        }
-        if own.takes_caller {
-            let at = given
-                .keywords
-                .iter()
-                .position(|(name, _)| &**name == "caller");
-            let value = at.map(|at| given.keywords.remove(at).1);
-            scope.set(
-                caller,
-                value.unwrap_or_else(|| Value::absent(&"caller".into())),
-            );
-        }
-        if own.takes_keywords {
-            let pairs = given
-                .keywords
-                .drain(..)
-                .map(|(name, value)| (Value::Text(name), value));
-            let dict = Dict::from_pairs(pairs.collect())?;
-            scope.set(kwargs, Value::Dict(Rc::new(dict)));
-        }
-        if let Some((name, _)) = given.keywords.first() {
-            return fail(format!(
-                "macro {:?} takes no keyword argument {name:?}",
-                own.name
-            ));
-        }
-        if own.takes_more {
-            scope.set(varargs, Value::tuple(more));
-        } else if !more.is_empty() {
-            let most = own.arguments.len();
-            return fail(format!(
-                "macro {:?} takes not more than {most} argument(s)",
-                own.name
-            ));
-        }
-        let text = self.called(|| self.captured(|| self.body(&own.body, &scope)))?;
-        Ok(text.into())
-    }
-
-    fn function(&self, function: Function, given: Given) -> Made<Value> {
-        let made = |callable| Ok(Value::Call(Rc::new(callable)));
-        match function {
-            Function::Range => range(given),
-            Function::Dict => methods::dict(given).map(|dict| Value::Dict(Rc::new(dict))),
-            Function::Namespace => {
-                let dict = methods::dict(given)?;
-                let hidden = dict
-                    .keys()
-                    .find(|key| key.as_text().is_some_and(|k| k.starts_with('_')));
-                match hidden {
-                    Some(name) => fail(format!("a namespace can't hold {}", name.repr()?)),
-                    None => Ok(Value::Namespace(Rc::new(RefCell::new(dict)))),
-                }
-            }
-            Function::Cycler if given.positional.is_empty() => {
-                fail("at least one item has to be provided")
-            }
-            Function::Cycler => made(Callable::Cycler(given.positional, Cell::new(0))),
-            Function::Joiner => {
-                let [between] = given.bind("joiner", ["sep"], 0)?;
-                made(Callable::Joiner(
-                    between.unwrap_or_else(|| ", ".into()),
-                    Cell::new(false),
-                ))
-            }
-            Function::RaiseException => {
-                let [message] = given.bind("raise_exception", ["message"], 1)?;
-                fail(message.unwrap_or(Value::None).text()?)
-            }
-            Function::StrftimeNow => {
-                let [form] = given.bind("strftime_now", ["format"], 1)?;
-                let form = methods::text_of(form, "strftime_now")?;
-                match &self.date {
-                    Some(date) => date
-                        .strftime(&form)
-                        .map_or_else(fail, |text| Ok(text.into())),
-                    None => fail(
-                        "it asks for today's date, so a replay would make other tokens; set chat.date to a fixed \
-                         one, as \"2026-11-27\"",
-                    ),
-                }
-            }
-            Function::Lipsum => fail("lipsum is random, so it is not supported"),
-        }
-    }
-}
-
-fn range(given: Given) -> Made<Value> {
-    let [start, stop, step] = given.plain("range", 1)?;
-    let (start, stop) = match stop {
-        Some(stop) => (int_of(start, 0, "range")?, int_of(Some(stop), 0, "range")?),
-        None => (0, int_of(start, 0, "range")?),
-    };
-    let step = int_of(step, 1, "range")?;
-    if step == 0 {
-        return fail("range() arg 3 must not be zero");
-    }
-    let far = |at: i128| at.abs() > 1 << 64;
-    let range = Range { start, stop, step };
-    if far(start) || far(stop) || far(step) || range.len() > RANGE_MAX {
-        return fail(format!(
-            "Range too big. The sandbox blocks ranges larger than {RANGE_MAX}."
-        ));
-    }
-    Ok(Value::Range(range))
 }

@@ -1,8 +1,10 @@
 //! Jinja2's grammar of expressions.
 
+use std::sync::Arc;
+
 use super::ast::{Comparison, Expression, Operator};
-use super::lexer::Kind;
 use super::parser::{Parsed, Parser};
+use super::token::Kind;
 
 impl Parser {
     pub(super) fn expression(&mut self) -> Parsed<Expression> {
@@ -146,23 +148,28 @@ impl Parser {
         }
     }
 
+    /// Returns the constant or the variable of this name.
+    fn named(&mut self, name: Arc<str>) -> Parsed<Expression> {
+        Ok(match &*name {
+            "true" | "True" => Expression::Bool(true),
+            "false" | "False" => Expression::Bool(false),
+            "none" | "None" => Expression::None,
+            "self" | "super" => {
+                return self.fail(&format!("{name:?} is not supported in a chat template"));
+            }
+            _ => {
+                let number = self.names.number(&name);
+                self.used.push(name);
+                Expression::Name(number)
+            }
+        })
+    }
+
     pub(super) fn primary(&mut self) -> Parsed<Expression> {
         match self.kind().clone() {
             Kind::Name(name) => {
                 self.next();
-                Ok(match &*name {
-                    "true" | "True" => Expression::Bool(true),
-                    "false" | "False" => Expression::Bool(false),
-                    "none" | "None" => Expression::None,
-                    "self" | "super" => {
-                        return self.fail(&format!("{name:?} is not supported in a chat template"));
-                    }
-                    _ => {
-                        let number = self.names.number(&name);
-                        self.used.push(name);
-                        Expression::Name(number)
-                    }
-                })
+                self.named(name)
             }
             Kind::Text(mut text) => {
                 self.next();

@@ -25,6 +25,45 @@ fn number_here(chars: &mut Peekable<Chars<'_>>) -> Made<Option<usize>> {
     }
 }
 
+/// Returns the value of `argument` whose name is before the next `)`.
+fn named_value(chars: &mut Peekable<Chars<'_>>, argument: &Value) -> Made<Value> {
+    let mut name = String::new();
+    loop {
+        match chars.next() {
+            Some(')') => break,
+            Some('(') => return fail("nested parentheses in a format are not supported"),
+            Some(c) => name.push(c),
+            None => return fail("incomplete format key"),
+        }
+    }
+    let Value::Dict(dict) = argument else {
+        return fail("format requires a mapping");
+    };
+    match dict.get_text(&Arc::from(name.as_str())) {
+        Some(value) => Ok(value.clone()),
+        None => fail(format!("no value for {name:?} in a format")),
+    }
+}
+
+/// Reads flags, width and precision of a conversion.
+fn percent_spec(chars: &mut Peekable<Chars<'_>>) -> Made<Spec> {
+    let mut spec = Spec::default();
+    while let Some(flag) = chars.next_if(|c| "#0- +".contains(*c)) {
+        match flag {
+            '#' => spec.alternate = true,
+            '0' => spec.zero = true,
+            '-' => spec.align = Some('<'),
+            sign => spec.sign = Some(if spec.sign == Some('+') { '+' } else { sign }),
+        }
+    }
+    spec.width = number_here(chars)?.unwrap_or(0);
+    if chars.next_if_eq(&'.').is_some() {
+        spec.precision = Some(number_here(chars)?.unwrap_or(0));
+    }
+    while chars.next_if(|c| "hlL".contains(*c)).is_some() {}
+    Ok(spec)
+}
+
 /// Returns the text of `template % argument`, as Python formats it.
 pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
     let mut positional = match argument {
@@ -40,39 +79,12 @@ pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
             out.push(c);
             continue;
         }
-        let mut named = None;
-        if chars.next_if_eq(&'(').is_some() {
-            let mut name = String::new();
-            loop {
-                match chars.next() {
-                    Some(')') => break,
-                    Some('(') => return fail("nested parentheses in a format are not supported"),
-                    Some(c) => name.push(c),
-                    None => return fail("incomplete format key"),
-                }
-            }
-            let Value::Dict(dict) = argument else {
-                return fail("format requires a mapping");
-            };
-            let Some(value) = dict.get_text(&Arc::from(name.as_str())) else {
-                return fail(format!("no value for {name:?} in a format"));
-            };
-            (named, by_name) = (Some(value.clone()), true);
-        }
-        let mut spec = Spec::default();
-        while let Some(flag) = chars.next_if(|c| "#0- +".contains(*c)) {
-            match flag {
-                '#' => spec.alternate = true,
-                '0' => spec.zero = true,
-                '-' => spec.align = Some('<'),
-                sign => spec.sign = Some(if spec.sign == Some('+') { '+' } else { sign }),
-            }
-        }
-        spec.width = number_here(&mut chars)?.unwrap_or(0);
-        if chars.next_if_eq(&'.').is_some() {
-            spec.precision = Some(number_here(&mut chars)?.unwrap_or(0));
-        }
-        while chars.next_if(|c| "hlL".contains(*c)).is_some() {}
+        let named = match chars.next_if_eq(&'(') {
+            Some(_) => Some(named_value(&mut chars, argument)?),
+            None => None,
+        };
+        by_name |= named.is_some();
+        let spec = percent_spec(&mut chars)?;
         let Some(kind) = chars.next() else {
             return fail("incomplete format");
         };
@@ -80,12 +92,8 @@ pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
             out.push('%');
             continue;
         }
-        let value = match named {
-            Some(value) => value,
-            None => match positional.next() {
-                Some(value) => value,
-                None => return fail("not enough arguments for format string"),
-            },
+        let Some(value) = named.or_else(|| positional.next()) else {
+            return fail("not enough arguments for format string");
         };
         out.push_str(&conversion(kind, spec, &value)?);
     }
@@ -96,8 +104,8 @@ pub(super) fn percent(template: &str, argument: &Value) -> Made<String> {
     Ok(out)
 }
 
+/// Returns the text of a value by one conversion of a template.
 fn conversion(kind: char, mut spec: Spec, value: &Value) -> Made<String> {
-    let default = spec.align.is_none();
     match kind {
         's' | 'r' => {
             let text = if kind == 's' {
@@ -105,9 +113,7 @@ fn conversion(kind: char, mut spec: Spec, value: &Value) -> Made<String> {
             } else {
                 value.repr()?
             };
-            if default {
-                spec.align = Some('>');
-            }
+            spec.align.get_or_insert('>');
             spec.zero = false;
             spec.kind = Some('s');
             spec.sign = None;
@@ -115,33 +121,38 @@ fn conversion(kind: char, mut spec: Spec, value: &Value) -> Made<String> {
             formatted(&text.into(), &spec)
         }
         'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'f' | 'F' | 'e' | 'E' | 'g' | 'G' => {
-            value.defined()?;
-            let Some(found) = number(value) else {
-                return fail(format!(
-                    "%{kind} format: a real number is required, not {}",
-                    value.type_name()
-                ));
-            };
-            let whole = "diuxXo".contains(kind);
-            let value = match found {
-                Number::Float(value) if "diu".contains(kind) => truncated(value)?,
-                Number::Float(_) if whole => {
-                    return fail(format!("%{kind} format: an integer is required"));
-                }
-                Number::Int(value) if whole => Value::Int(value),
-                other => Value::Float(as_float(other)),
-            };
-            if whole && spec.precision.is_some() {
-                return fail("a precision of whole numbers is not supported");
-            }
-            spec.kind = Some(if matches!(kind, 'i' | 'u') { 'd' } else { kind });
-            if spec.align == Some('<') {
-                spec.zero = false;
-            }
-            formatted(&value, &spec)
+            number_conversion(kind, spec, value)
         }
         _ => fail(format!("the format %{kind} is not supported")),
     }
+}
+
+/// Returns the text of a number by a conversion of numbers.
+fn number_conversion(kind: char, mut spec: Spec, value: &Value) -> Made<String> {
+    value.defined()?;
+    let Some(found) = number(value) else {
+        return fail(format!(
+            "%{kind} format: a real number is required, not {}",
+            value.type_name()
+        ));
+    };
+    let whole = "diuxXo".contains(kind);
+    let value = match found {
+        Number::Float(value) if "diu".contains(kind) => truncated(value)?,
+        Number::Float(_) if whole => {
+            return fail(format!("%{kind} format: an integer is required"));
+        }
+        Number::Int(value) if whole => Value::Int(value),
+        other => Value::Float(as_float(other)),
+    };
+    if whole && spec.precision.is_some() {
+        return fail("a precision of whole numbers is not supported");
+    }
+    spec.kind = Some(if matches!(kind, 'i' | 'u') { 'd' } else { kind });
+    if spec.align == Some('<') {
+        spec.zero = false;
+    }
+    formatted(&value, &spec)
 }
 
 /// Returns the whole part of a float.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Bounds;
-use super::ast::{Body, Filter, For, Statement, StatementKind, Target};
+use super::ast::{Body, Expression, Filter, For, Macro, Statement, StatementKind, Target};
 use super::callables::{Callable, Given};
 use super::dates::Date;
 use super::loops::{Loop, Source};
@@ -155,21 +155,14 @@ impl Interpreter {
         self.step()?;
         match &statement.kind {
             StatementKind::Data(text) => self.write(text)?,
-            StatementKind::Print(value) => match self.value(value, scope)? {
-                Value::Text(text) | Value::Markup(text) => self.write(&text)?,
-                other => self.write(&other.text()?)?,
-            },
+            StatementKind::Print(value) => self.print(&self.value(value, scope)?)?,
             StatementKind::If {
                 test,
                 then,
                 otherwise,
             } => {
-                let body = if self.value(test, scope)?.is_true()? {
-                    then
-                } else {
-                    otherwise
-                };
-                return self.body(body, scope);
+                let holds = self.value(test, scope)?.is_true()?;
+                return self.body(if holds { then } else { otherwise }, scope);
             }
             StatementKind::For(own) => {
                 let items = self.value(&own.items, scope)?;
@@ -188,19 +181,8 @@ impl Interpreter {
                 let value = self.filtered(text.into(), filters, scope)?;
                 self.assign(target, value, scope)?;
             }
-            StatementKind::With { values, body } => {
-                let inner = Scope::within(scope);
-                for (target, value) in values {
-                    let value = self.value(value, scope)?;
-                    self.assign(target, value, &inner)?;
-                }
-                return self.body(body, &inner);
-            }
-            StatementKind::Macro(own) => {
-                let value = Callable::Macro(own.clone(), scope.clone());
-                scope.set(own.number, Value::Call(Rc::new(value)));
-                self.holders.borrow_mut().push(scope.clone());
-            }
+            StatementKind::With { values, body } => return self.with(values, body, scope),
+            StatementKind::Macro(own) => self.define(own, scope),
             StatementKind::Call { call, caller } => {
                 let caller = Callable::Macro(caller.clone(), scope.clone());
                 let made = self.call_with(call, Value::Call(Rc::new(caller)), scope)?;
@@ -216,6 +198,35 @@ impl Interpreter {
             StatementKind::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
+    }
+
+    fn print(&self, value: &Value) -> Made<()> {
+        match value {
+            Value::Text(text) | Value::Markup(text) => self.write(text),
+            other => self.write(&other.text()?),
+        }
+    }
+
+    /// Runs a body in which these targets have the values.
+    fn with(
+        self: &Rc<Self>,
+        values: &[(Target, Expression)],
+        body: &Body,
+        scope: &Rc<Scope>,
+    ) -> Made<Flow> {
+        let inner = Scope::within(scope);
+        for (target, value) in values {
+            let value = self.value(value, scope)?;
+            self.assign(target, value, &inner)?;
+        }
+        self.body(body, &inner)
+    }
+
+    /// Sets the variable of a macro in its scope. Such a scope holds itself, so it is noted, to be cleared at the end.
+    fn define(&self, own: &Arc<Macro>, scope: &Rc<Scope>) {
+        let value = Callable::Macro(own.clone(), scope.clone());
+        scope.set(own.number, Value::Call(Rc::new(value)));
+        self.holders.borrow_mut().push(scope.clone());
     }
 
     /// Returns the text of a body with a scope of its own.
@@ -291,23 +302,7 @@ impl Interpreter {
         items: &Value,
         scope: &Rc<Scope>,
     ) -> Made<Box<Source>> {
-        let mut next: Box<Source> = match items {
-            Value::List(items) => {
-                let (items, mut at) = (items.clone(), 0);
-                Box::new(move || {
-                    at += 1;
-                    Ok(items.get(at - 1).cloned())
-                })
-            }
-            Value::Generator(items) => {
-                let items = items.clone();
-                Box::new(move || Ok(items.borrow_mut().pop_front()))
-            }
-            other => {
-                let mut items = other.items()?.into_iter();
-                Box::new(move || Ok(items.next()))
-            }
-        };
+        let mut next = one_by_one(items)?;
         if own.test.is_none() {
             return Ok(next);
         }
@@ -373,4 +368,25 @@ impl Interpreter {
             self.called(|| self.captured(|| self.for_loop(own, items, scope, state.depth() + 1)));
         text.map(Value::from)
     }
+}
+
+/// Returns the items of a value one after another.
+fn one_by_one(items: &Value) -> Made<Box<Source>> {
+    Ok(match items {
+        Value::List(items) => {
+            let (items, mut at) = (items.clone(), 0);
+            Box::new(move || {
+                at += 1;
+                Ok(items.get(at - 1).cloned())
+            })
+        }
+        Value::Generator(items) => {
+            let items = items.clone();
+            Box::new(move || Ok(items.borrow_mut().pop_front()))
+        }
+        other => {
+            let mut items = other.items()?.into_iter();
+            Box::new(move || Ok(items.next()))
+        }
+    })
 }

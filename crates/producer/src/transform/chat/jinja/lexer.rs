@@ -1,32 +1,8 @@
 //! From the text of a template to tokens, as Jinja2's lexer makes them with `trim_blocks` and `lstrip_blocks`.
 
-use std::sync::Arc;
-
 use super::literals;
 use super::text::is_space;
-
-/// A token and the line where it begins.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) line: u32,
-}
-
-/// The kinds of tokens.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
-    Data(Arc<str>),
-    VariableBegin,
-    VariableEnd,
-    BlockBegin,
-    BlockEnd,
-    Name(Arc<str>),
-    Text(String),
-    Int(i128),
-    Float(f64),
-    Op(&'static str),
-    End,
-}
+use super::token::{Kind, Token};
 
 /// Operators, the longest first.
 const OPERATORS: [&str; 27] = [

@@ -1,6 +1,6 @@
 //! Numbers and strings as templates write them.
 
-use super::lexer::Kind;
+use super::token::Kind;
 
 /// Returns the number at the beginning of `text` and its length; `None` when it is too large.
 pub(super) fn number(text: &str, after_dot: bool) -> Option<(Kind, usize)> {

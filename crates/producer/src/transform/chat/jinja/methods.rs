@@ -80,33 +80,10 @@ pub(super) fn call(value: &Value, name: &str, given: Given) -> Made<Value> {
                 given.plain::<0>("copy", 0)?;
                 Ok(value.clone())
             }
-            "count" => {
-                let [wanted] = given.plain("count", 1)?;
-                let mut count = 0;
-                for item in items.iter() {
-                    count += usize::from(equal(item, &wanted.clone().unwrap_or(Value::None))?);
-                }
-                Ok(Value::size(count))
-            }
-            _ => {
-                let [wanted] = given.plain("index", 1)?;
-                let wanted = wanted.unwrap_or(Value::None);
-                for (at, item) in items.iter().enumerate() {
-                    if equal(item, &wanted)? {
-                        return Ok(Value::size(at));
-                    }
-                }
-                fail(format!("{} is not in list", wanted.repr()?))
-            }
+            "count" => count(items, given),
+            _ => index(items, given),
         },
-        Value::Dict(dict) if name == "get" => {
-            let [key, default] = given.plain("get", 1)?;
-            let found = match key.unwrap_or(Value::None) {
-                Value::Undefined(_) => None,
-                key => dict.get(&key)?,
-            };
-            Ok(found.cloned().or(default).unwrap_or(Value::None))
-        }
+        Value::Dict(dict) if name == "get" => get(dict, given),
         Value::Dict(dict) => {
             given.plain::<0>(name, 0)?;
             Ok(match name {
@@ -133,6 +110,39 @@ pub(super) fn call(value: &Value, name: &str, given: Given) -> Made<Value> {
             other.type_name()
         )),
     }
+}
+
+/// Returns the value of a key, else the given default.
+fn get(dict: &Dict, given: Given) -> Made<Value> {
+    let [key, default] = given.plain("get", 1)?;
+    let found = match key.unwrap_or(Value::None) {
+        Value::Undefined(_) => None,
+        key => dict.get(&key)?,
+    };
+    Ok(found.cloned().or(default).unwrap_or(Value::None))
+}
+
+/// Returns how many of the items are equal to the given value.
+fn count(items: &[Value], given: Given) -> Made<Value> {
+    let [wanted] = given.plain("count", 1)?;
+    let wanted = wanted.unwrap_or(Value::None);
+    let mut count = 0;
+    for item in items {
+        count += usize::from(equal(item, &wanted)?);
+    }
+    Ok(Value::size(count))
+}
+
+/// Returns the place of the first item that is equal to the given value.
+fn index(items: &[Value], given: Given) -> Made<Value> {
+    let [wanted] = given.plain("index", 1)?;
+    let wanted = wanted.unwrap_or(Value::None);
+    for (at, item) in items.iter().enumerate() {
+        if equal(item, &wanted)? {
+            return Ok(Value::size(at));
+        }
+    }
+    fail(format!("{} is not in list", wanted.repr()?))
 }
 
 /// Returns a text argument.

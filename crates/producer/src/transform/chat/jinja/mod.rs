@@ -3,9 +3,9 @@
 //! A template prints, compares and computes as under Jinja2. Everything that is not written here fails by its name, and
 //! nothing is rendered another way.
 //!
-//! - `lexer`, `literals` make tokens; `parser`, `statements`, `expressions`, `suffixes` make the tree in `ast`;
+//! - `lexer`, `literals` make each `token`; `parser`, `statements`, `expressions`, `suffixes` make the tree in `ast`;
 //! - `analysis` finds the variables of which Jinja2 sees no value before they are set;
-//! - `interpreter` renders statements, `evaluation` expressions, in the variables of `scope`;
+//! - `interpreter` renders statements, `evaluation` expressions and `calls` calls, in the variables of `scope`;
 //! - `value`, `loops`, `callables` are the values; `attributes`, `compare`, `operators` what is done with them;
 //! - `text`, `json`, `format`, `number_format`, `dates`, `markup` write them;
 //! - `methods`, `words` have the methods of Python's types; `filters`, `sequences`, `groups`,
@@ -15,6 +15,7 @@ mod analysis;
 mod ast;
 mod attributes;
 mod callables;
+mod calls;
 mod compare;
 mod convert;
 mod dates;
@@ -41,6 +42,7 @@ mod statements;
 mod suffixes;
 mod text;
 mod text_methods;
+mod token;
 mod value;
 mod words;
 

@@ -59,27 +59,41 @@ impl Spec {
     }
 }
 
+/// Returns the sign before the digits of a number.
+fn sign(negative: bool, spec: &Spec) -> &'static str {
+    match (negative, spec.sign) {
+        (true, _) => "-",
+        (false, Some('+')) => "+",
+        (false, Some(' ')) => " ",
+        _ => "",
+    }
+}
+
+/// Returns a text by a specification, which must not be one for numbers.
+fn formatted_text(text: &str, spec: &Spec) -> Made<String> {
+    if spec.sign.is_some() || spec.alternate || spec.comma.is_some() || spec.align == Some('=') {
+        return fail("a format for numbers with a text");
+    }
+    if !matches!(spec.kind, None | Some('s')) {
+        return fail(format!(
+            "Unknown format code {:?} for object of type 'str'",
+            spec.kind
+        ));
+    }
+    let text: String = match spec.precision {
+        Some(most) => text.chars().take(most).collect(),
+        None => text.to_owned(),
+    };
+    if spec.zero && spec.align.is_none() && spec.fill.is_none() && spec.width > 0 {
+        return Ok(padded("", &text, spec, '<', '0'));
+    }
+    Ok(padded("", &text, spec, '<', ' '))
+}
+
 /// Returns the text of Python's `format(value, spec)`.
 pub(super) fn formatted(value: &Value, spec: &Spec) -> Made<String> {
     if let Value::Text(text) = value {
-        if spec.sign.is_some() || spec.alternate || spec.comma.is_some() || spec.align == Some('=')
-        {
-            return fail("a format for numbers with a text");
-        }
-        if !matches!(spec.kind, None | Some('s')) {
-            return fail(format!(
-                "Unknown format code {:?} for object of type 'str'",
-                spec.kind
-            ));
-        }
-        let text: String = match spec.precision {
-            Some(most) => text.chars().take(most).collect(),
-            None => text.to_string(),
-        };
-        if spec.zero && spec.align.is_none() && spec.fill.is_none() && spec.width > 0 {
-            return Ok(padded("", &text, spec, '<', '0'));
-        }
-        return Ok(padded("", &text, spec, '<', ' '));
+        return formatted_text(text, spec);
     }
     let (Some(found), false) = (number(value), matches!(value, Value::Bool(_))) else {
         return fail(format!(
@@ -87,8 +101,7 @@ pub(super) fn formatted(value: &Value, spec: &Spec) -> Made<String> {
             value.type_name()
         ));
     };
-    let kind = spec.kind;
-    let (negative, digits) = match (found, kind) {
+    let (negative, digits) = match (found, spec.kind) {
         (Number::Int(value), None | Some('d' | 'x' | 'X' | 'o' | 'b')) => {
             if spec.precision.is_some() {
                 return fail("Precision not allowed in integer format specifier");
@@ -97,31 +110,23 @@ pub(super) fn formatted(value: &Value, spec: &Spec) -> Made<String> {
         }
         (found, None | Some('f' | 'F' | 'e' | 'E' | 'g' | 'G' | '%')) => {
             let value = as_float(found);
-            (
-                value.is_sign_negative() && !value.is_nan(),
-                fraction(value.abs(), spec)?,
-            )
+            let negative = value.is_sign_negative() && !value.is_nan();
+            (negative, fraction(value.abs(), spec)?)
         }
         (_, kind) => return fail(format!("the format code {kind:?} is not supported")),
     };
-    let sign = match (negative, spec.sign) {
-        (true, _) => "-",
-        (false, Some('+')) => "+",
-        (false, Some(' ')) => " ",
-        _ => "",
+    let sign = sign(negative, spec);
+    if !spec.zero || spec.align.is_some() {
+        return Ok(padded(sign, &digits, spec, '>', ' '));
+    }
+    if spec.comma.is_some() {
+        return fail("zeros with groups of digits are not supported");
+    }
+    let spec = Spec {
+        align: Some('='),
+        ..spec.clone()
     };
-    Ok(if spec.zero && spec.align.is_none() {
-        let spec = Spec {
-            align: Some('='),
-            ..spec.clone()
-        };
-        if spec.comma.is_some() {
-            return fail("zeros with groups of digits are not supported");
-        }
-        padded(sign, &digits, &spec, '>', '0')
-    } else {
-        padded(sign, &digits, spec, '>', ' ')
-    })
+    Ok(padded(sign, &digits, &spec, '>', '0'))
 }
 
 fn padded(sign: &str, digits: &str, spec: &Spec, align: char, fill: char) -> String {

@@ -112,23 +112,28 @@ pub(super) fn round(value: &Value, given: Given) -> Made<Value> {
         }
         ("common", Number::Float(value)) => Ok(Value::Float(value)),
         ("ceil" | "floor", found) => {
-            let scale = as_float(Number::Int(
-                10i128
-                    .checked_pow(u32::try_from(decimals).unwrap_or(99))
-                    .unwrap_or(0),
-            ));
-            let scaled = as_float(found) * scale;
-            let whole = if method == "ceil" {
-                scaled.ceil()
+            let directed = if method == "ceil" {
+                f64::ceil
             } else {
-                scaled.floor()
+                f64::floor
             };
-            if !whole.is_finite() || scale == 0.0 || whole.abs() > 1e15 {
-                return fail("round of such a number is not supported");
-            }
-            // The whole number in between has no sign of zero.
-            Ok(Value::Float((whole + 0.0) / scale))
+            rounded(as_float(found), decimals, directed)
         }
         _ => fail("method must be common, ceil or floor"),
     }
+}
+
+/// Returns a number with this many decimals, rounded by `directed`.
+fn rounded(value: f64, decimals: usize, directed: fn(f64) -> f64) -> Made<Value> {
+    let scale = as_float(Number::Int(
+        10i128
+            .checked_pow(u32::try_from(decimals).unwrap_or(99))
+            .unwrap_or(0),
+    ));
+    let whole = directed(value * scale);
+    if !whole.is_finite() || scale == 0.0 || whole.abs() > 1e15 {
+        return fail("round of such a number is not supported");
+    }
+    // The whole number in between has no sign of zero.
+    Ok(Value::Float((whole + 0.0) / scale))
 }

@@ -60,15 +60,22 @@ pub(super) fn binary(operator: Operator, left: &Value, right: &Value) -> Made<Va
         (Operator::Multiply, Value::Int(_) | Value::Bool(_), all) if repeats(all) => {
             repeated(all, left)
         }
-        (_, Value::Markup(_), _) | (_, _, Value::Markup(_)) => fail(format!(
+        _ => refused(operator, left, right),
+    }
+}
+
+/// Fails with the reason why the operator does not take these values.
+fn refused(operator: Operator, left: &Value, right: &Value) -> Made<Value> {
+    match (left, right) {
+        (Value::Markup(_), _) | (_, Value::Markup(_)) => fail(format!(
             "{} with the result of \"escape\" or \"safe\" is not supported",
             sign(operator)
         )),
-        (_, Value::View(..), _) | (_, _, Value::View(..)) => fail(format!(
+        (Value::View(..), _) | (_, Value::View(..)) => fail(format!(
             "{} with parts of dicts is not supported",
             sign(operator)
         )),
-        (_, Value::Dict(_), Value::Dict(_)) => fail("an operator between dicts is not supported"),
+        (Value::Dict(_), Value::Dict(_)) => fail("an operator between dicts is not supported"),
         _ => fail(format!(
             "unsupported operand type(s) for {}: '{}' and '{}'",
             sign(operator),
@@ -182,22 +189,9 @@ fn whole_numbers(operator: Operator, left: i128, right: i128) -> Made<Value> {
             ));
         }
         Operator::FloorDivide if right == 0 => return fail("integer division or modulo by zero"),
-        Operator::FloorDivide => left.checked_div_euclid(right).map(|quotient| {
-            // Rust's quotient leaves a rest of no sign, Python's one of the divisor's.
-            if right < 0 && left.rem_euclid(right) != 0 {
-                quotient - 1
-            } else {
-                quotient
-            }
-        }),
+        Operator::FloorDivide => floored_quotient(left, right),
         Operator::Modulo if right == 0 => return fail("integer modulo by zero"),
-        Operator::Modulo => left.checked_rem_euclid(right).map(|rest| {
-            if right < 0 && rest != 0 {
-                rest + right
-            } else {
-                rest
-            }
-        }),
+        Operator::Modulo => floored_rest(left, right),
         Operator::Power if right < 0 => {
             return numbers(
                 operator,
@@ -217,6 +211,28 @@ fn whole_numbers(operator: Operator, left: i128, right: i128) -> Made<Value> {
         Some(made) => Ok(Value::Int(made)),
         None => fail("a whole number beyond 127 bits is not supported"),
     }
+}
+
+/// Returns the quotient of a division that leaves a rest of the divisor's sign, as Python's does; Rust's leaves one of no
+/// sign. `None` when it has more than 127 bits.
+fn floored_quotient(left: i128, right: i128) -> Option<i128> {
+    let quotient = left.checked_div_euclid(right)?;
+    let rest = left.rem_euclid(right);
+    Some(if right < 0 && rest != 0 {
+        quotient - 1
+    } else {
+        quotient
+    })
+}
+
+/// Returns the rest of a division, with the divisor's sign.
+fn floored_rest(left: i128, right: i128) -> Option<i128> {
+    let rest = left.checked_rem_euclid(right)?;
+    Some(if right < 0 && rest != 0 {
+        rest + right
+    } else {
+        rest
+    })
 }
 
 /// Returns the value with the other sign, or with its own.

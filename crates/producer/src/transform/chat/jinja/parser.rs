@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::analysis::set_first;
 use super::ast::{Body, Name, Statement, StatementKind};
-use super::lexer::{Kind, Token, tokens};
+use super::lexer::tokens;
+use super::token::{Kind, Token};
 
 /// Most levels of nesting. Python's own limit of recursion ends Jinja2's parser before.
 const DEPTH_MAX: u32 = 100;

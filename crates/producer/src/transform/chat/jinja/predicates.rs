@@ -81,14 +81,7 @@ pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
     match name {
         "in" => return contains(&one(given)?, value),
         "sameas" => return same(value, &one(given)?),
-        "divisibleby" => {
-            value.defined()?;
-            return match (number(value), number(&one(given)?)) {
-                (Some(Number::Int(_)), Some(Number::Int(0))) => fail("integer modulo by zero"),
-                (Some(Number::Int(value)), Some(Number::Int(by))) => Ok(value % by == 0),
-                _ => fail("divisibleby of other than whole numbers is not supported"),
-            };
-        }
+        "divisibleby" => return is_divisible(value, &one(given)?),
         _ => {}
     }
     given.plain::<0>(name, 0)?;
@@ -105,23 +98,8 @@ pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
         "string" => value.as_text().is_some(),
         "mapping" => matches!(value, Value::Dict(_)),
         "iterable" => value.is_iterable(),
-        "sequence" => matches!(
-            value,
-            Value::Undefined(_)
-                | Value::Text(_)
-                | Value::Markup(_)
-                | Value::List(_)
-                | Value::Tuple(_)
-                | Value::Group(_)
-                | Value::Dict(_)
-                | Value::Range(_)
-        ),
-        "callable" => match value {
-            // Undefined values have a call that fails.
-            Value::Undefined(_) | Value::Call(_) => true,
-            Value::Loop(state) => state.recursive.is_some(),
-            _ => false,
-        },
+        "sequence" => is_sequence(value),
+        "callable" => is_callable(value),
         "escaped" => matches!(value, Value::Markup(_)),
         "odd" | "even" => is_odd_or_even(value, name)?,
         "lower" | "upper" => words::is(&value.text()?, &format!("is{name}"))?,
@@ -129,6 +107,38 @@ pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
         "test" => value.as_text().is_some_and(|name| is_known(name)),
         _ => return fail(format!("no test named {name:?}")),
     })
+}
+
+fn is_divisible(value: &Value, by: &Value) -> Made<bool> {
+    value.defined()?;
+    match (number(value), number(by)) {
+        (Some(Number::Int(_)), Some(Number::Int(0))) => fail("integer modulo by zero"),
+        (Some(Number::Int(value)), Some(Number::Int(by))) => Ok(value % by == 0),
+        _ => fail("divisibleby of other than whole numbers is not supported"),
+    }
+}
+
+fn is_sequence(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Undefined(_)
+            | Value::Text(_)
+            | Value::Markup(_)
+            | Value::List(_)
+            | Value::Tuple(_)
+            | Value::Group(_)
+            | Value::Dict(_)
+            | Value::Range(_)
+    )
+}
+
+fn is_callable(value: &Value) -> bool {
+    match value {
+        // Undefined values have a call that fails.
+        Value::Undefined(_) | Value::Call(_) => true,
+        Value::Loop(state) => state.recursive.is_some(),
+        _ => false,
+    }
 }
 
 fn is_odd_or_even(value: &Value, name: &str) -> Made<bool> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::ast::{Expression, Filter, For, Macro, Name, Statement, StatementKind, Target};
-use super::lexer::Kind;
 use super::parser::{Parsed, Parser};
+use super::token::Kind;
 
 /// The arguments of a macro, and the defaults of the last ones.
 type Signature = (Vec<(Name, Arc<str>)>, Vec<Expression>);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::ast::{Arguments, Expression, Filter};
-use super::lexer::Kind;
 use super::parser::{Parsed, Parser};
+use super::token::Kind;
 use super::{filters, predicates};
 
 impl Parser {
@@ -56,16 +56,7 @@ impl Parser {
                 return self.fail("a slice beside other keys");
             }
             slices = true;
-            self.next();
-            if !self.is_op("]") && !self.is_op(":") {
-                parts[1] = Some(self.expression()?);
-            }
-            if self.skip_op(":") && !self.is_op("]") {
-                parts[2] = Some(self.expression()?);
-            }
-            if !self.is_op("]") {
-                return self.unexpected("\"]\"");
-            }
+            self.slice_ends(&mut parts)?;
         }
         self.next();
         if slices {
@@ -79,6 +70,21 @@ impl Parser {
                 Expression::Item(value, Box::new(Expression::Tuple(keys)))
             }
         })
+    }
+
+    /// Reads a slice from its first colon to the closing bracket.
+    fn slice_ends(&mut self, parts: &mut [Option<Expression>; 3]) -> Parsed<()> {
+        self.next();
+        if !self.is_op("]") && !self.is_op(":") {
+            parts[1] = Some(self.expression()?);
+        }
+        if self.skip_op(":") && !self.is_op("]") {
+            parts[2] = Some(self.expression()?);
+        }
+        if !self.is_op("]") {
+            return self.unexpected("\"]\"");
+        }
+        Ok(())
     }
 
     fn arguments(&mut self) -> Parsed<Arguments> {
@@ -108,13 +114,7 @@ impl Parser {
                     return self.fail("an argument after ** arguments");
                 }
                 let name = name.clone();
-                self.next();
-                self.next();
-                if made.keywords.iter().any(|(other, _)| *other == name) {
-                    return self.fail(&format!("the argument {name:?} twice"));
-                }
-                let value = self.expression()?;
-                made.keywords.push((name, value));
+                self.keyword(name, &mut made.keywords)?;
             } else {
                 if ended || !made.keywords.is_empty() {
                     return self.fail("an argument without a name after one with it");
@@ -124,6 +124,22 @@ impl Parser {
         }
         self.next();
         Ok(made)
+    }
+
+    /// Reads a keyword argument of this name.
+    fn keyword(
+        &mut self,
+        name: Arc<str>,
+        keywords: &mut Vec<(Arc<str>, Expression)>,
+    ) -> Parsed<()> {
+        self.next();
+        self.next();
+        if keywords.iter().any(|(other, _)| *other == name) {
+            return self.fail(&format!("the argument {name:?} twice"));
+        }
+        let value = self.expression()?;
+        keywords.push((name, value));
+        Ok(())
     }
 
     pub(super) fn filtered(&mut self, mut value: Expression) -> Parsed<Expression> {

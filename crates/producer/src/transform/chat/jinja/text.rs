@@ -1,6 +1,7 @@
 //! Values as Python's `str` and `repr` write them.
 
-use super::value::{Dict, Made, Value, View, fail};
+use super::loops::Loop;
+use super::value::{Dict, Made, Range, Value, View, fail};
 
 /// Most levels of nested values.
 const DEPTH_MAX: u32 = 150;
@@ -65,31 +66,37 @@ impl Value {
                 out.push_str(self.type_name());
                 write_view(*view, dict, out, depth)?;
             }
-            Self::Range(range) => {
-                let text = match range.step {
-                    1 => format!("range({}, {})", range.start, range.stop),
-                    step => format!("range({}, {}, {step})", range.start, range.stop),
-                };
-                out.push_str(&text);
-            }
-            Self::Namespace(values) => {
-                out.push_str("<Namespace ");
-                let dict = Self::Dict(std::rc::Rc::new(values.borrow().clone()));
-                dict.write_repr(out, depth)?;
-                out.push('>');
-            }
-            Self::Loop(state) => {
-                let index = state.attribute("index")?;
-                let of = state.length()?.to_string();
-                let at = index.unwrap_or(Self::None).text()?;
-                out.push_str(&["<LoopContext ", &at, "/", &of, ">"].concat());
-            }
+            Self::Range(range) => out.push_str(&range_text(range)),
+            Self::Namespace(values) => write_namespace(&values.borrow(), out, depth)?,
+            Self::Loop(state) => out.push_str(&loop_text(state)?),
             Self::Generator(_) | Self::Call(_) => {
                 return fail(format!("printing a {} is not supported", self.type_name()));
             }
         }
         Ok(())
     }
+}
+
+fn range_text(range: &Range) -> String {
+    match range.step {
+        1 => format!("range({}, {})", range.start, range.stop),
+        step => format!("range({}, {}, {step})", range.start, range.stop),
+    }
+}
+
+fn loop_text(state: &Loop) -> Made<String> {
+    let index = state.attribute("index")?;
+    let of = state.length()?.to_string();
+    let at = index.unwrap_or(Value::None).text()?;
+    Ok(["<LoopContext ", &at, "/", &of, ">"].concat())
+}
+
+fn write_namespace(values: &Dict, out: &mut String, depth: u32) -> Made<()> {
+    out.push_str("<Namespace ");
+    let dict = Value::Dict(std::rc::Rc::new(values.clone()));
+    dict.write_repr(out, depth)?;
+    out.push('>');
+    Ok(())
 }
 
 fn write_dict(dict: &Dict, out: &mut String, depth: u32) -> Made<()> {

@@ -18,20 +18,8 @@ pub(super) fn call(text: &str, name: &str, given: Given) -> Made<Value> {
     match name {
         "format" => braces(text, &given).map(Value::from),
         "split" | "rsplit" => split(text, name, given),
-        "splitlines" => {
-            let [ends] = given.bind(name, ["keepends"], 0)?;
-            let lines = words::lines(text, truth(ends)?);
-            Ok(Value::list(lines.into_iter().map(Value::from).collect()))
-        }
-        "replace" => {
-            let [old, new, count] = given.bind(name, ["", "", "count"], 2)?;
-            let old = text_of(old, name)?;
-            let new = text_of(new, name)?;
-            Ok(match usize::try_from(int_of(count, -1, name)?) {
-                Ok(count) => text.replacen(&old, &new, count).into(),
-                Err(_) => text.replace(&old, &new).into(),
-            })
-        }
+        "splitlines" => splitlines(text, given),
+        "replace" => replace(text, given),
         "startswith" | "endswith" => begins_or_ends(text, name, given),
         "count" | "find" | "index" | "rfind" | "rindex" => {
             let [wanted, start, stop] = given.plain(name, 1)?;
@@ -39,23 +27,9 @@ pub(super) fn call(text: &str, name: &str, given: Given) -> Made<Value> {
             found(part(text, start, stop, name)?, &wanted, name)
         }
         "center" | "ljust" | "rjust" => justified(text, name, given),
-        "zfill" => {
-            let [width] = given.plain(name, 1)?;
-            let width = int_of(width, 0, name)?;
-            let signed = text.starts_with(['+', '-']);
-            let (sign, digits) = text.split_at(usize::from(signed));
-            let padded = words::padded(digits, width - sign.len() as i128, '0', "rjust")?;
-            Ok(format!("{sign}{padded}").into())
-        }
+        "zfill" => zfill(text, given),
         "join" => join(text, name, given),
-        "strip" | "lstrip" | "rstrip" => {
-            let [chars] = given.plain(name, 0)?;
-            let chars = match chars {
-                None | Some(Value::None) => None,
-                other => Some(text_of(other, name)?),
-            };
-            Ok(words::strip(text, chars.as_deref(), name).into())
-        }
+        "strip" | "lstrip" | "rstrip" => strip(text, name, given),
         "partition" | "rpartition" | "removeprefix" | "removesuffix" => {
             let [wanted] = given.plain(name, 1)?;
             around(text, &text_of(wanted, name)?, name)
@@ -84,6 +58,41 @@ fn split(text: &str, name: &str, given: Given) -> Made<Value> {
         }
     };
     Ok(Value::list(parts.into_iter().map(Value::from).collect()))
+}
+
+fn splitlines(text: &str, given: Given) -> Made<Value> {
+    let [ends] = given.bind("splitlines", ["keepends"], 0)?;
+    let lines = words::lines(text, truth(ends)?);
+    Ok(Value::list(lines.into_iter().map(Value::from).collect()))
+}
+
+fn replace(text: &str, given: Given) -> Made<Value> {
+    let [old, new, count] = given.bind("replace", ["", "", "count"], 2)?;
+    let old = text_of(old, "replace")?;
+    let new = text_of(new, "replace")?;
+    Ok(match usize::try_from(int_of(count, -1, "replace")?) {
+        Ok(count) => text.replacen(&old, &new, count).into(),
+        Err(_) => text.replace(&old, &new).into(),
+    })
+}
+
+/// Returns the text with zeros behind its sign, up to the given width.
+fn zfill(text: &str, given: Given) -> Made<Value> {
+    let [width] = given.plain("zfill", 1)?;
+    let width = int_of(width, 0, "zfill")?;
+    let signed = text.starts_with(['+', '-']);
+    let (sign, digits) = text.split_at(usize::from(signed));
+    let padded = words::padded(digits, width - sign.len() as i128, '0', "rjust")?;
+    Ok(format!("{sign}{padded}").into())
+}
+
+fn strip(text: &str, name: &str, given: Given) -> Made<Value> {
+    let [chars] = given.plain(name, 0)?;
+    let chars = match chars {
+        None | Some(Value::None) => None,
+        other => Some(text_of(other, name)?),
+    };
+    Ok(words::strip(text, chars.as_deref(), name).into())
 }
 
 fn begins_or_ends(text: &str, name: &str, given: Given) -> Made<Value> {

@@ -77,44 +77,55 @@ impl PairFields {
             None => Part::Absent,
             Some(value) => self.part(&self.prompt, &value)?,
         };
-        let answer = |name: &str, setting: &str| {
-            let Some(value) = field(&document, name) else {
-                let keys = document.try_iter().into_iter().flatten().take(12);
-                let names = (keys.map(|key| key.to_string()).collect::<Vec<_>>()).join(", ");
-                return Err(wrong(format!(
-                    "has no field \"{name}\", only {names}; name the right one in {setting}"
-                )));
-            };
-            match self.part(name, &value)? {
-                Part::Absent => Err(wrong(format!(
-                    "has no message in \"{name}\"; leave such pairs out with source.on_bad_document = \"skip\""
-                ))),
-                part => Ok(part),
-            }
-        };
         let answers = [
-            answer(chosen, "chat.chosen")?,
-            answer(rejected, "chat.rejected")?,
+            self.answer(&document, chosen, "chat.chosen")?,
+            self.answer(&document, rejected, "chat.rejected")?,
         ];
         self.check_repeated(&prompt, &answers)?;
         let tools = field(&document, &self.mapping.tools);
         let [chosen_part, rejected_part] = answers;
         let whole = |name: &str, answer: Part| {
-            let turns = Value::from(self.turns(&prompt, name, answer)?);
-            let messages = (Value::from(self.mapping.messages.as_str()), turns);
-            let with_tools = tools
-                .clone()
-                .map(|tools| (Value::from(self.mapping.tools.as_str()), tools));
-            let conversation: Value = std::iter::once(messages).chain(with_tools).collect();
-            if json::is_marked(raw) && holds_non_finite(&conversation) {
-                return Err(wrong(
-                    "has NaN or an infinite number in its messages; write it as a text, or leave it out".to_owned(),
-                ));
-            }
-            serde_json::to_vec(&conversation)
-                .map_err(|why| wrong(format!("cannot be written as JSON: {why}")))
+            let turns = self.turns(&prompt, name, answer)?;
+            self.written(turns, tools.clone(), raw)
         };
         Ok([whole(chosen, chosen_part)?, whole(rejected, rejected_part)?])
+    }
+
+    /// Returns the answer in the field `name`, which `setting` configures.
+    fn answer(&self, document: &Value, name: &str, setting: &str) -> Result<Part, Reason> {
+        let Some(value) = field(document, name) else {
+            let keys = document.try_iter().into_iter().flatten().take(12);
+            let names = (keys.map(|key| key.to_string()).collect::<Vec<_>>()).join(", ");
+            return Err(wrong(format!(
+                "has no field \"{name}\", only {names}; name the right one in {setting}"
+            )));
+        };
+        match self.part(name, &value)? {
+            Part::Absent => Err(wrong(format!(
+                "has no message in \"{name}\"; leave such pairs out with source.on_bad_document = \"skip\""
+            ))),
+            part => Ok(part),
+        }
+    }
+
+    /// Returns a conversation of the document `raw` as JSON.
+    fn written(
+        &self,
+        turns: Vec<Value>,
+        tools: Option<Value>,
+        raw: &[u8],
+    ) -> Result<Vec<u8>, Reason> {
+        let key = |name: &str| Value::from(name);
+        let messages = (key(&self.mapping.messages), Value::from(turns));
+        let with_tools = tools.map(|tools| (key(&self.mapping.tools), tools));
+        let conversation: Value = std::iter::once(messages).chain(with_tools).collect();
+        if json::is_marked(raw) && holds_non_finite(&conversation) {
+            return Err(wrong(
+                "has NaN or an infinite number in its messages; write it as a text, or leave it out".to_owned(),
+            ));
+        }
+        serde_json::to_vec(&conversation)
+            .map_err(|why| wrong(format!("cannot be written as JSON: {why}")))
     }
 
     /// Returns the messages or the text of a field. Tables often hold lists as JSON.
@@ -223,6 +234,21 @@ impl PairFields {
         )))
     }
 
+    fn are_same(&self, a: &[Value], b: &[Value]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.is_same(a, b))
+    }
+
+    /// Returns whether the answer begins with the first message of the prompt, or with some of its last ones.
+    fn repeats_part(&self, prompt: &[Value], answer: &[Value]) -> bool {
+        let count = prompt.len();
+        let first = (answer.first().zip(prompt.first())).is_some_and(|(a, p)| self.is_same(p, a));
+        let last = |n: usize| {
+            let part = answer.get(..n);
+            part.is_some_and(|part| self.are_same(part, &prompt[count - n..]))
+        };
+        first || (1..count).any(last)
+    }
+
     /// Returns the conversation of a prompt that is a list of messages.
     fn after_turns(
         &self,
@@ -230,11 +256,11 @@ impl PairFields {
         name: &str,
         answer: Vec<Value>,
     ) -> Result<Vec<Value>, Reason> {
-        let same = |a: &[Value], b: &[Value]| {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.is_same(a, b))
-        };
         let count = prompt.len();
-        if answer.get(..count).is_some_and(|first| same(first, prompt)) {
+        if answer
+            .get(..count)
+            .is_some_and(|first| self.are_same(first, prompt))
+        {
             if answer.len() == count {
                 return Err(wrong(format!(
                     "has nothing but the messages of \"{}\" in \"{name}\"; add the answer",
@@ -244,13 +270,7 @@ impl PairFields {
             return Ok(answer);
         }
         let first = answer.first();
-        let repeats = first
-            .is_some_and(|first| prompt.first().is_some_and(|p| self.is_same(p, first)))
-            || (1..count).any(|n| {
-                answer
-                    .get(..n)
-                    .is_some_and(|part| same(part, &prompt[count - n..]))
-            });
+        let repeats = self.repeats_part(prompt, &answer);
         let asks = |turn: Option<&Value>| turn.is_some_and(|turn| self.asks(turn));
         let twice = asks(prompt.last()) && asks(first);
         let system = first.is_some_and(|turn| self.role_of(turn) == "system");

@@ -59,12 +59,8 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             all.push(smaller);
         }
     };
-    for i in 0..plan.producers.len() {
-        if plan.producers.len() > 1 {
-            with(&|p| {
-                p.producers.remove(i);
-            });
-        }
+    if plan.producers.len() > 1 {
+        without_each(plan.producers.len(), |p| &mut p.producers, &mut with);
     }
     with(&|p| p.readers.clear());
     with(&|p| p.freezes.clear());
@@ -72,39 +68,12 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.sealed_at = None);
     with(&|p| p.twins.clear());
     with(&|p| p.mischief.clear());
-    for i in 0..plan.mischief.len() {
-        with(&|p| {
-            p.mischief.remove(i);
-        });
-    }
+    without_each(plan.mischief.len(), |p| &mut p.mischief, &mut with);
     with(&|p| p.acts.clear());
-    for i in 0..plan.acts.len() {
-        // A seal and its unseal stay together.
-        let sealing = matches!(
-            plan.acts[i].1,
-            OperatorCommand::Seal | OperatorCommand::Unseal
-        );
-        if !sealing {
-            with(&|p| {
-                p.acts.remove(i);
-            });
-        }
-    }
-    for i in 0..plan.freezes.len() {
-        with(&|p| {
-            p.freezes.remove(i);
-        });
-    }
-    for i in 0..plan.crashes.len() {
-        with(&|p| {
-            p.crashes.remove(i);
-        });
-    }
-    for i in 0..plan.readers.len() {
-        with(&|p| {
-            p.readers.remove(i);
-        });
-    }
+    fewer_acts(plan, &mut with);
+    without_each(plan.freezes.len(), |p| &mut p.freezes, &mut with);
+    without_each(plan.crashes.len(), |p| &mut p.crashes, &mut with);
+    without_each(plan.readers.len(), |p| &mut p.readers, &mut with);
     if let Some(life) = &plan.life {
         less_life(life, &mut with);
     }
@@ -121,6 +90,26 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
 
 /// Applies a change and keeps the resulting plan.
 type Keep<'a> = dyn FnMut(&dyn Fn(&mut Plan)) + 'a;
+
+/// Offers the plan without one item of a list, for each of its items.
+fn without_each<T>(count: usize, list: fn(&mut Plan) -> &mut Vec<T>, with: &mut Keep<'_>) {
+    for i in 0..count {
+        with(&|p| {
+            list(p).remove(i);
+        });
+    }
+}
+
+fn fewer_acts(plan: &Plan, with: &mut Keep<'_>) {
+    for (i, (_, act)) in plan.acts.iter().enumerate() {
+        // A seal and its unseal stay together.
+        if !matches!(act, OperatorCommand::Seal | OperatorCommand::Unseal) {
+            with(&|p| {
+                p.acts.remove(i);
+            });
+        }
+    }
+}
 
 fn fewer_faults(with: &mut Keep<'_>) {
     with(&|p| p.rates = crate::store::outcome::Rates::default());

@@ -28,6 +28,14 @@ impl Timeline {
         tokio::time::sleep_until(self.start + Duration::from_millis(units)).await;
     }
 
+    /// Waits until `at`, or for ever without one.
+    pub(crate) async fn sleep_until_any(&self, at: Option<Duration>) {
+        match at {
+            Some(at) => self.sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits for the duration `time`.
     pub async fn sleep(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;

@@ -149,13 +149,7 @@ pub(crate) fn check(
     }
     let steps = got.iter().map(Vec::len).max().unwrap_or(0);
     for step in 0..steps {
-        let mut rows: Vec<&[u32]> = Vec::new();
-        for (rank, slices) in got.iter().enumerate() {
-            match slices.get(step) {
-                Some(slices) => rows.extend(slices.iter().map(Vec::as_slice)),
-                None => verdict.wrong(format!("rank {rank} did not get step {step}")),
-            }
-        }
+        let rows = rows_of_step(&got, step, &mut verdict);
         let found = shares.iter().position(|share| share.is_next(&rows, shape));
         match found {
             Some(p) => shares[p].next += 1,
@@ -176,6 +170,22 @@ pub(crate) fn check(
         verdict.documents += share.ends.iter().filter(|end| **end <= reached + 1).count() as u64;
     }
     Ok(verdict)
+}
+
+/// Returns the rows of a step, of all ranks in order.
+fn rows_of_step<'a>(
+    ranks: &'a [Vec<Vec<Vec<u32>>>],
+    step: usize,
+    verdict: &mut Differences,
+) -> Vec<&'a [u32]> {
+    let mut rows: Vec<&[u32]> = Vec::new();
+    for (rank, slices) in ranks.iter().enumerate() {
+        match slices.get(step) {
+            Some(slices) => rows.extend(slices.iter().map(Vec::as_slice)),
+            None => verdict.wrong(format!("rank {rank} did not get step {step}")),
+        }
+    }
+    rows
 }
 
 /// Returns a rank's slices by step; each step must occur once, in order, with exactly the rank's slices.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::ids::{ProducerName, RequestId, Seq};
 use batchweave_core::manifest::entry::Mixture;
 use batchweave_core::manifest::{Entry, Manifest};
 use batchweave_core::order::{MixtureSpec, NumberedMixture, Weight};
@@ -57,18 +57,7 @@ pub(crate) async fn change(
     let mut set = None;
     let committed = log.commit_if("batchweave-demo", |m| {
         let from = begins(m);
-        let id = m.mixture().id + 1;
-        let mixture = NumberedMixture {
-            id,
-            weights: weights.clone(),
-            from: from.clone(),
-        };
-        let entry = Entry::Mixture(Mixture {
-            request,
-            id,
-            spec: MixtureSpec::default().with(mixture, 0).to_json(),
-            from: from.clone(),
-        });
+        let entry = entry(request, m.mixture().id + 1, weights.clone(), from.clone());
         let none = from.is_empty();
         set = Some(from);
         Ok::<_, batchweave_log::LogError>((!none).then_some(entry))
@@ -90,6 +79,26 @@ pub(crate) async fn change(
         from: (0..producers).map(of).collect(),
         weights: AFTER.to_vec(),
     }))
+}
+
+/// Builds the entry that begins a mixture for each of these producers.
+fn entry(
+    request: RequestId,
+    id: u64,
+    weights: BTreeMap<String, Weight>,
+    from: BTreeMap<ProducerName, Seq>,
+) -> Entry {
+    let mixture = NumberedMixture {
+        id,
+        weights,
+        from: from.clone(),
+    };
+    Entry::Mixture(Mixture {
+        request,
+        id,
+        spec: MixtureSpec::default().with(mixture, 0).to_json(),
+        from,
+    })
 }
 
 fn begins(m: &Manifest) -> BTreeMap<ProducerName, Seq> {

@@ -70,13 +70,10 @@ pub(crate) fn documents(
             given.fill(0);
             change = changes.next();
         }
-        let less = |a: usize, b: usize| {
-            u128::from(given[a]) * u128::from(weights[b])
-                < u128::from(given[b]) * u128::from(weights[a])
-        };
         let open = (0..queues.len()).filter(|n| queues[*n].len() > 0 && weights[*n] > 0);
-        let next = open.reduce(|a, b| if less(b, a) { b } else { a });
-        let Some(source) = next else { return Ok(all) };
+        let Some(source) = least_given(open, &given, &weights) else {
+            return Ok(all);
+        };
         let Some(document) = queues[source].next() else {
             return Ok(all);
         };
@@ -84,6 +81,15 @@ pub(crate) fn documents(
         taken += document.len();
         all.push(document);
     }
+}
+
+/// Returns the source that was given the least in relation to its weight.
+fn least_given(open: impl Iterator<Item = usize>, given: &[u64], weights: &[u64]) -> Option<usize> {
+    let less = |a: usize, b: usize| {
+        u128::from(given[a]) * u128::from(weights[b])
+            < u128::from(given[b]) * u128::from(weights[a])
+    };
+    open.reduce(|a, b| if less(b, a) { b } else { a })
 }
 
 /// Returns the lines of a source in the order of producer `index` of `of`.

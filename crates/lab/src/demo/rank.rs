@@ -69,30 +69,14 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     let saved: Option<Saved> = fs::read(&args.state_file)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let state = saved.as_ref().map(|s| Start::State(s.state.clone()));
-    let options = ConnectOptions {
-        job: Some(args.job.clone()),
-        attempt: Some(args.attempt.clone()),
-        dp_rank: args.rank,
-        dp_size: args.world,
-        global_rank: Some(args.rank),
-        resume: state.is_some(),
-        start: state.unwrap_or(Start::Step(0)),
-        timeout: PATIENCE,
-        ..ConnectOptions::new(&args.socket)
-    };
-    let mut reader = Client::connect(options)?;
+    let mut reader = Client::connect(options(args, saved.as_ref()))?;
     let io = |verb, path: &Path| {
         let path = path.to_path_buf();
         move |e: std::io::Error| DemoError::io(verb, &path, &e)
     };
     let mut out = open_out(&args.out, saved.as_ref().map_or(0, |s| s.bytes))
         .map_err(io("open", &args.out))?;
-    let mut waits = File::options()
-        .create(true)
-        .append(true)
-        .open(&args.waits)
-        .map_err(io("open", &args.waits))?;
+    let mut waits = open_waits(&args.waits).map_err(io("open", &args.waits))?;
     let marks = |step: u64| args.mark_every > 0 && step.is_multiple_of(args.mark_every);
     let mut next_step = 0;
     if let Some(saved) = saved.filter(|_| marks(reader.next_step())) {
@@ -121,6 +105,26 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     }
     reader.close(PATIENCE)?;
     Ok(Exit::Ok)
+}
+
+/// Returns the options of a session that resumes at the saved state, or begins at step 0.
+fn options(args: &RankArgs, saved: Option<&Saved>) -> ConnectOptions {
+    let state = saved.map(|s| Start::State(s.state.clone()));
+    ConnectOptions {
+        job: Some(args.job.clone()),
+        attempt: Some(args.attempt.clone()),
+        dp_rank: args.rank,
+        dp_size: args.world,
+        global_rank: Some(args.rank),
+        resume: state.is_some(),
+        start: state.unwrap_or(Start::Step(0)),
+        timeout: PATIENCE,
+        ..ConnectOptions::new(&args.socket)
+    }
+}
+
+fn open_waits(path: &Path) -> std::io::Result<File> {
+    File::options().create(true).append(true).open(path)
 }
 
 fn open_out(path: &Path, bytes: u64) -> std::io::Result<File> {

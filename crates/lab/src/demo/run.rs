@@ -55,6 +55,10 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
     if args.keep {
         eprintln!("{}", kept::commands(&args, folder.path(), &summary));
     }
+    exit_of(&summary)
+}
+
+fn exit_of(summary: &Summary) -> Result<Exit, CliError> {
     let unproved = summary.aftermath.contradiction.as_ref();
     match (summary.verdict.examples.first(), unproved) {
         (None, None) => Ok(Exit::Ok),
@@ -326,6 +330,13 @@ impl<'a> Demo<'a> {
         self.step_bytes.iter().take(steps as usize).sum()
     }
 
+    /// Returns the seconds for which a rank waited, step by step.
+    fn waits_of(&self, rank: usize) -> Vec<f64> {
+        let text = fs::read_to_string(self.setup.rank_waits(rank)).unwrap_or_default();
+        let waits = text.lines().filter_map(|line| line.parse().ok());
+        waits.collect()
+    }
+
     fn summarize(
         self,
         corpus: Corpus,
@@ -335,17 +346,13 @@ impl<'a> Demo<'a> {
         aftermath: Aftermath,
     ) -> Result<Summary, DemoError> {
         let outs: Vec<_> = (0..RANKS).map(|r| self.setup.rank_out(r)).collect();
+        let waits = (0..RANKS).flat_map(|rank| self.waits_of(rank)).collect();
         let documents = checker::Documents {
             sources: self.sources,
             changes: self.change.clone().into_iter().collect(),
             shuffle: mixture::SHUFFLE,
         };
         let verdict = checker::check(&documents, &outs, SHAPE, self.args.steps)?;
-        let mut waits = Vec::new();
-        for rank in 0..RANKS {
-            let text = fs::read_to_string(self.setup.rank_waits(rank)).unwrap_or_default();
-            waits.extend(text.lines().filter_map(|line| line.parse::<f64>().ok()));
-        }
         let restarts = |all: &[Running]| all.iter().map(|r| r.restarts).sum();
         Ok(Summary {
             ranks: RANKS,

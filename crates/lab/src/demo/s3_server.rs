@@ -16,6 +16,27 @@ pub(crate) struct S3Server {
     pub(crate) env: Vec<(String, String)>,
 }
 
+/// The fields of the line that the server prints when it is ready.
+struct Ready {
+    endpoint: String,
+    id: String,
+    secret: String,
+    region: String,
+}
+
+impl Ready {
+    fn from_line(line: &str) -> Option<Self> {
+        let ready: serde_json::Value = serde_json::from_str(line).ok()?;
+        let field = |name: &str| ready[name].as_str().map(str::to_owned);
+        Some(Self {
+            endpoint: field("endpoint")?,
+            id: field("access_key")?,
+            secret: field("secret_key")?,
+            region: field("region")?,
+        })
+    }
+}
+
 impl S3Server {
     /// Starts this program's `dev-s3` on a free port, with one bucket and the arguments `more`.
     pub(crate) async fn start(
@@ -36,14 +57,13 @@ impl S3Server {
             log,
         };
         let (mut running, line) = program.start_with_line().await?;
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        let field = |name: &str| ready[name].as_str().map(str::to_owned);
-        let (Some(endpoint), Some(id), Some(secret), Some(region)) = (
-            field("endpoint"),
-            field("access_key"),
-            field("secret_key"),
-            field("region"),
-        ) else {
+        let Some(Ready {
+            endpoint,
+            id,
+            secret,
+            region,
+        }) = Ready::from_line(&line)
+        else {
             return Err(running.failed("printed something unexpected"));
         };
         let env = [

@@ -119,23 +119,7 @@ impl Setup {
 
     /// Returns the producer daemon `index`.
     pub(crate) fn producer(&self, index: usize, corpus: &Corpus) -> Result<Program, DemoError> {
-        let source = |source: &DemoSource| {
-            let paths: Vec<_> = source
-                .files
-                .iter()
-                .map(|f| format!("{:?}", f.display().to_string()))
-                .collect();
-            format!(
-                "[[sources]]\nname = {:?}\npaths = [{}]\nformat = \"jsonl\"\nweight = {}\n\
-                 shuffle = {{ seed = {}, window = \"{}B\" }}\n\n",
-                source.name,
-                paths.join(", "),
-                source.weight as f64 / 1e9,
-                SHUFFLE.seed,
-                SHUFFLE.window,
-            )
-        };
-        let sources: String = mixture::sources(corpus).iter().map(source).collect();
+        let sources: String = mixture::sources(corpus).iter().map(source_table).collect();
         let names: Vec<_> = (0..SHAPE.producers)
             .map(|n| format!("{:?}", producer_name(n)))
             .collect();
@@ -229,4 +213,22 @@ impl Setup {
         program.args.extend(rank_args);
         program
     }
+}
+
+/// Returns the table of a source in the configuration of a producer.
+fn source_table(source: &DemoSource) -> String {
+    let paths: Vec<_> = source
+        .files
+        .iter()
+        .map(|f| format!("{:?}", f.display().to_string()))
+        .collect();
+    format!(
+        "[[sources]]\nname = {:?}\npaths = [{}]\nformat = \"jsonl\"\nweight = {}\n\
+                 shuffle = {{ seed = {}, window = \"{}B\" }}\n\n",
+        source.name,
+        paths.join(", "),
+        source.weight as f64 / 1e9,
+        SHUFFLE.seed,
+        SHUFFLE.window,
+    )
 }

@@ -150,42 +150,41 @@ impl Summary {
         )
     }
 
+    fn proof(&self) -> String {
+        let v = &self.verdict;
+        if v.mismatches == 0 {
+            return "every rank got every token once, in order".to_owned();
+        }
+        let first = v.examples.first().cloned().unwrap_or_default();
+        format!("{} differences, the first: {first}", v.mismatches)
+    }
+
+    fn tokens(&self) -> String {
+        let rate = group(self.tokens_per_second() as u64);
+        format!("{} ({rate} per second)", group(self.verdict.tokens))
+    }
+
+    fn kills(&self) -> String {
+        format!(
+            "{} producer, {} consumer daemon, {} rank",
+            self.producer_restarts, self.consumer_restarts, self.rank_restarts
+        )
+    }
+
     pub(crate) fn table(&self) -> String {
         let v = &self.verdict;
-        let verdict = if v.mismatches == 0 {
-            "every rank got every token once, in order".to_owned()
-        } else {
-            format!(
-                "{} differences, the first: {}",
-                v.mismatches,
-                v.examples.first().cloned().unwrap_or_default()
-            )
-        };
         let rows = [
-            ("proof", verdict),
+            ("proof", self.proof()),
             ("verify --job", self.proved()),
             ("reclaimed", self.reclaimed()),
             (
                 "global batches",
                 format!("{} steps, read by {} ranks", group(v.steps), self.ranks),
             ),
-            (
-                "tokens",
-                format!(
-                    "{} ({} per second)",
-                    group(v.tokens),
-                    group(self.tokens_per_second() as u64)
-                ),
-            ),
+            ("tokens", self.tokens()),
             ("documents", self.documents()),
             ("mixture of sources", self.mixture()),
-            (
-                "killed with SIGKILL",
-                format!(
-                    "{} producer, {} consumer daemon, {} rank",
-                    self.producer_restarts, self.consumer_restarts, self.rank_restarts
-                ),
-            ),
+            ("killed with SIGKILL", self.kills()),
             (
                 "read from the store",
                 format!("{:.3} bytes for each byte needed", self.amplification()),

@@ -52,7 +52,17 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
         }
     }
     let early = snapshots.into_values().chain(segments.into_values());
-    for landed in early.flatten() {
+    at_the_end(log, &manifest, early.flatten(), found);
+}
+
+/// Checks that nothing was written ahead of the log, and that the fold gives the steps of the rules.
+fn at_the_end<'a>(
+    log: &Log,
+    manifest: &Manifest,
+    early: impl Iterator<Item = &'a Landed>,
+    found: &mut Vec<Violation>,
+) {
+    for landed in early {
         let text = format!("{} is ahead of the log", landed.key);
         found.push(Violation::new("snapshot", None, text).by(landed.actor, landed.at));
     }

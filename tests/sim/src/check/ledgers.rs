@@ -282,27 +282,39 @@ impl Ledgers<'_> {
                 let firsts = tells.iter().filter(|tell| !tell.resumed).count();
                 let unaware = self.unaware(reader, step, tells, times);
                 if firsts > 1 + unaware || tells.len() > times.len() + unaware + heirs.len() {
-                    let (id, rank) = reader;
-                    let by: Vec<_> = tells.iter().map(|t| (t.at, &t.node, t.resumed)).collect();
-                    let sessions = evidence
-                        .sessions
-                        .iter()
-                        .filter(|s| (s.attempt, s.coordinate) == reader);
-                    let sessions: Vec<_> =
-                        sessions.map(|s| (s.at, &s.instance, s.next_step)).collect();
-                    texts.push(format!(
-                        "attempt {id} coordinate {rank}: step {step} was received {} times and told {} \
-                         times, {firsts} times as the first, {unaware} unaware: told {by:?}, received \
-                         {times:?}, sessions {sessions:?}",
-                        times.len(),
-                        tells.len()
-                    ));
+                    texts.push(self.too_many_tells((reader, step), tells, times, unaware));
                 }
             }
         }
         for text in texts.into_iter().take(3) {
             self.wrong(text);
         }
+    }
+
+    /// Describes a step that was recorded more often than the ranks received it.
+    fn too_many_tells(
+        &self,
+        (reader, step): (Reader, Step),
+        tells: &[Tell],
+        times: &[(Duration, &str)],
+        unaware: usize,
+    ) -> String {
+        let firsts = tells.iter().filter(|tell| !tell.resumed).count();
+        let (id, rank) = reader;
+        let by: Vec<_> = tells.iter().map(|t| (t.at, &t.node, t.resumed)).collect();
+        let sessions = self
+            .evidence
+            .sessions
+            .iter()
+            .filter(|s| (s.attempt, s.coordinate) == reader);
+        let sessions: Vec<_> = sessions.map(|s| (s.at, &s.instance, s.next_step)).collect();
+        format!(
+            "attempt {id} coordinate {rank}: step {step} was received {} times and told {} \
+             times, {firsts} times as the first, {unaware} unaware: told {by:?}, received \
+             {times:?}, sessions {sessions:?}",
+            times.len(),
+            tells.len()
+        )
     }
 
     /// Returns the time of the first session of a later attempt of the same job.

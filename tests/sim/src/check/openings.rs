@@ -2,6 +2,7 @@
 //! again as soon as it has seen that: it announces another opening, or puts its own record.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, ProducerName, Version};
 use batchweave_core::intent::{Announced, stem};
@@ -29,33 +30,66 @@ struct Opening {
     looks: u32,
 }
 
-pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
-    let opened: Vec<Vec<(ProducerName, Epoch, String)>> = (0..)
-        .zip(&log.records)
-        .map(|(version, body)| openings(Record::from_json(body, version).ok()))
-        .collect();
-    let landed: BTreeMap<_, _> = evidence
-        .landed
-        .iter()
-        .filter_map(|l| Some((version(&l.key)?, l.at)))
-        .collect();
-    let there = |version, at| landed.get(&version).is_some_and(|landed| *landed <= at);
-    let is_head = |version: Version, at| {
-        !there(version, at) && version.checked_sub(1).is_none_or(|last| there(last, at))
+/// The records that the log received, with the openings in each and the time of its creation.
+struct Records {
+    openings: Vec<Vec<(ProducerName, Epoch, String)>>,
+    landed: BTreeMap<Version, Duration>,
+}
+
+impl Records {
+    fn of_the_run(evidence: &Evidence, log: &Log) -> Self {
+        let openings = (0..)
+            .zip(&log.records)
+            .map(|(version, body)| openings(Record::from_json(body, version).ok()))
+            .collect();
+        let landed = evidence
+            .landed
+            .iter()
+            .filter_map(|l| Some((version(&l.key)?, l.at)))
+            .collect();
+        Self { openings, landed }
+    }
+
+    /// Returns true if this version is the first without a record at that time.
+    fn is_head(&self, version: Version, at: Duration) -> bool {
+        let there = |version| {
+            self.landed
+                .get(&version)
+                .is_some_and(|landed| *landed <= at)
+        };
+        !there(version) && version.checked_sub(1).is_none_or(there)
+    }
+
+    /// Returns true if the record opens the announced term for another instance.
+    fn takes(&self, version: Version, own: &Opening) -> bool {
+        let all = self.openings.get(version as usize).into_iter().flatten();
+        let mut taken = all.filter(|(name, epoch, _)| (name, epoch) == (&own.producer, &own.epoch));
+        taken.any(|(.., key)| *key != own.key)
+    }
+}
+
+/// Returns the opening that the intent of this key announces.
+fn announced_by(intent: &str) -> Option<Opening> {
+    let (producer, epoch, Announced::Opened) = keys::parse_intent(intent)? else {
+        return None;
     };
+    Some(Opening {
+        producer,
+        epoch,
+        key: stem(intent).into_owned(),
+        dead: false,
+        looks: 0,
+    })
+}
+
+pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
+    let records = Records::of_the_run(evidence, log);
     let mut announced: BTreeMap<u32, Opening> = BTreeMap::new();
     for event in &evidence.events {
         let sent = matches!(event.what, What::Sent { .. });
         if event.op == Op::Create && sent {
             announced.remove(&event.actor);
-            if let Some((producer, epoch, Announced::Opened)) = keys::parse_intent(&event.key) {
-                let opening = Opening {
-                    producer,
-                    epoch,
-                    key: stem(&event.key).into_owned(),
-                    dead: false,
-                    looks: 0,
-                };
+            if let Some(opening) = announced_by(&event.key) {
                 announced.insert(event.actor, opening);
             }
             continue;
@@ -68,13 +102,10 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
             continue;
         };
         if event.what == What::Answered(Answer::Found) {
-            let all = opened.get(version as usize).into_iter().flatten();
-            let mut taken =
-                all.filter(|(name, epoch, _)| (name, epoch) == (&own.producer, &own.epoch));
-            own.dead |= taken.any(|(.., key)| *key != own.key);
+            own.dead |= records.takes(version, own);
         } else if event.what == What::Answered(Answer::Missing)
             && own.dead
-            && is_head(version, event.at)
+            && records.is_head(version, event.at)
         {
             own.looks += 1;
             if own.looks > LOOKS_MAX {

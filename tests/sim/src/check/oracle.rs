@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::entry::{BatchEntry, Opened};
+use batchweave_core::manifest::entry::{BatchEntry, Finished, Opened};
 use batchweave_core::manifest::{Entry, Record};
 use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
@@ -133,19 +133,7 @@ impl Oracle<'_> {
         match entry {
             Entry::Opened(e) => self.opened(e),
             Entry::Batch(e) => self.batch(e),
-            Entry::Finished(e) => {
-                let state = self.log.producers.entry(e.producer.clone()).or_default();
-                let (epoch, next) = (state.epoch, state.next);
-                state.finished = true;
-                if e.epoch != epoch {
-                    let text = format!("{} finishes in term {}, not {epoch}", e.producer, e.epoch);
-                    self.wrong("fence", text);
-                }
-                if e.final_seq != next {
-                    let text = format!("{} finishes at {}, not {next}", e.producer, e.final_seq);
-                    self.wrong("exactly-once", text);
-                }
-            }
+            Entry::Finished(e) => self.finished(e),
             Entry::Sealed(_) => self.sealed = true,
             Entry::Unsealed(_) => self.sealed = false,
             Entry::Retired(e) => {
@@ -169,6 +157,20 @@ impl Oracle<'_> {
             other => self.wrong("void", format!("no actor may write {}", other.kind())),
         }
         self.place();
+    }
+
+    fn finished(&mut self, e: &Finished) {
+        let state = self.log.producers.entry(e.producer.clone()).or_default();
+        let (epoch, next) = (state.epoch, state.next);
+        state.finished = true;
+        if e.epoch != epoch {
+            let text = format!("{} finishes in term {}, not {epoch}", e.producer, e.epoch);
+            self.wrong("fence", text);
+        }
+        if e.final_seq != next {
+            let text = format!("{} finishes at {}, not {next}", e.producer, e.final_seq);
+            self.wrong("exactly-once", text);
+        }
     }
 
     fn opened(&mut self, e: &Opened) {
@@ -202,18 +204,7 @@ impl Oracle<'_> {
         let mixed = (e.first_seq..=e.last_seq).any(|seq| mixture(seq) != e.mixture);
         state.next = state.next.max(e.last_seq + 1);
         let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
-        let made: Vec<_> = e
-            .tgbs
-            .iter()
-            .flat_map(|tgb| &tgb.parts)
-            .filter_map(|part| mixture_of(&part.key))
-            .collect();
-        if mixed || made.iter().any(|made| *made != e.mixture) {
-            self.wrong(
-                "mixture",
-                format!("{who} is of mixture {}, and made by {made:?}", e.mixture),
-            );
-        }
+        self.made_of_its_mixture(e, mixed, &who);
         if e.epoch != epoch || over || self.sealed {
             let text = format!(
                 "{who} of term {} came when term {epoch} was in force (over {over}, sealed {})",
@@ -239,18 +230,40 @@ impl Oracle<'_> {
             for part in &tgb.parts {
                 self.object(e, &part.key, nonce);
             }
-            let (producer, epoch, version) = (e.producer.clone(), e.epoch, self.version);
-            let tgb = Tgb {
-                producer,
+            self.waits(
+                e,
                 seq,
-                epoch,
-                version,
-                placed: Version::MAX,
-                objects: tgb.parts.iter().map(|part| part.key.clone()).collect(),
-            };
-            let state = self.log.producers.entry(e.producer.clone()).or_default();
-            state.waiting.push_back(tgb);
+                tgb.parts.iter().map(|part| part.key.clone()).collect(),
+            );
         }
+    }
+
+    fn made_of_its_mixture(&mut self, e: &BatchEntry, mixed: bool, who: &str) {
+        let made: Vec<_> = e
+            .tgbs
+            .iter()
+            .flat_map(|tgb| &tgb.parts)
+            .filter_map(|part| mixture_of(&part.key))
+            .collect();
+        if mixed || made.iter().any(|made| *made != e.mixture) {
+            self.wrong(
+                "mixture",
+                format!("{who} is of mixture {}, and made by {made:?}", e.mixture),
+            );
+        }
+    }
+
+    /// Appends a committed TGB to those that wait for their turn.
+    fn waits(&mut self, e: &BatchEntry, seq: Seq, objects: Vec<String>) {
+        let state = self.log.producers.entry(e.producer.clone()).or_default();
+        state.waiting.push_back(Tgb {
+            producer: e.producer.clone(),
+            seq,
+            epoch: e.epoch,
+            version: self.version,
+            placed: Version::MAX,
+            objects,
+        });
     }
 
     fn object(&mut self, e: &BatchEntry, key: &str, nonce: Option<Nonce>) {

@@ -8,7 +8,7 @@ use batchweave_core::ids::{AttemptId, AttemptNo, JobName, RequestId, Step, Versi
 use batchweave_core::manifest::{Entry, Record};
 
 use super::oracle::Log;
-use crate::evidence::{Evidence, Violation};
+use crate::evidence::{Evidence, Received, Violation};
 use crate::world::content::{SLICES, data_crc};
 
 /// A range of steps, with the versions that set and lifted it.
@@ -143,15 +143,20 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
             ));
         }
         *come = (read.step + 1).max(*come);
-        let each = SLICES / attempt.dp_size.max(1);
-        let own = read.coordinate * each..(read.coordinate + 1) * each;
-        let tgb = log.steps.get(read.step as usize);
-        let sums = tgb.map(|t| {
-            own.map(|slice| data_crc(&t.producer, t.seq, slice))
-                .collect()
-        });
-        if sums.as_ref() != Some(&read.sums) {
+        if !right_data(log, attempt, read) {
             wrong(format!("{who} got other data as step {}", read.step));
         }
     }
+}
+
+/// Returns true if a rank received the data that its step holds for its coordinate.
+fn right_data(log: &Log, attempt: &Attempt, read: &Received) -> bool {
+    let each = SLICES / attempt.dp_size.max(1);
+    let own = read.coordinate * each..(read.coordinate + 1) * each;
+    let tgb = log.steps.get(read.step as usize);
+    let sums = tgb.map(|t| {
+        own.map(|slice| data_crc(&t.producer, t.seq, slice))
+            .collect()
+    });
+    sums.as_ref() == Some(&read.sums)
 }

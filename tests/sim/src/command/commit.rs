@@ -58,35 +58,28 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+impl Arguments {
+    /// Returns the load of this number of producers.
+    fn plan(&self, asked: u32) -> LoadPlan {
+        LoadPlan {
+            asked,
+            rate: self.rate,
+            profile: self.profile.scaled(self.latency_scale),
+            policy: self.policy,
+            scenario: self.scenario,
+            seconds: self.seconds,
+            seed: self.seed,
+        }
+    }
+}
+
 /// Runs the load with each number of producers and prints its figures.
 pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
     if !arguments.json {
-        writeln!(
-            out,
-            "{:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>9}",
-            "producers",
-            "p50 ms",
-            "p99 ms",
-            "max ms",
-            "attempts",
-            "requests",
-            "http",
-            "visible",
-            "jain",
-            "worst p99"
-        )?;
+        header(out)?;
     }
     for &asked in &arguments.producers {
-        let plan = LoadPlan {
-            asked,
-            rate: arguments.rate,
-            profile: arguments.profile.scaled(arguments.latency_scale),
-            policy: arguments.policy,
-            scenario: arguments.scenario,
-            seconds: arguments.seconds,
-            seed: arguments.seed,
-        };
-        let figures = run_load(&plan)?;
+        let figures = run_load(&arguments.plan(asked))?;
         if let Some(folder) = &arguments.out {
             save(folder, &figures)?;
         }
@@ -101,6 +94,24 @@ pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Prints the names of the columns that `line` fills.
+fn header(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>9}",
+        "producers",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "attempts",
+        "requests",
+        "http",
+        "visible",
+        "jain",
+        "worst p99"
+    )
 }
 
 fn save(folder: &PathBuf, f: &Figures) -> io::Result<()> {

@@ -71,17 +71,22 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
             }
             Err(e) => return Err(e),
         }
-        let now = PollState {
-            lead: Some(shared.plan.lead),
-            followers: among,
-            ..PollState::default()
-        };
-        let draw = actor.draw(Draw::unit);
-        let pause = match follower.pause(&log, now.lead, among) {
-            Some(pause) => pause.mul_f64(0.9 + 0.2 * draw),
-            None => LOOKS.pause(now, draw),
-        };
+        let pause = pause(shared, actor, &follower, &log, among);
         let passed = actor.now().saturating_sub(looked);
         actor.sleep(pause.saturating_sub(passed)).await;
+    }
+}
+
+/// Draws the time from one poll to the next.
+fn pause(shared: &Shared, actor: &Actor, follower: &Follower, log: &Log, among: u32) -> Duration {
+    let now = PollState {
+        lead: Some(shared.plan.lead),
+        followers: among,
+        ..PollState::default()
+    };
+    let draw = actor.draw(Draw::unit);
+    match follower.pause(log, now.lead, among) {
+        Some(pause) => pause.mul_f64(0.9 + 0.2 * draw),
+        None => LOOKS.pause(now, draw),
     }
 }

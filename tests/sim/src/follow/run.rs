@@ -28,7 +28,8 @@ pub fn run(plan: &FollowPlan) -> std::io::Result<Followed> {
     run_time(|time| drive(plan, time))?
 }
 
-async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
+/// Creates the store of the world, with a stream of one slice per node.
+fn store_with_stream(plan: &FollowPlan, time: Timeline) -> Arc<SimStore> {
     let settings = Settings {
         seed: plan.seed,
         profile: plan.profile,
@@ -43,6 +44,11 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
     stream.slices = plan.nodes;
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     store.lift_limits();
+    store
+}
+
+async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
+    let store = store_with_stream(&plan, time);
     let (send, begin) = watch::channel(None);
     let shared = Arc::new(Shared::new(plan, Arc::clone(&store), begin));
     writer::open_attempt(&shared)
@@ -98,10 +104,7 @@ fn measure(shared: &Shared, measured: [Duration; 2], [log_reads, throttled]: [u6
     });
     let mut took: Vec<_> = known.collect();
     took.sort_unstable();
-    let quantile = |q: f64| {
-        let at = (took.len().saturating_sub(1) as f64 * q) as usize;
-        took.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3)
-    };
+    let quantile = |q: f64| quantile_ms(&took, q);
     let seconds = measured.map(|at| at.as_secs() as usize);
     let reads = store.reads_by_second();
     let counted: Vec<_> = reads
@@ -134,4 +137,9 @@ fn measure(shared: &Shared, measured: [Duration; 2], [log_reads, throttled]: [u6
         seed: plan.seed,
         hash: format!("{:016x}", store.hash()),
     }
+}
+
+fn quantile_ms(sorted: &[Duration], q: f64) -> f64 {
+    let at = (sorted.len().saturating_sub(1) as f64 * q) as usize;
+    sorted.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3)
 }

@@ -55,29 +55,7 @@ struct Supervisor {
 
 /// Runs a job until it has read all its steps.
 pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
-    let name = super::name(plan.number);
-    let person = Person::new(&shared, name.as_str());
-    let machines = plan.daemons.len().max(1);
-    let nodes: Vec<_> = (0..machines)
-        .map(|number| Node::new(&shared, &plan, number))
-        .collect();
-    let job = Arc::new(Job {
-        shared,
-        plan,
-        name,
-        nodes,
-        restart_points: std::sync::Mutex::default(),
-    });
-    let mut supervisor = Supervisor {
-        job,
-        person,
-        opened: 0,
-        attempts: 0,
-        refused: None,
-        machines: Vec::new(),
-        ranks: Vec::new(),
-        alive: Vec::new(),
-    };
+    let mut supervisor = Supervisor::new(shared, plan);
     supervisor.person.sleep(supervisor.job.plan.opens).await;
     let machines = supervisor.job.nodes.iter();
     supervisor.machines = machines
@@ -100,6 +78,32 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
 }
 
 impl Supervisor {
+    fn new(shared: Arc<Shared>, plan: JobPlan) -> Self {
+        let name = super::name(plan.number);
+        let person = Person::new(&shared, name.as_str());
+        let machines = plan.daemons.len().max(1);
+        let nodes: Vec<_> = (0..machines)
+            .map(|number| Node::new(&shared, &plan, number))
+            .collect();
+        let job = Job {
+            shared,
+            plan,
+            name,
+            nodes,
+            restart_points: std::sync::Mutex::default(),
+        };
+        Self {
+            job: Arc::new(job),
+            person,
+            opened: 0,
+            attempts: 0,
+            refused: None,
+            machines: Vec::new(),
+            ranks: Vec::new(),
+            alive: Vec::new(),
+        }
+    }
+
     /// Opens the job at its last restart point, or at the watermark if that is higher.
     async fn open(&mut self) -> Option<()> {
         let (plan, name) = (self.job.plan.clone(), self.job.name.clone());
@@ -186,16 +190,10 @@ impl Supervisor {
         let until = plan.map(|p| time.now() + p.lives);
         let mut left = ranks.len();
         while left > 0 {
-            let timer = async {
-                match until {
-                    Some(at) => time.sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             let report = tokio::select! {
                 biased;
                 report = reports.recv() => report.flatten(),
-                () = timer => {
+                () = time.sleep_until_any(until) => {
                     self.apply_fault(plan.map(|p| p.fate), &ranks);
                     return Outcome::Another;
                 }
@@ -251,7 +249,6 @@ impl Supervisor {
             wanted,
             coordinate,
         };
-        let (it, shared) = (Arc::clone(&actor), Arc::clone(&self.job.shared));
         let killed = async move {
             match dies {
                 Some(request) => time.sleep(REQUEST.mul_f64(request as f64)).await,
@@ -259,17 +256,18 @@ impl Supervisor {
             }
         };
         self.ranks.push(tokio::spawn(async move {
+            let (actor, store) = (Arc::clone(&rank.actor), Arc::clone(&rank.shared.store));
             let end = tokio::select! {
                 biased;
-                () = it.died() => None,
+                () = actor.died() => None,
                 () = killed => None,
                 end = rank.run() => Some(end),
             };
-            it.kill();
+            actor.kill();
             let text = end
                 .as_ref()
                 .map_or("died".to_owned(), |end| format!("ends: {end:?}"));
-            shared.store.note(&it, text);
+            store.note(&actor, text);
             // The supervisor no longer listens once it has started another attempt.
             let _ = send.send(end);
         }));

@@ -116,14 +116,7 @@ impl Node {
             if self.state().over {
                 break;
             }
-            let nature = Nature {
-                dies: self.plan.deaths.get(number).copied(),
-                refused: self.plan.refused,
-                stalls: self.stalls.get(number).cloned().unwrap_or_default(),
-                ..Nature::default()
-            };
-            let name = format!("{}#{number}", self.name);
-            let actor = self.shared.store.actor(&name, nature);
+            let actor = self.start_process(number);
             let daemon = tokio::select! {
                 biased;
                 () = actor.died() => None,
@@ -149,6 +142,18 @@ impl Node {
         for zombie in &zombies {
             zombie.actor.kill();
         }
+    }
+
+    /// Creates the actor of a daemon process.
+    fn start_process(&self, number: usize) -> Arc<Actor> {
+        let nature = Nature {
+            dies: self.plan.deaths.get(number).copied(),
+            refused: self.plan.refused,
+            stalls: self.stalls.get(number).cloned().unwrap_or_default(),
+            ..Nature::default()
+        };
+        let name = format!("{}#{number}", self.name);
+        self.shared.store.actor(&name, nature)
     }
 
     /// Waits for an event that ends the running process.

@@ -161,28 +161,45 @@ impl Measured<'_> {
     }
 }
 
+/// Totals over the entries of the measured time.
+#[derive(Default)]
+struct Totals {
+    latencies: Vec<Duration>,
+    /// The share of its offered entries that became visible, by producer.
+    shares: Vec<f64>,
+    worst_p99: f64,
+    never_visible: u64,
+    offered: u64,
+    visible: u64,
+}
+
+impl Totals {
+    fn add(&mut self, m: &Measured<'_>, ready: &[Duration], visible: &[Duration]) {
+        let in_time = ready.iter().filter(|t| m.counts(**t)).count();
+        let seen_in_time = visible.iter().filter(|t| m.counts(**t)).count();
+        self.offered += in_time as u64;
+        self.visible += seen_in_time as u64;
+        self.never_visible += ready.len().saturating_sub(visible.len()) as u64;
+        let pairs = ready.iter().zip(visible).filter(|(r, _)| m.counts(**r));
+        let latencies = sorted(pairs.map(|(r, v)| v.saturating_sub(*r)).collect());
+        if in_time > 0 {
+            self.shares.push(seen_in_time as f64 / in_time as f64);
+            self.worst_p99 = self.worst_p99.max(quantile(&latencies, 0.99));
+        }
+        self.latencies.extend(latencies);
+    }
+}
+
 impl Figures {
     pub(super) fn from(m: &Measured<'_>) -> Self {
         let (visible, records) = m.visible();
-        let (mut all, mut shares, mut worst, mut never) = (Vec::new(), Vec::new(), 0.0_f64, 0);
-        let (mut offered, mut seen) = (0_u64, 0_u64);
+        let mut totals = Totals::default();
         for (ready, visible) in m.ready.iter().zip(&visible) {
-            let in_time = ready.iter().filter(|t| m.counts(**t)).count();
-            let seen_in_time = visible.iter().filter(|t| m.counts(**t)).count();
-            offered += in_time as u64;
-            seen += seen_in_time as u64;
-            never += ready.len().saturating_sub(visible.len()) as u64;
-            let pairs = ready.iter().zip(visible).filter(|(r, _)| m.counts(**r));
-            let latencies = sorted(pairs.map(|(r, v)| v.saturating_sub(*r)).collect());
-            if in_time > 0 {
-                shares.push(seen_in_time as f64 / in_time as f64);
-                worst = worst.max(quantile(&latencies, 0.99));
-            }
-            all.extend(latencies);
+            totals.add(m, ready, visible);
         }
-        let all = sorted(all);
+        let all = sorted(totals.latencies);
         let won = records.iter().filter(|t| m.counts(**t)).count() as f64;
-        let (requests, windows, http) = m.requests((seen as f64).max(1.0));
+        let (requests, windows, http) = m.requests((totals.visible as f64).max(1.0));
         let seconds = m.counted[1].saturating_sub(m.counted[0]).as_secs_f64();
         Self {
             producers: m.plan.producers(),
@@ -196,14 +213,14 @@ impl Figures {
             attempts_per_commit: m.record_puts() / won.max(1.0),
             requests_per_entry: windows,
             http_requests_per_entry: http,
-            visible_over_offered: seen as f64 / (offered as f64).max(1.0),
-            jain: jain(&shares),
-            worst_producer_p99_ms: worst,
+            visible_over_offered: totals.visible as f64 / (totals.offered as f64).max(1.0),
+            jain: jain(&totals.shares),
+            worst_producer_p99_ms: totals.worst_p99,
             seed: m.plan.seed,
             opened_s: (seconds == 0.0).then(|| m.counted[0].as_secs_f64()),
             records_per_second: if seconds > 0.0 { won / seconds } else { 0.0 },
             throttled: m.throttled,
-            never_visible: never,
+            never_visible: totals.never_visible,
             failures: m.failures,
             failure: m.failure.clone(),
             requests,

@@ -131,12 +131,7 @@ impl Process<'_> {
             self.actor.awake().await;
             self.shared.ready(self.number, seq);
             let key = keys::data(&name(self.number), epoch, nonce, (seq, seq), 0, 0);
-            let item = CommitItem {
-                tgbs: tgbs(&name(self.number), &key, seq, 1),
-                cursor: cursor(seq + 1),
-                mixture: None,
-            };
-            if !queue.submit(item).await {
+            if !queue.submit(self.item(&key, seq)).await {
                 break;
             }
             seq += 1;
@@ -148,5 +143,13 @@ impl Process<'_> {
         time.sleep_until(begin + plan.whole() + STAY).await;
         let (end, _) = queue.close(false).await?;
         Ok(!matches!(end, CommitEnd::Fenced { .. }))
+    }
+
+    fn item(&self, key: &str, seq: u64) -> CommitItem {
+        CommitItem {
+            tgbs: tgbs(&name(self.number), key, seq, 1),
+            cursor: cursor(seq + 1),
+            mixture: None,
+        }
     }
 }

@@ -31,7 +31,8 @@ pub fn run(plan: &LoadPlan) -> std::io::Result<Figures> {
     run_time(|time| drive(*plan, time))
 }
 
-async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
+/// Creates the store of a load, with its stream.
+fn loaded_store(plan: &LoadPlan, time: Timeline) -> Arc<SimStore> {
     let slower = if plan.scenario == Scenario::SlowStore {
         4.0
     } else {
@@ -49,6 +50,11 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
     let store = SimStore::new(time, settings);
     let stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
+    store
+}
+
+async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
+    let store = loaded_store(&plan, time);
     let producers = plan.producers();
     let (send, begin) = watch::channel(None);
     let shared = Arc::new(Shared::new(plan, Arc::clone(&store), begin));

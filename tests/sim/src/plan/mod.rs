@@ -172,11 +172,8 @@ impl Plan {
         };
         let producers: Vec<_> = plan.producers.iter().map(|p| p.number).collect();
         plan.acts = operator::draw(&mut Draw::new(seed, "acts", 0), &producers);
-        if plan
-            .acts
-            .iter()
-            .any(|(_, act)| *act == OperatorCommand::Seal)
-        {
+        let seals = |(_, act): &(_, _)| *act == OperatorCommand::Seal;
+        if plan.acts.iter().any(seals) {
             plan.sealed_at = None;
         }
         plan

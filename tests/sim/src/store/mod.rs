@@ -234,32 +234,7 @@ impl SimStore {
         outcome.effect = outcome.effect.map(|after| after + carried);
         outcome.answer += carried;
         let key: Arc<str> = key.into();
-        let id = {
-            let mut inner = self.inner();
-            inner.requests += 1;
-            let class = class(&key);
-            let beside = op == Op::Get && actor.begins_read(class);
-            let count = inner.counts.entry((op.name(), class)).or_default();
-            count.http += 1;
-            count.windows += u64::from(!beside);
-            if let Some(busy) = &mut inner.busy {
-                busy.note(op, &key, now);
-            }
-            if let Some(reply) = actor.nature.refusal(op, &key, now) {
-                (outcome.effect, outcome.reply) = (None, reply);
-            }
-            if !inner.throttle.admits(op, &key, now) {
-                let effect = match op {
-                    Op::Create | Op::Upload | Op::Delete => Effect::Unknown,
-                    _ => Effect::DidNot,
-                };
-                inner.throttled += 1;
-                outcome.effect = None;
-                outcome.reply =
-                    outcome::Reply::Fail(ErrorKind::Throttled, effect, "HTTP 503 SlowDown");
-            }
-            inner.requests
-        };
+        let id = self.count(actor, op, &key, &mut outcome);
         let (bytes, print) = (body.len() as u32, fnv(body));
         self.record(actor, id, op, &key, What::Sent { print, bytes });
         Request {
@@ -269,6 +244,34 @@ impl SimStore {
             outcome,
             sent: now,
         }
+    }
+
+    /// Counts a request and applies the refusals and limits of this time to its outcome.
+    fn count(&self, actor: &Actor, op: Op, key: &Arc<str>, outcome: &mut Outcome) -> u64 {
+        let now = self.time.now();
+        let mut inner = self.inner();
+        inner.requests += 1;
+        let class = class(key);
+        let beside = op == Op::Get && actor.begins_read(class);
+        let count = inner.counts.entry((op.name(), class)).or_default();
+        count.http += 1;
+        count.windows += u64::from(!beside);
+        if let Some(busy) = &mut inner.busy {
+            busy.note(op, key, now);
+        }
+        if let Some(reply) = actor.nature.refusal(op, key, now) {
+            (outcome.effect, outcome.reply) = (None, reply);
+        }
+        if !inner.throttle.admits(op, key, now) {
+            let effect = match op {
+                Op::Create | Op::Upload | Op::Delete => Effect::Unknown,
+                _ => Effect::DidNot,
+            };
+            inner.throttled += 1;
+            outcome.effect = None;
+            outcome.reply = outcome::Reply::Fail(ErrorKind::Throttled, effect, "HTTP 503 SlowDown");
+        }
+        inner.requests
     }
 
     /// Applies a put. Returns the object that existed before, if any.

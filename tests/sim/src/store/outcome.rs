@@ -85,63 +85,57 @@ pub(crate) fn draw(op: Op, latency: Duration, rates: &Rates, draw: &mut Draw) ->
     }
 }
 
+/// A fault of a write, its rate in a thousand writes and the outcome that it causes.
+struct Fault {
+    rate: u32,
+    outcome: Outcome,
+}
+
 fn write(op: Op, plain: Outcome, rates: &Rates, draw: &mut Draw) -> Outcome {
     let pick = draw.range(0..1000) as u32;
-    let half = draw.chance(500).then_some(plain.effect).flatten();
-    let unknown = |kind, text| Reply::Fail(kind, Effect::Unknown, text);
-    let cases = [
-        (rates.lost_answer, plain.effect, TIMEOUT, LOST),
-        (rates.lost_request, None, TIMEOUT, LOST),
-        (rates.late, Some(late(draw)), TIMEOUT, LOST),
-        (
-            rates.reset,
-            Some(plain.answer.mul_f64(1.0 + 2.0 * draw.unit())),
-            plain.answer.mul_f64(draw.unit()),
-            unknown(ErrorKind::Timeout, "connection reset"),
-        ),
-        (
-            rates.conflict,
-            half,
-            plain.answer,
-            unknown(ErrorKind::Conflict, "HTTP 409"),
-        ),
-        (
-            rates.throttled,
-            half,
-            plain.answer,
-            unknown(ErrorKind::Throttled, "HTTP 503 SlowDown"),
-        ),
-        (
-            rates.server,
-            half,
-            plain.answer,
-            unknown(ErrorKind::Server, "HTTP 500"),
-        ),
-        (
-            rates.refused,
-            None,
-            plain.answer,
-            Reply::Fail(ErrorKind::Unreachable, Effect::DidNot, "connection refused"),
-        ),
-        (
-            if op == Op::Create { rates.own_412 } else { 0 },
-            plain.effect,
-            plain.answer * 2,
-            Reply::Exists,
-        ),
-    ];
     let mut sum = 0;
-    for (rate, effect, answer, reply) in cases {
-        sum += rate;
+    for fault in write_faults(op, plain, rates, draw) {
+        sum += fault.rate;
         if pick < sum {
-            return Outcome {
-                effect,
-                answer,
-                reply,
-            };
+            return fault.outcome;
         }
     }
     plain
+}
+
+/// Draws the outcomes of all faults, so that the rates do not change later draws.
+fn write_faults(op: Op, plain: Outcome, rates: &Rates, draw: &mut Draw) -> [Fault; 9] {
+    let half = draw.chance(500).then_some(plain.effect).flatten();
+    let fault = |rate, effect, answer, reply| Fault {
+        rate,
+        outcome: Outcome {
+            effect,
+            answer,
+            reply,
+        },
+    };
+    let failed = |rate, kind, text| {
+        let reply = Reply::Fail(kind, Effect::Unknown, text);
+        fault(rate, half, plain.answer, reply)
+    };
+    let refused = Reply::Fail(ErrorKind::Unreachable, Effect::DidNot, "connection refused");
+    let own_412 = if op == Op::Create { rates.own_412 } else { 0 };
+    [
+        fault(rates.lost_answer, plain.effect, TIMEOUT, LOST),
+        fault(rates.lost_request, None, TIMEOUT, LOST),
+        fault(rates.late, Some(late(draw)), TIMEOUT, LOST),
+        fault(
+            rates.reset,
+            Some(plain.answer.mul_f64(1.0 + 2.0 * draw.unit())),
+            plain.answer.mul_f64(draw.unit()),
+            Reply::Fail(ErrorKind::Timeout, Effect::Unknown, "connection reset"),
+        ),
+        failed(rates.conflict, ErrorKind::Conflict, "HTTP 409"),
+        failed(rates.throttled, ErrorKind::Throttled, "HTTP 503 SlowDown"),
+        failed(rates.server, ErrorKind::Server, "HTTP 500"),
+        fault(rates.refused, None, plain.answer, refused),
+        fault(own_412, plain.effect, plain.answer * 2, Reply::Exists),
+    ]
 }
 
 fn late(draw: &mut Draw) -> Duration {

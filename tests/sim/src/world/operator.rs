@@ -42,22 +42,24 @@ pub(super) async fn operate(shared: Arc<Shared>) {
                 };
                 person.commit(|_| Entry::Unsealed(unsealed.clone())).await;
             }
-            OperatorCommand::Retire(number) => {
-                let (request, producer) = (RequestId(person.bytes()), name(number));
-                let make = |m: &Manifest| {
-                    Entry::Retired(Retired {
-                        request,
-                        epoch: m.producer(&producer).map_or(0, |p| p.epoch),
-                        producer: producer.clone(),
-                        reason: "the machine is gone".into(),
-                    })
-                };
-                person.commit(make).await;
-            }
+            OperatorCommand::Retire(number) => retire(&person, name(number)).await,
         }
         let text = format!("{act:?}");
         shared.store.note(&person.actor, text);
     }
+}
+
+async fn retire(person: &Person, producer: ProducerName) {
+    let request = RequestId(person.bytes());
+    let make = |m: &Manifest| {
+        Entry::Retired(Retired {
+            request,
+            epoch: m.producer(&producer).map_or(0, |p| p.epoch),
+            producer: producer.clone(),
+            reason: "the machine is gone".into(),
+        })
+    };
+    person.commit(make).await;
 }
 
 /// Builds the next mixture, which begins for each of these open producers this many TGBs after its

@@ -104,14 +104,7 @@ impl Process {
             &self.actor,
             format!("opened term {epoch}, goes on from TGB {seq}"),
         );
-        if producer.cursor() != cursor(seq) {
-            let text = format!(
-                "{} at TGB {seq} has the cursor {:?}",
-                self.name,
-                producer.cursor()
-            );
-            self.shared.found("cursor", self.actor.id, text);
-        }
+        self.check_cursor(&producer);
         let options = CommitOptions {
             queue: 8,
             tgbs_per_entry: self.plan.per_entry,
@@ -122,12 +115,7 @@ impl Process {
             let pause = self.actor.draw(Draw::exponential);
             self.actor.sleep(self.plan.every.mul_f64(pause)).await;
             let count = self.actor.draw(|d| d.range(1..self.plan.shared + 1));
-            let known = queue.mixtures().borrow().from.clone();
-            let next = known.range(seq + 1..).next().map(|(next, _)| *next);
-            // An object holds TGBs of one mixture only.
-            let end = next.unwrap_or(Seq::MAX).min(self.plan.tgbs);
-            let count = count.min(end - seq);
-            let mixture = known.range(..=seq).next_back().map_or(0, |(_, id)| *id);
+            let (count, mixture) = self.of_one_mixture(&queue, seq, count);
             let made = self.item(epoch, nonce, seq, count, mixture).await;
             let Some(item) = made else {
                 return Ok(End::Failed("an upload failed for too long".to_owned()));
@@ -149,6 +137,30 @@ impl Process {
             CommitEnd::Mixture => End::Failed("the mixture had changed".to_owned()),
             CommitEnd::Fenced { .. } => End::Fenced,
         })
+    }
+
+    /// Reports a cursor that is not the one of the next TGB.
+    fn check_cursor(&self, producer: &Committer) {
+        let seq = producer.next_seq();
+        if producer.cursor() != cursor(seq) {
+            let text = format!(
+                "{} at TGB {seq} has the cursor {:?}",
+                self.name,
+                producer.cursor()
+            );
+            self.shared.found("cursor", self.actor.id, text);
+        }
+    }
+
+    /// Returns at most `count` TGBs from `seq` on that have one mixture, and the mixture.
+    fn of_one_mixture(&self, queue: &CommitQueue, seq: Seq, count: u64) -> (u64, u64) {
+        let known = queue.mixtures().borrow().from.clone();
+        let next = known.range(seq + 1..).next().map(|(next, _)| *next);
+        // An object holds TGBs of one mixture only.
+        let end = next.unwrap_or(Seq::MAX).min(self.plan.tgbs);
+        let count = count.min(end - seq);
+        let mixture = known.range(..=seq).next_back().map_or(0, |(_, id)| *id);
+        (count, mixture)
     }
 
     /// Starts the commit task, and flow control if the world has a bound.

@@ -7,7 +7,9 @@ use batchweave_core::ids::RequestId;
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Sealed;
+use batchweave_core::stream::StreamConfig;
 use bytes::Bytes;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::faulty::spoil;
 use super::operator::operate;
@@ -18,7 +20,7 @@ use super::supervisor::supervise;
 use crate::actor::Nature;
 use crate::evidence::{Evidence, Read};
 use crate::lifecycle;
-use crate::plan::Plan;
+use crate::plan::{Plan, ReaderPlan};
 use crate::store::SimStore;
 use crate::store::profile::Profile;
 use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
@@ -32,8 +34,8 @@ pub fn run(plan: &Plan) -> std::io::Result<Evidence> {
     run_time(|time| world(plan.clone(), time))
 }
 
-async fn world(plan: Plan, time: Timeline) -> Evidence {
-    let settings = Settings {
+fn settings(plan: &Plan) -> Settings {
+    Settings {
         seed: plan.seed,
         profile: Profile::named(&plan.profile).unwrap_or(Profile::STANDARD),
         rates: plan.rates,
@@ -46,16 +48,24 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
             KEY_BYTES_MAX
         },
         keep: Keep::All,
-    };
+    }
+}
+
+/// Returns the stream of the world, which may name its producers.
+fn stream_of(plan: &Plan) -> StreamConfig {
     let named = plan
         .producers
         .iter()
         .filter(|_| plan.named)
         .map(|p| name(p.number))
         .collect();
-    let stream = stream(plan.seed, plan.order, named);
+    stream(plan.seed, plan.order, named)
+}
+
+async fn world(plan: Plan, time: Timeline) -> Evidence {
+    let stream = stream_of(&plan);
     let stream_json = Bytes::from(stream.to_json());
-    let store = SimStore::new(time, settings);
+    let store = SimStore::new(time, settings(&plan));
     store.put_now(keys::STREAM, stream_json.clone());
     let shared = Arc::new(Shared::new(plan.clone(), Arc::clone(&store)));
     let reads = tokio::select! {
@@ -100,18 +110,7 @@ async fn run_actors(shared: Arc<Shared>) -> Vec<Vec<Read>> {
     let readers: Vec<_> = plan
         .readers
         .iter()
-        .map(|r| {
-            let actor = shared
-                .store
-                .actor(&format!("r{}", r.number), Nature::default());
-            let reader = Reader {
-                shared: Arc::clone(&shared),
-                plan: r.clone(),
-                store: shared.store.handle(&actor),
-                actor,
-            };
-            tokio::spawn(reader.run())
-        })
+        .map(|r| spawn_reader(&shared, r))
         .collect();
     let life = plan
         .life
@@ -123,25 +122,37 @@ async fn run_actors(shared: Arc<Shared>) -> Vec<Vec<Read>> {
         seal(&shared, at).await;
     }
     for task in producers.into_iter().chain([operator, faulty]) {
-        if let Err(e) = task.await {
-            shared.found("panic", 0, e.to_string());
-        }
+        note_panic(&shared, task.await);
     }
     shared.set_done();
     let mut reads = Vec::new();
     for reader in readers {
-        match reader.await {
-            Ok(read) => reads.push(read),
-            Err(e) => shared.found("panic", 0, e.to_string()),
-        }
+        reads.extend(note_panic(&shared, reader.await));
     }
     if let Some(life) = life {
-        if let Err(e) = life.await {
-            shared.found("panic", 0, e.to_string());
-        }
+        note_panic(&shared, life.await);
         lifecycle::quiet(&shared).await;
     }
     reads
+}
+
+fn spawn_reader(shared: &Arc<Shared>, plan: &ReaderPlan) -> JoinHandle<Vec<Read>> {
+    let name = format!("r{}", plan.number);
+    let actor = shared.store.actor(&name, Nature::default());
+    let reader = Reader {
+        shared: Arc::clone(shared),
+        plan: plan.clone(),
+        store: shared.store.handle(&actor),
+        actor,
+    };
+    tokio::spawn(reader.run())
+}
+
+/// Reports a panic of an actor as a violation.
+fn note_panic<T>(shared: &Shared, ended: Result<T, JoinError>) -> Option<T> {
+    ended
+        .inspect_err(|e| shared.found("panic", 0, e.to_string()))
+        .ok()
 }
 
 /// Seals the stream for good, with retries.

@@ -34,15 +34,7 @@ pub(super) struct Supervisor {
 /// Runs a producer to the end of its input.
 pub(super) async fn supervise(shared: Arc<Shared>, plan: ProducerPlan) {
     let (send, mut receive) = mpsc::unbounded_channel();
-    let mut freezes: Vec<_> = shared
-        .plan
-        .freezes
-        .iter()
-        .filter(|f| f.producer == plan.number)
-        .cloned()
-        .collect();
-    freezes.sort_by_key(|f| f.at);
-    freezes.reverse();
+    let mut freezes = planned_freezes(&shared, &plan);
     let mut supervisor = Supervisor {
         shared,
         plan,
@@ -63,21 +55,29 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: ProducerPlan) {
     while supervisor.live > 0 {
         let next_freeze = freezes.last().map(|f| f.at);
         let time = supervisor.shared.store.time;
-        let freeze = async {
-            match next_freeze {
-                Some(at) => time.sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             report = receive.recv() => match report {
                 Some(report) => supervisor.handle_report(report, &mut done).await,
                 None => break,
             },
-            () = freeze => supervisor.freeze(freezes.pop(), done),
+            () = time.sleep_until_any(next_freeze) => supervisor.freeze(freezes.pop(), done),
         }
     }
+}
+
+/// Returns the producer's freezes, the first one last.
+fn planned_freezes(shared: &Shared, plan: &ProducerPlan) -> Vec<Freeze> {
+    let mut freezes: Vec<_> = shared
+        .plan
+        .freezes
+        .iter()
+        .filter(|f| f.producer == plan.number)
+        .cloned()
+        .collect();
+    freezes.sort_by_key(|f| f.at);
+    freezes.reverse();
+    freezes
 }
 
 impl Supervisor {
@@ -93,16 +93,7 @@ impl Supervisor {
         let process = self.started;
         self.started += 1;
         self.live += 1;
-        let dies = self.shared.plan.crashes.iter();
-        let dies = dies
-            .filter(|c| (c.producer, c.process) == (self.plan.number, process))
-            .map(|c| (c.request, c.moment));
-        let nature = Nature {
-            slow: self.plan.slow,
-            skew: self.plan.skew.clone(),
-            dies: dies.min_by_key(|d| d.0),
-            ..Nature::default()
-        };
+        let nature = self.nature(process);
         let name = format!("p{}#{process}", self.plan.number);
         let actor = self.shared.store.actor(&name, nature);
         self.newest = Some(Arc::clone(&actor));
@@ -123,6 +114,19 @@ impl Supervisor {
             // The receiver is gone only after the world has ended.
             let _ = send.send(report);
         });
+    }
+
+    fn nature(&self, process: u32) -> Nature {
+        let dies = self.shared.plan.crashes.iter();
+        let dies = dies
+            .filter(|c| (c.producer, c.process) == (self.plan.number, process))
+            .map(|c| (c.request, c.moment));
+        Nature {
+            slow: self.plan.slow,
+            skew: self.plan.skew.clone(),
+            dies: dies.min_by_key(|d| d.0),
+            ..Nature::default()
+        }
     }
 
     async fn handle_report(&mut self, report: ProcessReport, done: &mut bool) {

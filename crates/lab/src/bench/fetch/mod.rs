@@ -4,22 +4,22 @@
 mod daemon;
 mod place;
 mod raw;
+mod rounds;
 mod written;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use batchweave_daemon::config::ByteSize;
 use batchweave_store::Store;
 use clap::Args;
 use serde::Serialize;
 
-use self::daemon::{Daemon, Used};
+use self::daemon::Daemon;
 use self::place::Place;
 use self::raw::Raw;
+use self::rounds::Rounds;
 use self::written::Shape;
-use crate::error::bench_error;
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::output::{Style, table};
@@ -89,6 +89,31 @@ struct Case {
     requests_per_step: f64,
 }
 
+impl Case {
+    /// Returns the cells of the table.
+    fn row(&self) -> Vec<String> {
+        vec![
+            ByteSize(self.slice_bytes).to_string(),
+            self.slices.to_string(),
+            self.objects.to_string(),
+            self.objects_read.to_string(),
+            format!("{:.0}", self.mib_per_second),
+            part(self.raw_mib_per_second, 0),
+            part(self.ratio_to_raw_tcp, 2),
+            format!("{:.2}", self.cpu_s_per_gib),
+            part(self.raw_cpu_s_per_gib, 2),
+            part(self.server_cpu_s_per_gib, 2),
+            part(self.raw_server_cpu_s_per_gib, 2),
+            format!("{:.4}", self.read_amplification),
+            format!("{:.3}", self.requests_per_step),
+        ]
+    }
+}
+
+/// Formats a figure, or `-` if it is unknown.
+fn part(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
 #[derive(Debug, Serialize)]
 pub(crate) struct FetchReport {
     endpoint: String,
@@ -169,72 +194,16 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
         // The raw sockets read all slices.
         _ => None,
     };
-    let raw = connected.map(Arc::new);
     let daemon = Daemon::start(place, &name, shape, args.connections.into(), args.dp_size)?;
     // A warm-up: the arena exists, connections are open, the server's memory is warm.
     daemon.pass().await?;
-    let (mut walls, mut raws) = (Vec::new(), Vec::new());
-    let mut used = Used::default();
-    let mut raw_cpu = Vec::new();
-    let (mut served, mut raw_served) = (Some(0.0), Some(0.0));
+    let mut rounds = Rounds::new(connected);
     for _ in 0..args.rounds {
-        let idle = place.server_cpu()?;
-        if let Some(raw) = raw.clone() {
-            let took = tokio::task::spawn_blocking(move || raw.pass())
-                .await
-                .map_err(bench_error)??;
-            raws.push(took.wall);
-            raw_cpu.push(took.cpu);
-        }
-        let between = place.server_cpu()?;
-        let before = daemon.used().await?;
-        walls.push(daemon.pass().await?);
-        let now = daemon.used().await?.since(before);
-        raw_served = sum(raw_served, between, idle);
-        served = sum(served, place.server_cpu()?, between);
-        used = Used {
-            cpu: used.cpu + now.cpu,
-            fetched: used.fetched + now.fetched,
-            needed: used.needed + now.needed,
-            requests: used.requests + now.requests,
-        };
+        rounds.measure(place, &daemon).await?;
     }
     daemon.stop().await?;
     clean(&shared).await?;
-    let rounds = f64::from(args.rounds);
-    let bytes = shape.bytes(own) * shape.steps;
-    let wall = median(walls);
-    let rate = bytes as f64 / MIB / wall;
-    let raw_rate = raw
-        .as_ref()
-        .map(|raw| raw.bytes as f64 / MIB / median(raws));
-    let gib = rounds * bytes as f64 / GIB;
-    Ok(Case {
-        slice_bytes: shape.slice_bytes,
-        slices: shape.slices,
-        objects: objects.0,
-        objects_read: objects.1,
-        uneven: shape.uneven,
-        dp_size: args.dp_size,
-        steps: shape.steps,
-        bytes,
-        mib_per_second: rate,
-        raw_mib_per_second: raw_rate,
-        ratio_to_raw_tcp: raw_rate.map(|raw| rate / raw),
-        cpu_s_per_gib: used.cpu / gib,
-        raw_cpu_s_per_gib: raw
-            .map(|_| raw_cpu.iter().map(Duration::as_secs_f64).sum::<f64>() / gib),
-        server_cpu_s_per_gib: served.map(|cpu| cpu / gib),
-        raw_server_cpu_s_per_gib: raw_served
-            .filter(|_| raw_rate.is_some())
-            .map(|cpu| cpu / gib),
-        read_amplification: used.fetched / used.needed.max(1.0),
-        requests_per_step: used.requests / rounds / shape.steps as f64,
-    })
-}
-
-fn sum(so_far: Option<f64>, now: Option<f64>, before: Option<f64>) -> Option<f64> {
-    Some(so_far? + now? - before?)
+    Ok(rounds.figures(args, shape, objects))
 }
 
 /// Deletes a case's objects.
@@ -246,12 +215,6 @@ async fn clean(store: &Arc<dyn Store>) -> Result<(), CliError> {
         Some((_, why)) => Err(why.into()),
         None => Ok(()),
     }
-}
-
-fn median(mut all: Vec<Duration>) -> f64 {
-    all.sort();
-    all.get(all.len() / 2)
-        .map_or(f64::NAN, Duration::as_secs_f64)
 }
 
 fn middle(mut all: Vec<f64>) -> Option<f64> {
@@ -285,26 +248,6 @@ impl FetchReport {
     }
 
     pub(crate) fn text(&self, style: Style) -> String {
-        let part = |value: Option<f64>, digits: usize| {
-            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        let row = |case: &Case| {
-            vec![
-                ByteSize(case.slice_bytes).to_string(),
-                case.slices.to_string(),
-                case.objects.to_string(),
-                case.objects_read.to_string(),
-                format!("{:.0}", case.mib_per_second),
-                part(case.raw_mib_per_second, 0),
-                part(case.ratio_to_raw_tcp, 2),
-                format!("{:.2}", case.cpu_s_per_gib),
-                part(case.raw_cpu_s_per_gib, 2),
-                part(case.server_cpu_s_per_gib, 2),
-                part(case.raw_server_cpu_s_per_gib, 2),
-                format!("{:.4}", case.read_amplification),
-                format!("{:.3}", case.requests_per_step),
-            ]
-        };
         let header = [
             "slice",
             "slices",
@@ -320,7 +263,7 @@ impl FetchReport {
             "amplif.",
             "req/step",
         ];
-        let rows: Vec<_> = self.cases.iter().map(row).collect();
+        let rows: Vec<_> = self.cases.iter().map(Case::row).collect();
         let mut text = format!(
             "from {} with {} connections, medians of {} rounds\n\n",
             self.endpoint, self.connections, self.rounds

@@ -88,11 +88,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
     let store: Arc<dyn Store> = Arc::clone(&counted) as _;
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
     let late = EARLY + (args.versions - periods * PERIOD - EARLY) / PERIOD * PERIOD;
-    // Readers request steps from the whole log, outside the windows: uploads are not counted.
-    let between = EARLY + periods * PERIOD;
-    let asked: Vec<Version> = (1..=8)
-        .map(|n| between + (late - between) * n / 9)
-        .collect();
+    let asked = asked_versions(EARLY + periods * PERIOD, late);
 
     let mut growing = Box::pin(Growing::new(&store)).await?;
     growing.grow(EARLY, &asked).await?;
@@ -107,22 +103,14 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
     growing.settle().await?;
 
     let opened = open_in_rounds(&memory, asked[3]).await?;
-    let mut seconds = Vec::new();
-    for n in 0..args.openings {
-        let version = asked[n as usize % asked.len()];
-        seconds.push(first_batch(&memory, version, args.seed + n).await?);
-    }
-    seconds.sort_by(f64::total_cmp);
-    let size = |key: String| {
-        let memory = Arc::clone(&memory);
-        async move { memory.head(&key).await.map(|meta| meta.size) }
-    };
+    let seconds = open_old_steps(&memory, &asked, args).await?;
+    let record_bytes = memory.head(&keys::log(args.versions - 1)).await?.size;
     let snapshots = batchweave_console::context::list(memory.as_ref(), keys::SNAPSHOTS).await?;
     Ok(GrowthReport {
         versions: args.versions,
         steps: Growing::step(args.versions),
         producers: 2,
-        record_bytes: size(keys::log(args.versions - 1)).await?,
+        record_bytes,
         snapshot_bytes: snapshots.last().map_or(0, |meta| meta.size),
         requests_ratio: late.requests_per_commit / early.requests_per_commit,
         bytes_ratio: late.bytes_per_commit / early.bytes_per_commit,
@@ -141,6 +129,26 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         latency_profile: LatencyProfile::S3Standard.to_string(),
         seed: args.seed,
     })
+}
+
+/// Returns the versions whose steps readers request, outside the windows: uploads are not counted.
+fn asked_versions(first: Version, last: Version) -> Vec<Version> {
+    (1..=8).map(|n| first + (last - first) * n / 9).collect()
+}
+
+/// Measures the seconds of each opening at an old step, the shortest first.
+async fn open_old_steps(
+    memory: &Arc<dyn Store>,
+    asked: &[Version],
+    args: &GrowthArgs,
+) -> Result<Vec<f64>, CliError> {
+    let mut seconds = Vec::new();
+    for n in 0..args.openings {
+        let version = asked[n as usize % asked.len()];
+        seconds.push(first_batch(memory, version, args.seed + n).await?);
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds)
 }
 
 impl Window {

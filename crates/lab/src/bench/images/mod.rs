@@ -99,13 +99,7 @@ pub(crate) async fn measure(args: &ImagesArgs) -> Result<ImagesReport, CliError>
     part::<Made>(args, "make", &one, 1).await?;
     let files = decoder::files(&shards)?;
     let mut runs = Runs::new(folder.path(), &args.python, args.images)?;
-    let mut starts = Vec::new();
-    for _ in 0..args.rounds {
-        starts.push(runs.ingest(&one).await?);
-        runs.remove()?;
-    }
-    let start = median(&starts, |run| run.seconds);
-    let start_cpu = median(&starts, |run| run.cpu);
+    let start = starts(&mut runs, &one, args.rounds).await?;
     let (mut rounds, mut missing) = (Vec::new(), None);
     for n in 0..args.rounds {
         // The order alternates, so that other load on the machine affects all sides.
@@ -122,8 +116,8 @@ pub(crate) async fn measure(args: &ImagesArgs) -> Result<ImagesReport, CliError>
         rounds.push(Round {
             decoder: alone.wall,
             decoder_cpu: alone.cpu,
-            ingest: ingest.seconds - start,
-            ingest_cpu: ingest.cpu - start_cpu,
+            ingest: ingest.seconds - start.seconds,
+            ingest_cpu: ingest.cpu - start.cpu,
             live,
             stored,
             dataloader,
@@ -131,7 +125,26 @@ pub(crate) async fn measure(args: &ImagesArgs) -> Result<ImagesReport, CliError>
             end_rss_bytes: ingest.end_rss,
         });
     }
-    Ok(report(args, made, start, missing, rounds))
+    Ok(report(args, made, start.seconds, missing, rounds))
+}
+
+/// The part of an ingest that does not depend on the number of images, in seconds.
+struct StartCost {
+    seconds: f64,
+    cpu: f64,
+}
+
+/// Measures ingests of a single image.
+async fn starts(runs: &mut Runs, one: &Path, rounds: u32) -> Result<StartCost, CliError> {
+    let mut starts = Vec::new();
+    for _ in 0..rounds {
+        starts.push(runs.ingest(one).await?);
+        runs.remove()?;
+    }
+    Ok(StartCost {
+        seconds: median(&starts, |run| run.seconds),
+        cpu: median(&starts, |run| run.cpu),
+    })
 }
 
 /// Measures the producer, then a trainer of its stream, then both at once.

@@ -54,12 +54,7 @@ pub(super) fn make(
     let mut random = StdRng::seed_from_u64(SEED);
     let mut pool = vec![0; POOL_BYTES];
     random.fill_bytes(&mut pool);
-    // Pairs of one small and one large sample: the mean is exact.
-    let mut sizes = Vec::new();
-    while (sizes.len() as u64) < count {
-        let less = random.random_range(0..=mean * 3 / 5);
-        sizes.extend([mean - less, mean + less]);
-    }
+    let sizes = draw_sizes(&mut random, mean, count);
     let folder = folder.join("input");
     std::fs::create_dir(&folder)?;
     let mut sample = |size: u64| {
@@ -92,6 +87,16 @@ pub(super) fn make(
         input.files.push(path);
     }
     Ok(input)
+}
+
+/// Draws pairs of one small and one large sample: the mean is exact.
+fn draw_sizes(random: &mut StdRng, mean: u64, count: u64) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    while (sizes.len() as u64) < count {
+        let less = random.random_range(0..=mean * 3 / 5);
+        sizes.extend([mean - less, mean + less]);
+    }
+    sizes
 }
 
 /// Writes a sample as `numpy.save` does.

@@ -50,6 +50,41 @@ struct Round {
 
 pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
     let text = Text::new(args)?;
+    let documents = documents(&text)?;
+    let tokens: u64 = documents.iter().map(|d| d.content.items()).sum();
+    let limits: Vec<f64> = (0..args.rounds).map(|_| copy(&documents)).collect();
+    let limit = tokens as f64 / median(&limits, |seconds| *seconds);
+    let work = Work {
+        documents: &documents,
+        tokens,
+        limit,
+        rounds: args.rounds,
+    };
+    let mut modes = Vec::new();
+    for (name, mode, fields) in [
+        ("concat", PackingMode::Concat, false),
+        ("concat", PackingMode::Concat, true),
+        ("best_fit", PackingMode::BestFit, false),
+        ("best_fit", PackingMode::BestFit, true),
+    ] {
+        let mut config = config(&text);
+        config.packing.mode = mode;
+        if fields {
+            config.packing.fields = Extra::ALL.to_vec();
+        }
+        modes.push(work.measure(name, fields, &config).await?);
+    }
+    Ok(PackReport {
+        tokens,
+        documents: documents.len(),
+        seq_len: config(&text).stream.seq_len,
+        limit_tokens_per_second: limit,
+        modes,
+    })
+}
+
+/// Tokenizes the text into one document per line of input.
+fn documents(text: &Text) -> Result<Vec<Document>, CliError> {
     let encoder = tokenizer()?;
     let mut documents = Vec::new();
     for (unit, text) in (0..).zip(&text.documents) {
@@ -67,44 +102,41 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
             arrays: Vec::new(),
         });
     }
-    let tokens: u64 = documents.iter().map(|d| d.content.items()).sum();
-    let limits: Vec<f64> = (0..args.rounds).map(|_| copy(&documents)).collect();
-    let limit = tokens as f64 / median(&limits, |seconds| *seconds);
-    let mut modes = Vec::new();
-    for (name, mode, fields) in [
-        ("concat", PackingMode::Concat, false),
-        ("concat", PackingMode::Concat, true),
-        ("best_fit", PackingMode::BestFit, false),
-        ("best_fit", PackingMode::BestFit, true),
-    ] {
-        let mut config = config(&text);
-        config.packing.mode = mode;
-        if fields {
-            config.packing.fields = Extra::ALL.to_vec();
-        }
-        let transform = transform(&config).await?;
+    Ok(documents)
+}
+
+/// The documents to pack, and the rate that a copy of their tokens reaches.
+struct Work<'a> {
+    documents: &'a [Document],
+    tokens: u64,
+    /// Tokens per second.
+    limit: f64,
+    rounds: u64,
+}
+
+impl Work<'_> {
+    async fn measure(
+        &self,
+        mode: &'static str,
+        fields: bool,
+        config: &ProducerConfig,
+    ) -> Result<Packed, CliError> {
+        let transform = transform(config).await?;
         let mut rounds = Vec::new();
-        for _ in 0..args.rounds {
-            rounds.push(Round::measure(&transform, &documents)?);
+        for _ in 0..self.rounds {
+            rounds.push(Round::measure(&transform, self.documents)?);
         }
-        let per_second = |time: Duration| tokens as f64 / time.as_secs_f64();
+        let per_second = |time: Duration| self.tokens as f64 / time.as_secs_f64();
         let rate = median(&rounds, |r| per_second(r.packing + r.encoding));
-        modes.push(Packed {
-            mode: name,
+        Ok(Packed {
+            mode,
             fields,
             tokens_per_second: rate,
             packing_tokens_per_second: median(&rounds, |r| per_second(r.packing)),
-            ratio_to_copy: rate / limit,
-            waste: rounds.last().map_or(0., |round| round.waste(&config)),
-        });
+            ratio_to_copy: rate / self.limit,
+            waste: rounds.last().map_or(0., |round| round.waste(config)),
+        })
     }
-    Ok(PackReport {
-        tokens,
-        documents: documents.len(),
-        seq_len: config(&text).stream.seq_len,
-        limit_tokens_per_second: limit,
-        modes,
-    })
 }
 
 /// Wall time in seconds.

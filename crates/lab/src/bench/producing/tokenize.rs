@@ -59,12 +59,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
         let ours = tokio::task::spawn_blocking(move || pipeline(reading, work))
             .await
             .map_err(bench_error)??;
-        if ours.tokens != limit.tokens {
-            return Err(bench_error(format!(
-                "{} tokens, and {} by the tokenizer alone",
-                ours.tokens, limit.tokens
-            )));
-        }
+        same_tokens(&ours, &limit)?;
         tokens = ours.tokens;
         rounds.push((limit, ours));
     }
@@ -82,6 +77,16 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
     })
 }
 
+fn same_tokens(ours: &Measured, alone: &Measured) -> Result<(), CliError> {
+    if ours.tokens == alone.tokens {
+        return Ok(());
+    }
+    let (ours, alone) = (ours.tokens, alone.tokens);
+    Err(bench_error(format!(
+        "{ours} tokens, and {alone} by the tokenizer alone"
+    )))
+}
+
 /// Never used: all files are local.
 fn remote() -> batchweave_store::StoreError {
     batchweave_store::StoreError {
@@ -93,8 +98,8 @@ fn remote() -> batchweave_store::StoreError {
     }
 }
 
-fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliError> {
-    let threads = cores();
+/// Returns a reader of all documents of the files.
+fn reader(inputs: Arc<Inputs>, chunk_bytes: usize) -> SourceReader {
     let options = ReadOptions {
         format: Format::Auto,
         content: ReadContent::Documents,
@@ -108,15 +113,20 @@ fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliEr
         sparse: false,
         share: Portion::ALL,
     };
-    let reading = SourceReader {
+    SourceReader {
         inputs,
         plan: Arc::new(SourcePlan::of_files(options, 1)),
         source: 0,
         from: Position::default(),
         selection: None,
         new_files: None,
-        chunk_bytes: chunk_bytes(threads, u64::MAX),
-    };
+        chunk_bytes,
+    }
+}
+
+fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliError> {
+    let threads = cores();
+    let reading = reader(inputs, chunk_bytes(threads, u64::MAX));
     let watch = Watch::start()?;
     let pool = TokenizerPool::start(threads, work).map_err(bench_error)?;
     let (send, receive) = std::sync::mpsc::sync_channel(2 * threads + 2);

@@ -5,7 +5,7 @@
 mod plot;
 mod run;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
@@ -124,17 +124,15 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
         return Err(bench_error(format!("{most} stored, more than {bound}")));
     }
     if let Some(path) = &args.plot {
-        let written = std::fs::write(
-            path,
-            plot::svg(
-                args.interval,
-                (report.bound_bytes, report.most_bytes),
-                &report.samples,
-            ),
-        );
-        written.map_err(|e| bench_error(format!("{}: {e}", path.display())))?;
+        write_plot(path, args, &report)?;
     }
     Ok(report)
+}
+
+fn write_plot(path: &Path, args: &ReclaimArgs, report: &ReclaimReport) -> Result<(), CliError> {
+    let bytes = (report.bound_bytes, report.most_bytes);
+    let plot = plot::svg(args.interval, bytes, &report.samples);
+    std::fs::write(path, plot).map_err(|e| bench_error(format!("{}: {e}", path.display())))
 }
 
 /// Returns all requests, and the number of log reads among them.
@@ -168,6 +166,32 @@ struct Measuring {
     records: u64,
     audits: u64,
     watermark: Step,
+}
+
+impl ReclaimArgs {
+    /// Returns the most steps that are stored at a time.
+    fn steps_kept(&self) -> u64 {
+        u64::from(self.keep + 1) * self.interval + self.ahead
+    }
+}
+
+impl Cost {
+    fn for_the_run(args: &ReclaimArgs, cost: &Counts, log_gets: u64) -> Self {
+        let of = |op| cost.of(op).requests;
+        let (lists, puts) = (of(Op::List), of(Op::Create));
+        let gets = of(Op::Get) + of(Op::Head) - log_gets;
+        let dollars = (lists + puts) as f64 * LIST_DOLLARS + gets as f64 * GET_DOLLARS;
+        let tgbs = args.steps as f64;
+        Self {
+            log_gets,
+            lists,
+            gets,
+            puts,
+            deletes: of(Op::Delete),
+            requests_per_tgb: (cost.requests() - log_gets) as f64 / tgbs,
+            dollars_per_million_tgbs: dollars / tgbs * 1e6,
+        }
+    }
 }
 
 impl Measuring {
@@ -207,12 +231,6 @@ impl Measuring {
         cost: Counts,
         log_gets: u64,
     ) -> ReclaimReport {
-        let of = |op| cost.of(op).requests;
-        let (lists, puts) = (of(Op::List), of(Op::Create));
-        let gets = of(Op::Get) + of(Op::Head) - log_gets;
-        let steps = u64::from(args.keep + 1) * args.interval + args.ahead;
-        let dollars = (lists + puts) as f64 * LIST_DOLLARS + gets as f64 * GET_DOLLARS;
-        let tgbs = args.steps as f64;
         ReclaimReport {
             steps: args.steps,
             interval: args.interval,
@@ -226,7 +244,7 @@ impl Measuring {
             uploaded_bytes: run.uploaded_bytes(),
             deleted_bytes: self.deleted_bytes,
             deleted_objects: self.deleted_objects,
-            bound_bytes: (steps + 2 * OBJECT_TGBS) * STEP_BYTES,
+            bound_bytes: (args.steps_kept() + 2 * OBJECT_TGBS) * STEP_BYTES,
             most_bytes: self
                 .samples
                 .iter()
@@ -235,15 +253,7 @@ impl Measuring {
                 .unwrap_or(0),
             end_bytes: self.stored(run),
             audits: self.audits,
-            reclaimer: Cost {
-                log_gets,
-                lists,
-                gets,
-                puts,
-                deletes: of(Op::Delete),
-                requests_per_tgb: (cost.requests() - log_gets) as f64 / tgbs,
-                dollars_per_million_tgbs: dollars / tgbs * 1e6,
-            },
+            reclaimer: Cost::for_the_run(args, &cost, log_gets),
             samples: self.samples,
         }
     }

@@ -1,5 +1,6 @@
 //! Tables in Arrow's IPC formats: the file format, which is Feather's second version too, and the stream format, as
-//! Hugging Face's datasets are saved. Both are read from the front, batch after batch.
+//! Hugging Face's datasets are saved. Both are read batch after batch; a file that is not compressed has them where its
+//! footer says.
 //!
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc>.
 
@@ -15,13 +16,15 @@ use columns::Columns;
 
 mod batches;
 mod columns;
+mod footer;
+mod frames;
 mod json;
 mod values;
 
 /// Opens a file of Arrow at the beginning or behind some of its rows.
 pub(super) fn open_arrow<'a>(opening: Opening<'a, '_>) -> Opened<'a> {
     let (options, number) = (opening.options, opening.at.unit);
-    let stream = opening.stream.open_at(0)?;
+    let stream = opening.stream;
     let Some(mut batches) = guard(|| Batches::open(stream)).unwrap_or_else(panicked)? else {
         return Ok(None);
     };

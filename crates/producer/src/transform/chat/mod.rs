@@ -21,9 +21,11 @@ mod owners;
 mod pairs;
 mod python_compat;
 mod render;
+mod rendered;
 mod renderer_pool;
 mod special_tokens;
 mod template;
+mod wrong;
 
 use std::ops::Range;
 use std::path::Path;
@@ -46,7 +48,6 @@ pub use template::{TemplateError, TemplateFile};
 use dialect::CurrentDialect;
 use render::{ConversationRenderer, RendererSetup};
 use renderer_pool::RendererPool;
-use special_tokens::{ESCAPE, GENERATION_BEGINS, GENERATION_ENDS};
 
 /// Makes tokens of conversations, by a template and a tokenizer.
 pub struct Chat {
@@ -65,12 +66,6 @@ enum Renderer {
 
 /// The tokens of one conversation; `Ok(None)` for a blank line.
 pub type Turns = Result<Option<Content>, Reason>;
-
-fn wrong(detail: impl Into<String>) -> Reason {
-    Reason::Chat {
-        detail: detail.into(),
-    }
-}
 
 impl Chat {
     /// Returns a transform by `template`; `mapping` finds the messages of a document. Processes of `program`
@@ -163,11 +158,6 @@ impl Chat {
         }
         Ok(Content::Turns(tokens, marks))
     }
-}
-
-/// Returns whether a text holds one of the characters that mark places in rendered text.
-fn holds_marks(text: &str) -> bool {
-    text.contains([ESCAPE, GENERATION_BEGINS, GENERATION_ENDS])
 }
 
 #[cfg(test)]

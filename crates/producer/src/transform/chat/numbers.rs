@@ -1,6 +1,6 @@
 //! Numbers of a document that the JSON parser would change: Python has whole numbers of any size.
 
-use super::wrong;
+use super::wrong::wrong;
 use crate::sources::Reason;
 
 /// Fails where a document has a whole number that would become a fraction, as a template would print it.

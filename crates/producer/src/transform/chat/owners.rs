@@ -11,9 +11,9 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 
 use super::learned::Learned;
-use super::render::{Rendered, unmark};
+use super::rendered::{Rendered, unmark};
 use super::special_tokens::{DEPTH_MAX, GENERATION_BEGINS, GENERATION_ENDS};
-use super::wrong;
+use super::wrong::wrong;
 use crate::sources::Reason;
 
 /// The two digits of a message's number.

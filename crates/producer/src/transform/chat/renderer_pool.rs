@@ -17,9 +17,10 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::dialect::{CurrentDialect, Dialect};
-use super::render::{Rendered, RendererSetup};
+use super::render::RendererSetup;
+use super::rendered::Rendered;
 use super::template::TemplateError;
-use super::wrong;
+use super::wrong::wrong;
 use crate::sources::Reason;
 use crate::transform::frames::{read_frame, write_frame};
 

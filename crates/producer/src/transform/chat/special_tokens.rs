@@ -8,14 +8,17 @@ use std::ops::Range;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::holds_marks;
-
 /// The escape and the marks are the last private-use characters of Unicode.
 pub(super) const ESCAPE: char = '\u{10fffd}';
 pub(super) const GENERATION_BEGINS: char = '\u{10fffc}';
 pub(super) const GENERATION_ENDS: char = '\u{10fffb}';
 /// Most nested levels of a message; the JSON parser refuses deeper ones already.
 pub(super) const DEPTH_MAX: usize = 130;
+
+/// Returns whether a text holds one of the characters that mark places in rendered text.
+fn holds_marks(text: &str) -> bool {
+    text.contains([ESCAPE, GENERATION_BEGINS, GENERATION_ENDS])
+}
 
 /// The special tokens of a vocabulary.
 #[derive(Debug)]

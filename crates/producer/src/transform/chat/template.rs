@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::dialect::{CurrentDialect, Dialect};
 use super::earlier::Earlier;
 use super::jinja::{Bounds, Date, Jinja};
-use super::wrong;
+use super::wrong::wrong;
 use crate::sources::Reason;
 
 /// Most steps of a template per conversation: enough for some 10,000 turns, and a bound for endless loops.

@@ -115,7 +115,7 @@ fn inside(size: Size, wanted: Size) -> Size {
 }
 
 /// Returns the brightness of colours by ITU-R BT.601, as most tools have it.
-fn luma(pixels: &[u8]) -> Vec<u8> {
+pub(super) fn luma(pixels: &[u8]) -> Vec<u8> {
     let one = |pixel: &[u8]| {
         let weights = [19_595, 38_470, 7_471];
         let sum: u32 = pixel

@@ -256,7 +256,7 @@ fn an_image_of_several_arrays_is_decoded_once() {
     let mut arrays = given;
     decode(&specs, &mut arrays).unwrap();
     let rgb = placed(7, 5).into_raw();
-    assert_eq!(arrays[4], luma(&rgb));
+    assert_eq!(arrays[4], pixels::luma(&rgb));
     assert_eq!(arrays[2], [5_i32, 7].map(i32::to_le_bytes).concat());
     assert_eq!([&arrays[3], &arrays[5]], [&vec![9; 12]; 2]);
     assert_eq!([&arrays[0], &arrays[1]], [&rgb, &one]);

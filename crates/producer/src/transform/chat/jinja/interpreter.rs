@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Bounds;
 use super::ast::{Body, Expression, Filter, For, Macro, Statement, StatementKind, Target};
+use super::bounds::Bounds;
 use super::callables::{Callable, Given};
 use super::dates::Date;
 use super::loops::{Loop, Source};

@@ -14,6 +14,7 @@
 mod analysis;
 mod ast;
 mod attributes;
+mod bounds;
 mod callables;
 mod calls;
 mod compare;
@@ -56,6 +57,7 @@ use interpreter::{Generated, Interpreter};
 use parser::Program;
 use value::{Fault, Value};
 
+pub(super) use bounds::Bounds;
 pub(super) use dates::Date;
 
 use super::special_tokens::{ESCAPE, GENERATION_BEGINS, GENERATION_ENDS};
@@ -68,15 +70,6 @@ pub(crate) fn is_date(text: &str) -> bool {
 /// A template as a tree, ready to be rendered.
 #[derive(Debug)]
 pub(super) struct Jinja(Arc<Program>);
-
-/// The bounds of a rendering.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Most steps of one rendering.
-    pub(super) fuel: u64,
-    /// Most bytes of the text.
-    pub(super) bytes: u64,
-}
 
 impl Jinja {
     /// Parses a template; the error says why and in which line.

@@ -48,7 +48,7 @@ def strings(values: list[str | None], kind: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_are_those_that_pyarrow_reads(kind: str, tmp_path: Path) -> None:
+def test_pyarrow_reads_the_same_texts(kind: str, tmp_path: Path) -> None:
     seed = random.Random(kind)
     parts = ["x", "word ", "\n", "\u00e4", "\U0001f600", "\0", '"']
     types = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), "dictionary"]
@@ -127,7 +127,7 @@ def conversations() -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_conversations_are_those_of_parquet(kind: str, tmp_path: Path) -> None:
+def test_parquet_gives_the_same_conversations(kind: str, tmp_path: Path) -> None:
     (tmp_path / "t.jinja").write_text(CHAT)
     found = {}
     for one in ("parquet", kind):
@@ -142,7 +142,7 @@ chat.template = "{tmp_path}/t.jinja"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_are_those_of_parquet(kind: str, tmp_path: Path) -> None:
+def test_parquet_gives_the_same_samples(kind: str, tmp_path: Path) -> None:
     seed = np.random.default_rng(7)
     table = pa.table(
         {
@@ -179,7 +179,7 @@ shape = []
     assert found[kind]
 
 
-def test_ids_are_those_of_parquet(tmp_path: Path) -> None:
+def test_parquet_gives_the_same_ids(tmp_path: Path) -> None:
     ids = pa.array([[n, n + 1, 5] for n in range(50)], pa.list_(pa.int32()))
     found = {}
     for one in ("parquet", *KINDS):

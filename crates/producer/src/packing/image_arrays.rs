@@ -1,4 +1,4 @@
-//! What an array that is made of an encoded image needs.
+//! The rules for arrays that are made of encoded images.
 
 use batchweave_core::tgb::Dtype;
 

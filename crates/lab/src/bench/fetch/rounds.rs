@@ -11,7 +11,7 @@ use super::{Case, FetchArgs, GIB, MIB};
 use crate::error::bench_error;
 use batchweave_console::CliError;
 
-/// What the passes of a case took so far.
+/// The times of the passes of a case so far.
 pub(super) struct Rounds {
     raw: Option<Arc<Raw>>,
     walls: Vec<Duration>,

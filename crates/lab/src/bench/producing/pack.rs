@@ -109,7 +109,7 @@ fn documents(text: &Text) -> Result<Vec<Document>, CliError> {
 struct Work<'a> {
     documents: &'a [Document],
     tokens: u64,
-    /// Tokens per second.
+    /// The rate of the copy in tokens per second.
     limit: f64,
     rounds: u64,
 }

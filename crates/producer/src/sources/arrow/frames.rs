@@ -124,7 +124,7 @@ impl Frames {
         }
         if u64::from(length) > HEADER_BYTES_MAX {
             return Err(broken(
-                "it is no file of Arrow, or its columns have too many parts",
+                "it is a file of another format, or its columns have too many parts",
             ));
         }
         let header = self.whole(Vec::new(), u64::from(length))?;

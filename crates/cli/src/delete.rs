@@ -84,20 +84,7 @@ pub(crate) async fn run(args: &DeleteArgs, context: &Context) -> Result<Exit, Cl
     let listing = listing::list(store.as_ref()).await?;
     let root = store.root().to_owned();
     if stream.is_none() && in_use.is_empty() && !marked {
-        match listing.example() {
-            None => {
-                return Err(CliError::NoStream(format!(
-                    "{root} has no object of a stream, so there is nothing to delete; correct the URL if there should be"
-                )));
-            }
-            Some(example) if !args.force => {
-                return Err(CliError::Refused(format!(
-                    "{root} has objects of a stream (for example {example}) but no stream.json: restore it from a bucket \
-                     version, or delete the rest with --force"
-                )));
-            }
-            Some(_) => {}
-        }
+        check_leftovers(&root, &listing, args.force)?;
     }
     let mut report = DeleteReport {
         resumed: marked && stream.is_none(),
@@ -121,6 +108,20 @@ pub(crate) async fn run(args: &DeleteArgs, context: &Context) -> Result<Exit, Cl
     }
     report.deleted = Some(sweep::delete(&store, stream).await?);
     context.done(&report, render::text)
+}
+
+/// Refuses a folder without stream.json, unless objects of a stream are left there and `force` is set.
+fn check_leftovers(root: &str, listing: &Listing, force: bool) -> Result<(), CliError> {
+    match listing.example() {
+        None => Err(CliError::NoStream(format!(
+            "{root} has no object of a stream, so there is nothing to delete; correct the URL if there should be"
+        ))),
+        Some(example) if !force => Err(CliError::Refused(format!(
+            "{root} has objects of a stream (for example {example}) but no stream.json: restore it from a bucket \
+                     version, or delete the rest with --force"
+        ))),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Returns the stream's id and the reasons to take it for one in use.

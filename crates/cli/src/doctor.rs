@@ -90,28 +90,8 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
         checks: Vec::new(),
         latency: Vec::new(),
     };
-    let mut interrupted = false;
     context.out.part(|style| style.bold(&report.root))?;
-    match context.store(false).await {
-        Ok(store) => {
-            let (store, random) = (&store, rand::random());
-            let target = Target {
-                store,
-                args,
-                random,
-            };
-            interrupted = examine_and_clean(&target, context, &mut report).await?;
-        }
-        Err(CliError::Store(e)) => {
-            show(
-                context,
-                &mut report,
-                Group::Access,
-                vec![access::refused(&e)],
-            )?;
-        }
-        Err(e) => return Err(e),
-    }
+    let interrupted = examine_store(args, context, &mut report).await?;
     let mut findings = report.checks.iter().map(|check| &check.finding);
     let failed = findings.find(|finding| finding.verdict == Level::Fail);
     let exit = failed.map_or(Exit::Ok, |finding| finding.exit);
@@ -125,6 +105,29 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
         format!("\n{}", render::verdict(&report.checks, style))
     })?;
     Ok(exit)
+}
+
+/// Examines the store, if it can be opened at all. Returns whether a signal interrupted that.
+async fn examine_store(
+    args: &DoctorArgs,
+    context: &Context,
+    report: &mut DoctorReport,
+) -> Result<bool, CliError> {
+    match context.store(false).await {
+        Ok(store) => {
+            let target = Target {
+                store: &store,
+                args,
+                random: rand::random(),
+            };
+            examine_and_clean(&target, context, report).await
+        }
+        Err(CliError::Store(e)) => {
+            show(context, report, Group::Access, vec![access::refused(&e)])?;
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// Returns whether Ctrl-C interrupted the checks.

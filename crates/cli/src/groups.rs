@@ -51,21 +51,8 @@ fn text(command: &Command) -> String {
         .map(|verb| verb.get_name().len())
         .max()
         .unwrap_or_default();
-    let known = |name: &str| GROUPS.iter().any(|(_, verbs)| verbs.contains(&name));
-    let find = |name: &str| visible.iter().find(|verb| verb.get_name() == name);
-    let named = GROUPS.iter().map(|(group, verbs)| {
-        let verbs: Vec<&Command> = verbs
-            .iter()
-            .filter_map(|name| find(name).copied())
-            .collect();
-        (*group, verbs)
-    });
-    let rest = visible
-        .iter()
-        .filter(|verb| !known(verb.get_name()))
-        .copied();
     let mut text = String::new();
-    for (group, verbs) in named.chain([(OTHER, rest.collect())]) {
+    for (group, verbs) in by_group(&visible) {
         if verbs.is_empty() {
             continue;
         }
@@ -81,6 +68,24 @@ fn text(command: &Command) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns the groups with their commands; those of no group come last.
+fn by_group<'a>(visible: &[&'a Command]) -> Vec<(&'static str, Vec<&'a Command>)> {
+    let known = |name: &str| GROUPS.iter().any(|(_, verbs)| verbs.contains(&name));
+    let find = |name: &str| visible.iter().find(|verb| verb.get_name() == name);
+    let named = GROUPS.iter().map(|(group, verbs)| {
+        let verbs: Vec<&Command> = verbs
+            .iter()
+            .filter_map(|name| find(name).copied())
+            .collect();
+        (*group, verbs)
+    });
+    let rest = visible
+        .iter()
+        .filter(|verb| !known(verb.get_name()))
+        .copied();
+    named.chain([(OTHER, rest.collect())]).collect()
 }
 
 /// Breaks a text into lines that begin at column `indent`.

@@ -9,6 +9,7 @@ use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::inputs::PinnedFile;
 use batchweave_core::provenance::{Piece, Provenance};
+use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use batchweave_store::Store;
@@ -84,15 +85,7 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     let from = args.from.unwrap_or(0).max(log.manifest().watermark());
     let next = log.manifest().next_step();
     let to = args.to.map_or(next, |to| to.saturating_add(1).min(next));
-    let stream = log.manifest().stream();
-    let rows_per_slice = u64::from(stream.rows_per_slice).max(1);
-    let search = Search {
-        unit: unit.number(),
-        wanted,
-        seq_len: stream.seq_len.into(),
-        rows: u64::from(stream.slices) * rows_per_slice,
-        rows_per_slice,
-    };
+    let search = Search::new(log.manifest().stream(), unit, wanted);
     let (mut found, mut silent, mut at) = (Vec::new(), 0, from);
     while at < to {
         let end = to.min(at.saturating_add(STEPS_AT_ONCE));
@@ -193,16 +186,7 @@ async fn wanted(log: &mut Log, file: &str, unit: Unit) -> Result<WantedFiles, Cl
         }
     }
     if let Some(pin) = otherwise.filter(|_| wanted.is_empty()) {
-        let name = &pin.name;
-        let remedy = if pin.by_byte {
-            format!(
-                "lines of {name} are numbered by the byte where they begin, as {name}@0: `head -n N {name} | wc -c` gives \
-                 that of line N + 1"
-            )
-        } else {
-            format!("documents of {name} are numbered by line or row, as {name}:1")
-        };
-        return Err(CliError::Usage(remedy));
+        return Err(CliError::Usage(numbered_otherwise(&pin)));
     }
     if wanted.is_empty() {
         let more = match others.len().saturating_sub(LISTED) as u64 {
@@ -216,6 +200,19 @@ async fn wanted(log: &mut Log, file: &str, unit: Unit) -> Result<WantedFiles, Cl
         )));
     }
     Ok(wanted)
+}
+
+/// Describes how the documents of a file are numbered.
+fn numbered_otherwise(pin: &PinnedFile) -> String {
+    let name = &pin.name;
+    if pin.by_byte {
+        format!(
+            "lines of {name} are numbered by the byte where they begin, as {name}@0: `head -n N {name} | wc -c` gives \
+             that of line N + 1"
+        )
+    } else {
+        format!("documents of {name} are numbered by line or row, as {name}:1")
+    }
 }
 
 /// Groups steps by their provenance object; also returns how many steps have none.
@@ -249,6 +246,17 @@ struct Search {
 }
 
 impl Search {
+    fn new(stream: &StreamConfig, unit: Unit, wanted: WantedFiles) -> Self {
+        let rows_per_slice = u64::from(stream.rows_per_slice).max(1);
+        Self {
+            unit: unit.number(),
+            wanted,
+            seq_len: stream.seq_len.into(),
+            rows: u64::from(stream.slices) * rows_per_slice,
+            rows_per_slice,
+        }
+    }
+
     async fn all(
         &self,
         store: &dyn Store,
@@ -269,11 +277,8 @@ impl Search {
     }
 
     /// Returns one result for each pass of the document that the step holds.
-    fn in_step(
-        &self,
-        provenance: &Provenance,
-        (step, seq, producer): &(Step, Seq, ProducerName),
-    ) -> Vec<Found> {
+    fn in_step(&self, provenance: &Provenance, step: &(Step, Seq, ProducerName)) -> Vec<Found> {
+        let (_, seq, producer) = step;
         let (Some(files), Some(sources)) = (self.wanted.get(producer), provenance.get(*seq)) else {
             return Vec::new();
         };
@@ -281,10 +286,10 @@ impl Search {
             |piece: &Piece| files.get(&piece.file).filter(|_| piece.unit == self.unit);
         let mut found: BTreeMap<(u64, u32), Found> = BTreeMap::new();
         // Most steps do not hold the document.
-        if !sources
+        if sources
             .pieces
             .iter()
-            .any(|piece| wanted_file(piece).is_some())
+            .all(|piece| wanted_file(piece).is_none())
         {
             return Vec::new();
         }
@@ -292,16 +297,7 @@ impl Search {
             let Some(pin) = wanted_file(&piece) else {
                 continue;
             };
-            let new = || Found {
-                step: *step,
-                producer: producer.clone(),
-                seq: *seq,
-                source: sources::document(pin, self.unit),
-                pass: piece.pass,
-                first_token: piece.skip,
-                end_token: 0,
-                slices: Vec::new(),
-            };
+            let new = || self.found(step, pin, &piece);
             let one = found.entry((piece.pass, piece.file)).or_insert_with(new);
             one.first_token = one.first_token.min(piece.skip);
             one.end_token = one.end_token.max(piece.skip + piece.items);
@@ -311,6 +307,20 @@ impl Search {
             }
         }
         found.into_values().collect()
+    }
+
+    fn found(&self, step: &(Step, Seq, ProducerName), pin: &PinnedFile, piece: &Piece) -> Found {
+        let (step, seq, producer) = step;
+        Found {
+            step: *step,
+            producer: producer.clone(),
+            seq: *seq,
+            source: sources::document(pin, self.unit),
+            pass: piece.pass,
+            first_token: piece.skip,
+            end_token: 0,
+            slices: Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `batchweave repair`: shows what can be done about an unreadable record, and does it.
 
+use std::sync::Arc;
+
 use batchweave_console::CliError;
 use batchweave_console::context::{self, Context};
 use batchweave_console::output::{Style, bytes, count, fields};
@@ -9,7 +11,9 @@ use batchweave_core::keys;
 use batchweave_core::limits::REASON_BYTES_MAX;
 use batchweave_core::manifest::FoldError;
 use batchweave_daemon::Exit;
+use batchweave_log::LogOptions;
 use batchweave_log::repair::{self, Damage, Remedy, Repaired};
+use batchweave_store::Store;
 use serde::Serialize;
 
 const EXAMPLES: &str = "\
@@ -70,37 +74,12 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
     let options = context::read_only();
     let root = store.root().to_owned();
     let mut damage = repair::damage(&store, &options).await?;
-    let mut voided = Vec::new();
-    // Each round repairs one record. It goes on only while the next damage is by the same faulty writer.
-    let (repair, remedy) = loop {
-        let (done, remedy) = match &damage {
-            None => ("none", None),
-            Some(damage) if damage.remedy != Remedy::Repair => {
-                ("refused", Some(damage.remedy.clone()))
-            }
-            Some(_) if !args.apply => ("possible", Some(Remedy::Repair)),
-            Some(damage) => match repair::repair(&store, damage, reason, &options).await? {
-                Repaired::Now => ("done", None),
-                Repaired::Before { .. } => ("done before", None),
-                Repaired::Refused(remedy) => ("refused", Some(remedy)),
-            },
-        };
-        let Some(found) = damage.as_ref().filter(|_| done.starts_with("done")) else {
-            break (done, remedy);
-        };
-        if done == "done" {
-            voided.push(found.version);
-        }
-        let Some(next) = repair::damage(&store, &options).await? else {
-            break (done, None);
-        };
-        let writer = found.reason.writer().map(str::to_owned);
-        let next = damage.insert(next);
-        // Further damage by the same faulty writer is repaired too.
-        if writer.is_none() || next.reason.writer() != writer.as_deref() {
-            break ("possible", Some(next.remedy.clone()));
-        }
-    };
+    let outcome = apply(&store, &options, args.apply.then_some(reason), &mut damage).await?;
+    let Outcome {
+        repair,
+        remedy,
+        voided,
+    } = outcome;
     let log = match remedy {
         None => Some(context::open_log(store).await?),
         Some(_) => None,
@@ -123,6 +102,71 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
     } else {
         Exit::Protocol
     })
+}
+
+/// The result of the command, with the remedy for the damage that is left.
+struct Outcome {
+    repair: &'static str,
+    remedy: Option<Remedy>,
+    voided: Vec<Version>,
+}
+
+/// Repairs one record after the other, if there is a reason, while the next damage is by the same faulty writer.
+async fn apply(
+    store: &Arc<dyn Store>,
+    options: &LogOptions,
+    reason: Option<&str>,
+    damage: &mut Option<Damage>,
+) -> Result<Outcome, CliError> {
+    let mut voided = Vec::new();
+    let (repair, remedy) = loop {
+        let (done, remedy) = repair_one(store, options, reason, damage.as_ref()).await?;
+        let Some(found) = damage.as_ref().filter(|_| done.starts_with("done")) else {
+            break (done, remedy);
+        };
+        if done == "done" {
+            voided.push(found.version);
+        }
+        let Some(next) = repair::damage(store, options).await? else {
+            break (done, None);
+        };
+        let writer = found.reason.writer().map(str::to_owned);
+        let next = damage.insert(next);
+        // Further damage by the same faulty writer is repaired too.
+        if writer.is_none() || next.reason.writer() != writer.as_deref() {
+            break ("possible", Some(next.remedy.clone()));
+        }
+    };
+    Ok(Outcome {
+        repair,
+        remedy,
+        voided,
+    })
+}
+
+/// Repairs one record, if there is a reason. Returns what was done, and the remedy for damage that is left.
+async fn repair_one(
+    store: &Arc<dyn Store>,
+    options: &LogOptions,
+    reason: Option<&str>,
+    damage: Option<&Damage>,
+) -> Result<(&'static str, Option<Remedy>), CliError> {
+    let Some(damage) = damage else {
+        return Ok(("none", None));
+    };
+    if damage.remedy != Remedy::Repair {
+        return Ok(("refused", Some(damage.remedy.clone())));
+    }
+    let Some(reason) = reason else {
+        return Ok(("possible", Some(Remedy::Repair)));
+    };
+    Ok(
+        match repair::repair(store, damage, reason, options).await? {
+            Repaired::Now => ("done", None),
+            Repaired::Before { .. } => ("done before", None),
+            Repaired::Refused(remedy) => ("refused", Some(remedy)),
+        },
+    )
 }
 
 impl From<Damage> for DamageReport {

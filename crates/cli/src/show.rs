@@ -90,16 +90,23 @@ struct Array {
     first: Option<Vec<Value>>,
 }
 
-pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context.log().await?;
-    let slices = log.manifest().stream().slices;
-    if let Some(slice) = args.slice.filter(|&slice| slice >= slices) {
+impl ShowArgs {
+    fn check_slice(&self, slices: u32) -> Result<(), CliError> {
+        let Some(slice) = self.slice.filter(|&slice| slice >= slices) else {
+            return Ok(());
+        };
         let why = format!(
             "--slice {slice}: the stream has slices {}",
             range(0, slices.into())
         );
-        return Err(CliError::Usage(why));
+        Err(CliError::Usage(why))
     }
+}
+
+pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
+    let mut log = context.log().await?;
+    let slices = log.manifest().stream().slices;
+    args.check_slice(slices)?;
     let entry = locate(&mut log, args.step).await?;
     let wanted = match args.slice {
         Some(slice) if !args.slices => Some(slice..slice + 1),

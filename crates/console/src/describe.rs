@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use batchweave_core::ids::{Epoch, ProducerName, Step};
 use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{AttemptOpened, Opened, Watermark};
 use serde::Serialize;
 
 use crate::output::{count, joined, range};
@@ -51,12 +52,7 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
         }
     };
     match entry {
-        Entry::Opened(e) => {
-            let name = Some(&e.producer)
-                .filter(|name| name.as_str() != writer)
-                .map_or(String::new(), |name| format!("{name} "));
-            format!("opened {name}term {} by {}", e.epoch, e.instance)
-        }
+        Entry::Opened(e) => opened(e, writer),
         Entry::Batch(e) => {
             let tgbs = count(e.tgbs.len() as u64, "TGB");
             let seqs = range(e.first_seq, e.last_seq.saturating_add(1));
@@ -78,16 +74,7 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
             )
         }
         Entry::JobClosed(e) => format!("job {}@{} closed: {}", e.job, e.opened, e.reason),
-        Entry::AttemptOpened(e) => {
-            let (job, opened) = (&e.job, e.opened);
-            let parent = e.parent.map_or(String::new(), |parent| {
-                format!(", out of attempt {} at {}", parent.attempt, parent.step)
-            });
-            format!(
-                "attempt of {job}@{opened} from step {}, dp {}{parent}",
-                e.start, e.dp_size
-            )
-        }
+        Entry::AttemptOpened(e) => attempt_opened(e),
         Entry::Mixture(e) => {
             let producers = count(e.from.len() as u64, "producer");
             format!("mixture {} for {producers}", e.id)
@@ -97,20 +84,40 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
             format!("quarantined steps {steps}: {}", e.reason)
         }
         Entry::QuarantineLifted(e) => format!("quarantine {} lifted", e.quarantine),
-        Entry::Watermark(e) => {
-            let jobs = e.jobs.iter().map(|held| {
-                let attempt = held.attempt.map_or(String::new(), |n| format!("/{n}"));
-                format!("{}@{}{attempt}", held.job, held.opened)
-            });
-            let jobs = match joined(jobs, "") {
-                none if none.is_empty() => "no job holds".to_owned(),
-                jobs => format!("{jobs} hold"),
-            };
-            format!("watermark {} ({jobs})", e.step)
-        }
+        Entry::Watermark(e) => watermark(e),
         Entry::Sealed(e) => format!("sealed: {}", e.reason),
         Entry::Unsealed(e) => format!("unsealed: {}", e.reason),
     }
+}
+
+fn opened(e: &Opened, writer: &str) -> String {
+    let name = Some(&e.producer)
+        .filter(|name| name.as_str() != writer)
+        .map_or(String::new(), |name| format!("{name} "));
+    format!("opened {name}term {} by {}", e.epoch, e.instance)
+}
+
+fn attempt_opened(e: &AttemptOpened) -> String {
+    let (job, opened) = (&e.job, e.opened);
+    let parent = e.parent.map_or(String::new(), |parent| {
+        format!(", out of attempt {} at {}", parent.attempt, parent.step)
+    });
+    format!(
+        "attempt of {job}@{opened} from step {}, dp {}{parent}",
+        e.start, e.dp_size
+    )
+}
+
+fn watermark(e: &Watermark) -> String {
+    let jobs = e.jobs.iter().map(|held| {
+        let attempt = held.attempt.map_or(String::new(), |n| format!("/{n}"));
+        format!("{}@{}{attempt}", held.job, held.opened)
+    });
+    let jobs = match joined(jobs, "") {
+        none if none.is_empty() => "no job holds".to_owned(),
+        jobs => format!("{jobs} hold"),
+    };
+    format!("watermark {} ({jobs})", e.step)
 }
 
 /// Formats the steps `first` to `last`, both included: `steps 3..5` or `step 3`.

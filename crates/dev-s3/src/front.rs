@@ -69,19 +69,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 impl Connection {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let front = &self.front;
-        let (op, key) = {
-            let host = request
-                .headers()
-                .get(HOST)
-                .and_then(|host| host.to_str().ok());
-            let (op, key) = classify(
-                request.method(),
-                host,
-                request.uri().path(),
-                request.uri().query(),
-            );
-            (op, key.to_owned())
-        };
+        let (op, key) = classified(&request);
         let headers = request.headers();
         let conditional = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MATCH);
         let length = headers
@@ -106,39 +94,46 @@ impl Connection {
                 self.answer_wrongly(Fault::Flip, &key, request).await
             }
             None => front.serve(op, &key, request).await,
-            Some(Fault::Absent) => {
-                let message = "The specified key does not exist.";
-                refuse(request, S3ErrorCode::NoSuchKey, message).await
-            }
-            Some(fault) if fault.is_wrong_read() => self.answer_wrongly(fault, &key, request).await,
-            Some(Fault::Error) => {
-                refuse(request, S3ErrorCode::InternalError, "Failed on order.").await
-            }
-            Some(Fault::Slow) => {
-                refuse(
-                    request,
-                    S3ErrorCode::SlowDown,
-                    "Please reduce your request rate.",
-                )
-                .await
-            }
-            Some(Fault::Conflict) => {
-                let message = "A conflicting conditional operation is in progress; try again.";
-                refuse(request, S3ErrorCode::ConditionalRequestConflict, message).await
-            }
-            Some(Fault::Stall) => {
-                tokio::time::sleep(MAX_STALL).await;
-                self.reset().await
-            }
-            Some(Fault::Reset) => self.reset().await,
-            // Only this case remains: the request is carried out and its answer is lost.
-            Some(_) => {
-                front.serve(op, &key, request).await;
-                self.reset().await
-            }
+            Some(fault) => self.answer_at_fault(fault, op, &key, request).await,
         };
         pause(after).await;
         front.finish(response)
+    }
+
+    /// Answers a request that fails on order.
+    async fn answer_at_fault(
+        &self,
+        fault: Fault,
+        op: Op,
+        key: &str,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        match fault {
+            Fault::Absent => {
+                let message = "The specified key does not exist.";
+                refuse(request, S3ErrorCode::NoSuchKey, message).await
+            }
+            fault if fault.is_wrong_read() => self.answer_wrongly(fault, key, request).await,
+            Fault::Error => refuse(request, S3ErrorCode::InternalError, "Failed on order.").await,
+            Fault::Slow => {
+                let message = "Please reduce your request rate.";
+                refuse(request, S3ErrorCode::SlowDown, message).await
+            }
+            Fault::Conflict => {
+                let message = "A conflicting conditional operation is in progress; try again.";
+                refuse(request, S3ErrorCode::ConditionalRequestConflict, message).await
+            }
+            Fault::Stall => {
+                tokio::time::sleep(MAX_STALL).await;
+                self.reset().await
+            }
+            Fault::Reset => self.reset().await,
+            // Only this case remains: the request is carried out and its answer is lost.
+            _ => {
+                self.front.serve(op, key, request).await;
+                self.reset().await
+            }
+        }
     }
 
     /// Answers a read with wrong bytes.
@@ -172,6 +167,21 @@ impl Connection {
         self.cut.cancel();
         std::future::pending().await
     }
+}
+
+/// Returns the operation and the key of a request.
+fn classified(request: &Request<Incoming>) -> (Op, String) {
+    let host = request
+        .headers()
+        .get(HOST)
+        .and_then(|host| host.to_str().ok());
+    let (op, key) = classify(
+        request.method(),
+        host,
+        request.uri().path(),
+        request.uri().query(),
+    );
+    (op, key.to_owned())
 }
 
 impl Front {

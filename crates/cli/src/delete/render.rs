@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use batchweave_console::output::{Style, bytes, cells, count, table};
 
-use super::DeleteReport;
+use super::{DeleteReport, Listing};
 
 /// Keys of others that the text names.
 const FOREIGN_SHOWN: usize = 3;
@@ -26,18 +26,7 @@ pub(super) fn text(report: &DeleteReport, style: Style) -> String {
         .map(|(class, tally)| cells![class, tally.objects, bytes(tally.bytes)]);
     text.push_str(&table(style, &["CLASS", "OBJECTS", "BYTES"], rows));
     if listing.foreign.objects > 0 {
-        let objects = count(listing.foreign.objects, "object");
-        let shown = listing
-            .foreign_keys
-            .iter()
-            .take(FOREIGN_SHOWN)
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(", ");
-        let _ = writeln!(
-            text,
-            "not BatchWeave's, left: {objects}, for example {shown}"
-        );
+        push_foreign(&mut text, listing);
     }
     for reason in &report.in_use {
         let _ = writeln!(text, "{}", style.yellow(reason));
@@ -50,4 +39,19 @@ pub(super) fn text(report: &DeleteReport, style: Style) -> String {
         None => text.push_str("nothing was deleted; --apply deletes it"),
     }
     text
+}
+
+fn push_foreign(text: &mut String, listing: &Listing) {
+    let objects = count(listing.foreign.objects, "object");
+    let shown = listing
+        .foreign_keys
+        .iter()
+        .take(FOREIGN_SHOWN)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let _ = writeln!(
+        text,
+        "not BatchWeave's, left: {objects}, for example {shown}"
+    );
 }

@@ -15,27 +15,6 @@ pub(super) fn ls(report: &LsReport, style: Style) -> String {
             wanted => format!("{inbox} has no files of {}", joined(wanted, "")),
         };
     }
-    let row = |w: &WriterRow| {
-        let state = match (w.stored.job, w.stored.ended) {
-            (true, _) => "job",
-            (_, true) => "ended",
-            _ => "open",
-        };
-        let own = &w.stored;
-        let waits = w
-            .rows_committed
-            .map(|rows| own.rows_durable.saturating_sub(rows));
-        cells![
-            own.name,
-            state,
-            own.files,
-            or_dash(own.bytes.map(bytes)),
-            own.rows_durable,
-            or_dash(w.rows_committed),
-            or_dash(waits),
-            or_dash(w.producer.as_ref())
-        ]
-    };
     let header = [
         "WRITER",
         "STATE",
@@ -46,7 +25,7 @@ pub(super) fn ls(report: &LsReport, style: Style) -> String {
         "WAITING",
         "PRODUCER",
     ];
-    let mut text = table(style, &header, report.writers.iter().map(row));
+    let mut text = table(style, &header, report.writers.iter().map(cells_of));
     if let Some(stream) = &report.stream {
         let steps = count_grouped(stream.steps, "step");
         let jobs = match stream.job_steps {
@@ -60,6 +39,28 @@ pub(super) fn ls(report: &LsReport, style: Style) -> String {
         text = format!("{text}\n{} has {steps}{jobs}", stream.root);
     }
     text
+}
+
+fn cells_of(w: &WriterRow) -> Vec<String> {
+    let state = match (w.stored.job, w.stored.ended) {
+        (true, _) => "job",
+        (_, true) => "ended",
+        _ => "open",
+    };
+    let own = &w.stored;
+    let waits = w
+        .rows_committed
+        .map(|rows| own.rows_durable.saturating_sub(rows));
+    cells![
+        own.name,
+        state,
+        own.files,
+        or_dash(own.bytes.map(bytes)),
+        own.rows_durable,
+        or_dash(w.rows_committed),
+        or_dash(waits),
+        or_dash(w.producer.as_ref())
+    ]
 }
 
 pub(super) fn verify(report: &VerifyReport, style: Style) -> String {

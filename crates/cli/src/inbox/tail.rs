@@ -50,12 +50,7 @@ pub(super) async fn run(args: &TailArgs, context: &Context) -> Result<Exit, CliE
             }
             let over = found.ended || found.job;
             if over && ended.insert(writer.clone(), true).is_none() && begun && !context.json() {
-                let what = if found.job {
-                    "job is committed"
-                } else {
-                    "writer has ended"
-                };
-                Output::line(&format!("{writer}  {what}"))?;
+                say_over(&writer, found.job)?;
             }
         }
         if left == 0 {
@@ -64,6 +59,15 @@ pub(super) async fn run(args: &TailArgs, context: &Context) -> Result<Exit, CliE
         begun = true;
         tokio::time::sleep(args.every.0).await;
     }
+}
+
+fn say_over(writer: &str, job: bool) -> Result<(), CliError> {
+    let what = if job {
+        "job is committed"
+    } else {
+        "writer has ended"
+    };
+    Output::line(&format!("{writer}  {what}"))
 }
 
 async fn print(

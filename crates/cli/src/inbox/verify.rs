@@ -6,7 +6,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq};
-use batchweave_core::provenance::Form;
+use batchweave_core::provenance::{Form, Sources};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -44,11 +44,9 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
     let mut log = context.log().await?;
     let committed = Committed::read(&mut log, &inbox).await?;
     if committed.writers.is_empty() {
-        return Err(CliError::Absent(format!(
-            "no producer of {} has read {}",
-            log.store().root(),
-            inbox.root()
-        )));
+        let (root, inbox) = (log.store().root(), inbox.root());
+        let text = format!("no producer of {root} has read {inbox}");
+        return Err(CliError::Absent(text));
     }
     let (begins, steps_unknown) = begins(&mut log).await?;
     let mut report = VerifyReport {
@@ -66,11 +64,10 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
         }
         report.writers += 1;
         for file in files {
-            let key = (
-                producer.clone(),
-                u32::try_from(file.index).unwrap_or(u32::MAX),
-            );
-            let counts = begins.get(&key).map_or(&[][..], |counts| counts);
+            let index = u32::try_from(file.index).unwrap_or(u32::MAX);
+            let counts = begins
+                .get(&(producer.clone(), index))
+                .map_or(&[][..], |counts| counts);
             // A file that was deleted is known by its rows in the stream alone.
             let rows = match inbox.footer(writer, &listed(&file.pin)).await {
                 Err(CliError::Store(why)) if why.is_not_found() => counts.len() as u64,
@@ -136,25 +133,29 @@ async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
     let mut begins = Begins::new();
     while let Some((provenance, tgbs)) = reads.try_next().await? {
         for (producer, seq) in tgbs {
-            let Some(sources) = provenance.get(seq) else {
-                continue;
-            };
-            // The first token of a batch that continues a sequence is the last one of the batch before.
-            let repeated = usize::from(sources.form == Form::Sequence && seq > 0);
-            let new = sources.pieces.iter().skip(repeated);
-            for piece in new.filter(|piece| piece.skip == 0) {
-                let counts = begins.entry((producer.clone(), piece.file)).or_default();
-                let Ok(unit) = usize::try_from(piece.unit) else {
-                    continue;
-                };
-                if counts.len() <= unit {
-                    counts.resize(unit + 1, 0);
-                }
-                counts[unit] = counts[unit].saturating_add(1);
+            if let Some(sources) = provenance.get(seq) {
+                count_begins(&mut begins, &producer, sources, seq > 0);
             }
         }
     }
     Ok((begins, unknown))
+}
+
+/// Counts the rows that begin in a batch; `continues` if there is a batch before it.
+fn count_begins(begins: &mut Begins, producer: &ProducerName, sources: &Sources, continues: bool) {
+    // The first token of a batch that continues a sequence is the last one of the batch before.
+    let repeated = usize::from(sources.form == Form::Sequence && continues);
+    let new = sources.pieces.iter().skip(repeated);
+    for piece in new.filter(|piece| piece.skip == 0) {
+        let counts = begins.entry((producer.clone(), piece.file)).or_default();
+        let Ok(unit) = usize::try_from(piece.unit) else {
+            continue;
+        };
+        if counts.len() <= unit {
+            counts.resize(unit + 1, 0);
+        }
+        counts[unit] = counts[unit].saturating_add(1);
+    }
 }
 
 #[cfg(test)]

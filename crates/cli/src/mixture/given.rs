@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
+use batchweave_core::provenance::Piece;
 use batchweave_log::{Located, Log};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
@@ -37,7 +38,39 @@ pub(super) async fn count(
     for producer in begins.keys() {
         names.insert(producer.clone(), sources::names(log, producer).await?);
     }
-    let (mut objects, mut without) = (BTreeMap::<String, Vec<_>>::new(), 0);
+    let (objects, without) = by_provenance(log, steps, begins).await?;
+    let store = log.store().clone();
+    let inputs = log.manifest().stream().batch_items();
+    let reads = stream::iter(objects).map(async |(key, steps)| {
+        let provenance = sources::provenance(store.as_ref(), &key).await?;
+        Ok::<_, CliError>((provenance, steps))
+    });
+    let mut reads = std::pin::pin!(reads.buffer_unordered(READS));
+    let mut given = GivenByMixture::new();
+    while let Some((provenance, steps)) = reads.try_next().await? {
+        for (step, seq, mixture) in steps {
+            let files = names.get(&mixture.0);
+            let one = given.entry(mixture).or_default();
+            one.count_step(step);
+            let sources = provenance.get(seq).into_iter();
+            for piece in sources.flat_map(|s| s.counted(inputs)) {
+                one.count_piece(&piece, files);
+            }
+        }
+    }
+    Ok((given, without))
+}
+
+/// Steps with their mixture, by the key of their provenance object.
+type StepsByProvenance = BTreeMap<String, Vec<(Step, Seq, (ProducerName, Seq))>>;
+
+/// Groups the steps of these producers. Also returns the number of steps without provenance.
+async fn by_provenance(
+    log: &mut Log,
+    steps: Range<Step>,
+    begins: &BTreeMap<ProducerName, Vec<Seq>>,
+) -> Result<(StepsByProvenance, u64), CliError> {
+    let (mut objects, mut without) = (StepsByProvenance::new(), 0);
     for step in steps {
         let Located::At(entry) = log.locate(step).await? else {
             continue;
@@ -55,36 +88,25 @@ pub(super) async fn count(
             None => without += 1,
         }
     }
-    let store = log.store().clone();
-    let inputs = log.manifest().stream().batch_items();
-    let reads = stream::iter(objects).map(async |(key, steps)| {
-        let provenance = sources::provenance(store.as_ref(), &key).await?;
-        Ok::<_, CliError>((provenance, steps))
-    });
-    let mut reads = std::pin::pin!(reads.buffer_unordered(READS));
-    let mut given = GivenByMixture::new();
-    while let Some((provenance, steps)) = reads.try_next().await? {
-        for (step, seq, mixture) in steps {
-            let files = names.get(&mixture.0);
-            let one = given.entry(mixture).or_default();
-            one.steps = Some(match one.steps {
-                Some((first, last)) => (first.min(step), last.max(step)),
-                None => (step, step),
-            });
-            for piece in provenance
-                .get(seq)
-                .into_iter()
-                .flat_map(|s| s.counted(inputs))
-            {
-                let file = files.and_then(|files| files.get(piece.file as usize));
-                let source = file
-                    .and_then(|file| file.source.clone())
-                    .unwrap_or_default();
-                let begun = u64::from(piece.skip == 0);
-                *one.documents.entry(source.clone()).or_default() += begun;
-                *one.tokens.entry(source).or_default() += piece.items;
-            }
-        }
+    Ok((objects, without))
+}
+
+impl Given {
+    fn count_step(&mut self, step: Step) {
+        self.steps = Some(match self.steps {
+            Some((first, last)) => (first.min(step), last.max(step)),
+            None => (step, step),
+        });
     }
-    Ok((given, without))
+
+    /// Counts a piece of a document of one of these files.
+    fn count_piece(&mut self, piece: &Piece, files: Option<&Names>) {
+        let file = files.and_then(|files| files.get(piece.file as usize));
+        let source = file
+            .and_then(|file| file.source.clone())
+            .unwrap_or_default();
+        let begun = u64::from(piece.skip == 0);
+        *self.documents.entry(source.clone()).or_default() += begun;
+        *self.tokens.entry(source).or_default() += piece.items;
+    }
 }

@@ -42,38 +42,11 @@ pub(super) fn show(report: &ShowReport, style: Style) -> String {
     if report.mixtures.is_empty() {
         return "no producer of this stream has several sources".to_owned();
     }
-    let row = |m: &MixtureShown| {
-        let wanted = |s: &SourceShown| {
-            let share = s.wanted.map_or("?".to_owned(), percent);
-            format!("{} {share}", s.source)
-        };
-        let taken = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.taken_share?)));
-        let given = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.given?)));
-        let batches = match m.until {
-            Some(until) => range(m.from, until),
-            None => format!("{}..", m.from),
-        };
-        let batches = if m.begun {
-            batches
-        } else {
-            format!("{batches} (to come)")
-        };
-        let counted = m.counted.map(|(first, last)| range(first, last + 1));
-        cells![
-            m.producer,
-            m.id,
-            batches,
-            joined(m.sources.iter().map(wanted), "-"),
-            joined(m.sources.iter().filter_map(taken), "-"),
-            joined(m.sources.iter().filter_map(given), "-"),
-            or_dash(counted)
-        ]
-    };
     let header = [
         "PRODUCER", "MIXTURE", "BATCHES", "WANTED", "TAKEN", "GIVEN", "IN STEPS",
     ];
     let (first, end) = report.steps;
-    let mut text = table(style, &header, report.mixtures.iter().map(row));
+    let mut text = table(style, &header, report.mixtures.iter().map(cells_of));
     let _ = write!(
         text,
         "\nTAKEN counts since the mixture is in force, up to the producer's last commit, as `batchweave status` does; GIVEN the \
@@ -88,4 +61,32 @@ pub(super) fn show(report: &ShowReport, style: Style) -> String {
         );
     }
     text
+}
+
+fn cells_of(m: &MixtureShown) -> Vec<String> {
+    let wanted = |s: &SourceShown| {
+        let share = s.wanted.map_or("?".to_owned(), percent);
+        format!("{} {share}", s.source)
+    };
+    let taken = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.taken_share?)));
+    let given = |s: &SourceShown| Some(format!("{} {}", s.source, percent(s.given?)));
+    let batches = match m.until {
+        Some(until) => range(m.from, until),
+        None => format!("{}..", m.from),
+    };
+    let batches = if m.begun {
+        batches
+    } else {
+        format!("{batches} (to come)")
+    };
+    let counted = m.counted.map(|(first, last)| range(first, last + 1));
+    cells![
+        m.producer,
+        m.id,
+        batches,
+        joined(m.sources.iter().map(wanted), "-"),
+        joined(m.sources.iter().filter_map(taken), "-"),
+        joined(m.sources.iter().filter_map(given), "-"),
+        or_dash(counted)
+    ]
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::ProducerState;
-use batchweave_core::order::{SamplerState, ShareUnit};
+use batchweave_core::order::{MixtureSpec, SamplerState, ShareUnit, Weight};
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
@@ -91,24 +91,11 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
         for mixture in &spec.mixtures {
             begins.extend(mixture.from.get(name).map(|from| (*from, mixture.id)));
         }
-        let (unit, order) = (unit(state), order(state));
         // The fold knows what really holds.
         begins.extend(&state.mixtures);
         let ends: Vec<Seq> = begins.keys().skip(1).copied().collect();
+        let order = order(state);
         for (n, (from, id)) in begins.into_iter().enumerate() {
-            let wanted = weights(&spec, id, &own)
-                .ok()
-                .map(|weights| shares(&weights));
-            let current = order.as_ref().filter(|order| order.mix == id);
-            let taken = |n: usize| Some(current?.at.get(n).map_or(0, |source| source.given));
-            let all: u64 = (0..own.len()).filter_map(taken).sum();
-            let sources = own.iter().enumerate().map(|(n, (source, _))| SourceShown {
-                source: source.clone(),
-                wanted: wanted.as_ref().map(|wanted| wanted[n]),
-                taken: taken(n),
-                taken_share: taken(n).map(|taken| taken as f64 / all.max(1) as f64),
-                given: None,
-            });
             shown.push(MixtureShown {
                 producer: name.clone(),
                 id,
@@ -116,13 +103,34 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
                 until: ends.get(n).copied(),
                 begun: from < state.next_seq,
                 counted: None,
-                unit,
+                unit: unit(state),
                 tokens: 0,
-                sources: sources.collect(),
+                sources: shown_sources(&own, &spec, id, order.as_ref()),
             });
         }
     }
     Ok(shown)
+}
+
+/// Returns the sources of a mixture with their weights, and with what the sampler has taken of them.
+fn shown_sources(
+    own: &[(String, Weight)],
+    spec: &MixtureSpec,
+    id: u64,
+    order: Option<&SamplerState>,
+) -> Vec<SourceShown> {
+    let wanted = weights(spec, id, own).ok().map(|weights| shares(&weights));
+    let current = order.filter(|order| order.mix == id);
+    let taken = |n: usize| Some(current?.at.get(n).map_or(0, |source| source.given));
+    let all: u64 = (0..own.len()).filter_map(taken).sum();
+    let sources = own.iter().enumerate().map(|(n, (source, _))| SourceShown {
+        source: source.clone(),
+        wanted: wanted.as_ref().map(|wanted| wanted[n]),
+        taken: taken(n),
+        taken_share: taken(n).map(|taken| taken as f64 / all.max(1) as f64),
+        given: None,
+    });
+    sources.collect()
 }
 
 /// Returns the unit of shares, as the producer's cursor keeps it.

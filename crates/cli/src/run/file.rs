@@ -216,29 +216,10 @@ impl RunFile {
         }
         match role {
             Role::Producer => {
-                let name = self.producer();
-                if !self.producer.contains_key("name") {
-                    set.push(assignment("producer.name", name));
-                }
-                if !self.stream.contains_key("producers") {
-                    set.push(format!("stream.producers=[{}]", Value::from(name)));
-                }
+                self.add_producer(&mut set);
                 set.extend(lead.assignments());
             }
-            Role::Consumer => {
-                if !["name", "names"]
-                    .iter()
-                    .any(|key| self.job.contains_key(*key))
-                {
-                    set.push(assignment("job.name", JOB));
-                }
-                if !self.job.contains_key("open") {
-                    set.push("job.open=true".to_owned());
-                }
-                if self.socket().is_none() {
-                    set.push(assignment("socket.path", &socket.display().to_string()));
-                }
-            }
+            Role::Consumer => self.add_consumer(&mut set, socket),
         }
         let settings = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
         let ignored = role
@@ -246,6 +227,33 @@ impl RunFile {
             .iter()
             .flat_map(|table| ["--ignore".to_owned(), (*table).to_owned()]);
         ignored.chain(settings).collect()
+    }
+
+    /// Adds the settings of a producer that the file leaves out.
+    fn add_producer(&self, set: &mut Vec<String>) {
+        let name = self.producer();
+        if !self.producer.contains_key("name") {
+            set.push(assignment("producer.name", name));
+        }
+        if !self.stream.contains_key("producers") {
+            set.push(format!("stream.producers=[{}]", Value::from(name)));
+        }
+    }
+
+    /// Adds the settings of a consumer that the file leaves out.
+    fn add_consumer(&self, set: &mut Vec<String>, socket: &Path) {
+        if !["name", "names"]
+            .iter()
+            .any(|key| self.job.contains_key(*key))
+        {
+            set.push(assignment("job.name", JOB));
+        }
+        if !self.job.contains_key("open") {
+            set.push("job.open=true".to_owned());
+        }
+        if self.socket().is_none() {
+            set.push(assignment("socket.path", &socket.display().to_string()));
+        }
     }
 }
 

@@ -80,13 +80,8 @@ impl Progress {
         let head = of(consumer, "head_step") as u64;
         let steps = head.max(batches);
         let finished = known.finished.is_some();
-        let share = if finished {
-            1.0
-        } else {
-            producer
-                .and_then(|n| n.samples.least("done_ratio"))
-                .unwrap_or(0.0)
-        };
+        let done = || producer.and_then(|n| n.samples.least("done_ratio"));
+        let share = if finished { 1.0 } else { done().unwrap_or(0.0) };
         let held = of(producer, "held") > 0.0;
         let step = least.filter(|_| ranks > 0);
         let outlook = known.pace.add(Instant::now(), share, steps as f64, step);
@@ -134,6 +129,15 @@ impl Progress {
         if let Some(percent) = self.percent {
             let _ = write!(line, ", about {percent:.0} % of all");
         }
+        self.push_reading(&mut line);
+        for wait in &self.waits {
+            let _ = write!(line, "; {wait}");
+        }
+        line
+    }
+
+    /// Appends how far the ranks are.
+    fn push_reading(&self, line: &mut String) {
         match self.step {
             Some(step) => {
                 let (ranks, steps) = (count(self.ranks, "rank"), self.steps);
@@ -150,12 +154,8 @@ impl Progress {
             None if self.ranks > 0 => {
                 let _ = write!(line, "; {} connected", count(self.ranks, "rank"));
             }
-            None => line += "; no rank is connected",
+            None => line.push_str("; no rank is connected"),
         }
-        for wait in &self.waits {
-            let _ = write!(line, "; {wait}");
-        }
-        line
     }
 }
 

@@ -68,22 +68,47 @@ pub(super) async fn look(
         }
         return Err(refusal((url, producer), format!("process {pid}")));
     }
-    let until = Instant::now() + SILENT_FOR;
-    while Instant::now() < until {
-        sleep(POLL).await;
-        let Some(now) = opened(training.open().await, &name) else {
-            return Ok(None);
-        };
-        if (now.epoch, now.next_seq) != (state.epoch, state.next_seq) {
-            let by = format!("{}, which has just committed", now.instance);
+    match committed_meanwhile(training, &name, &state).await {
+        Meanwhile::Over => return Ok(None),
+        Meanwhile::Committed { by } => {
+            let by = format!("{by}, which has just committed");
             return Err(refusal((url, producer), by));
         }
+        Meanwhile::Nothing => {}
     }
     let seconds = SILENT_FOR.as_secs();
     Ok(Some(format!(
         "producer {producer} was opened by {}, and has committed nothing for {seconds} s: taking it over",
         state.instance
     )))
+}
+
+/// The news of a producer during the time after which it counts as gone.
+enum Meanwhile {
+    Nothing,
+    /// The producer is no longer open, or the log cannot be read.
+    Over,
+    Committed {
+        by: String,
+    },
+}
+
+async fn committed_meanwhile(
+    training: &mut Training,
+    name: &ProducerName,
+    state: &ProducerState,
+) -> Meanwhile {
+    let until = Instant::now() + SILENT_FOR;
+    while Instant::now() < until {
+        sleep(POLL).await;
+        let Some(now) = opened(training.open().await, name) else {
+            return Meanwhile::Over;
+        };
+        if (now.epoch, now.next_seq) != (state.epoch, state.next_seq) {
+            return Meanwhile::Committed { by: now.instance };
+        }
+    }
+    Meanwhile::Nothing
 }
 
 fn opened(log: Option<&mut Log>, name: &ProducerName) -> Option<ProducerState> {

@@ -76,30 +76,50 @@ pub(super) async fn rows(
         let mask = runs::mask(&layout, payload, width);
         for row in 0..of_slice {
             let at = usize::try_from(row).unwrap_or(usize::MAX) * width;
-            let own = tokens.as_ref().and_then(|(_, all)| all.get(at..at + width));
-            let text = own.zip(vocabulary.as_ref());
-            let number = u64::from(frame.slice) * of_slice + row;
-            let mut documents = match &origin {
-                Some(origin) => origin.parts(number, text),
-                None => text.map_or_else(Vec::new, |(own, words)| by_end(own, words)),
+            let undecoded = Undecoded {
+                slice: frame.slice,
+                row,
+                number: u64::from(frame.slice) * of_slice + row,
+                tokens: tokens.as_ref().and_then(|(_, all)| all.get(at..at + width)),
+                mask: mask.and_then(|all| all.get(at..at + width)),
             };
-            let of_row = mask.and_then(|all| all.get(at..at + width));
-            if let Some(((own, words), mask)) = text.zip(of_row) {
-                add_runs(&mut documents, own, mask, words);
-            }
-            let held: u64 = documents.iter().map(|part| part.tokens).sum();
-            let padding = own.map_or(0, |own| (own.len() as u64).saturating_sub(held));
-            if own.is_some() || !documents.is_empty() {
-                rows.push(Decoded {
-                    slice: frame.slice,
-                    row,
-                    documents,
-                    padding,
-                });
-            }
+            rows.extend(undecoded.decode(origin.as_ref(), vocabulary.as_ref()));
         }
     }
     Ok(rows)
+}
+
+/// One row of a frame.
+struct Undecoded<'f> {
+    slice: u32,
+    row: u64,
+    /// The number of the row within the step.
+    number: u64,
+    tokens: Option<&'f [u32]>,
+    mask: Option<&'f [u8]>,
+}
+
+impl Undecoded<'_> {
+    /// Decodes the row; `None` if it has neither tokens nor documents.
+    fn decode(self, origin: Option<&Origin>, vocabulary: Option<&Vocabulary>) -> Option<Decoded> {
+        let own = self.tokens;
+        let text = own.zip(vocabulary);
+        let mut documents = match origin {
+            Some(origin) => origin.parts(self.number, text),
+            None => text.map_or_else(Vec::new, |(own, words)| by_end(own, words)),
+        };
+        if let Some(((own, words), mask)) = text.zip(self.mask) {
+            add_runs(&mut documents, own, mask, words);
+        }
+        let held: u64 = documents.iter().map(|part| part.tokens).sum();
+        let padding = own.map_or(0, |own| (own.len() as u64).saturating_sub(held));
+        (own.is_some() || !documents.is_empty()).then_some(Decoded {
+            slice: self.slice,
+            row: self.row,
+            documents,
+            padding,
+        })
+    }
 }
 
 impl Origin {

@@ -20,6 +20,20 @@ use crate::job::membership::{Member, Membership, membership_of, placed};
 use crate::job::takeover::{self, RunningRank};
 use crate::quarantine::QuarantineRanges;
 use crate::resources::hex;
+use crate::stream_head::Head;
+
+/// Returns the bounds of the first step that the rank names; none where its start is found later.
+fn bounds(membership: &Membership, hello: &Hello, head: &Head) -> Bounds {
+    match membership {
+        // Its start is found when the record is written.
+        Membership::MustOpen(request) if request.begin != Begin::Stated => Bounds::NONE,
+        Membership::MustWait(_) if hello.begin == Begin::Latest => Bounds::NONE,
+        _ => Bounds {
+            watermark: head.watermark,
+            end: head.end,
+        },
+    }
+}
 
 impl Node {
     /// Admits the rank of `peer` and opens its session, or returns why not.
@@ -36,15 +50,7 @@ impl Node {
                 return Err(Refusal::Beyond(Box::new(fault)));
             }
             let membership = membership_of(hello, &state.head.jobs)?;
-            let bounds = match &membership {
-                // Its start is found when the record is written.
-                Membership::MustOpen(request) if request.begin != Begin::Stated => Bounds::NONE,
-                Membership::MustWait(_) if hello.begin == Begin::Latest => Bounds::NONE,
-                _ => Bounds {
-                    watermark: state.head.watermark,
-                    end: state.head.end,
-                },
-            };
+            let bounds = bounds(&membership, hello, &state.head);
             let slices = admission::slices_of(hello, stream, bounds)?;
             let quarantine = &state.head.quarantine;
             let (member, quarantine) = match membership {

@@ -100,17 +100,7 @@ async fn run_until_stop(
 
     // The socket is bound first: then the error of a second daemon names it, and not the port.
     let acceptor = Acceptor::open(&config.socket)?;
-    let identity = Identity::new(config.store.url.as_str(), "");
-    admin::start(
-        config.admin.listen,
-        registry,
-        &health,
-        &end,
-        STATUS_PAGE,
-        identity,
-    )
-    .await
-    .map_err(RunError::Admin)?;
+    start_admin(&config, registry, &health, &end).await?;
     segments::check_node(&config.arena).map_err(RunError::NoNumaNode)?;
     let segments = SegmentMaker::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = segments.create()?;
@@ -157,6 +147,20 @@ async fn run_until_stop(
     };
     let channels = (requested, delivered);
     serve(log, channels, parts, socket, &config, &health, stop).await;
+    Ok(())
+}
+
+async fn start_admin(
+    config: &ConsumerConfig,
+    registry: Registry,
+    health: &Health,
+    end: &CancellationToken,
+) -> Result<(), RunError> {
+    let identity = Identity::new(config.store.url.as_str(), "");
+    let listen = config.admin.listen;
+    admin::start(listen, registry, health, end, STATUS_PAGE, identity)
+        .await
+        .map_err(RunError::Admin)?;
     Ok(())
 }
 

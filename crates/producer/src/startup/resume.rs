@@ -115,8 +115,8 @@ impl Resume<'_> {
         Ok((chain, pins))
     }
 
-    /// Returns the listed input after the stored files `pins`, which are read as the names meant when `state` was stored;
-    /// an error names the files that differ. The sources `added` have no files there.
+    /// Returns the listed input behind the stored files `pins`. An error names the files that are read otherwise than when
+    /// `state` was stored, by `names`. The sources `added` are new since then.
     fn continued(
         &self,
         listed: InputList,

@@ -1,9 +1,10 @@
 //! From units to documents, by the configured mode, and the identity that this gives the stream: all
 //! producers of one stream must make slices of one form.
 //!
-//! - `content` makes the content of a document by the kind of the transform: `text` takes the text out of a unit, `ids` the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
-//!   `columns` takes the numbers beside them;
-//!   `shards` finds the text or the conversation in a sample of a tar;
+//! - `content` makes the content of a document by the kind of the transform: `text` takes the text out of a unit, `ids`
+//!   the token ids; `chat` makes tokens of conversations; `arrays` makes samples;
+//! - `columns` takes the numbers beside them;
+//! - `shards` finds the text or the conversation in a sample of a tar;
 //! - `function` applies the user's own function to units, before all others;
 //! - `json` reads JSON as Python does, and `again` decides when;
 //! - `identity` names the tokenizer and the form of slices, which stream.json keeps;

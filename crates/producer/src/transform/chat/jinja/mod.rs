@@ -5,7 +5,8 @@
 //!
 //! - `lexer`, `literals` make each `token`; `parser`, `statements`, `expressions`, `suffixes` make the tree in `ast`;
 //! - `analysis` finds the variables of which Jinja2 sees no value before they are set;
-//! - `interpreter` renders statements, `evaluation` expressions and `calls` calls, in the variables of `scope`;
+//! - `interpreter` renders statements, `evaluation` expressions, in the variables of `scope`; `calls` calls macros,
+//!   functions and methods;
 //! - `value`, `loops`, `callables` are the values; `attributes`, `compare`, `operators` what is done with them;
 //! - `text`, `json`, `format`, `number_format`, `dates`, `markup` write them;
 //! - `methods`, `words` have the methods of Python's types; `filters`, `sequences`, `groups`,

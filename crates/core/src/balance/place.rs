@@ -36,7 +36,7 @@ impl Bin {
     }
 }
 
-/// Documents in bins.
+/// The bin of each document, and what the bins hold.
 #[derive(Debug, Clone)]
 pub(super) struct Placement {
     pub(super) bins: Vec<Bin>,

@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn costs_are_those_of_the_slices((settings, documents) in windows()) {
+    fn the_cost_is_that_of_the_slices((settings, documents) in windows()) {
         let arranged = arrange(&settings, &documents, 0).unwrap();
         for batch in &arranged.batches {
             let slice = |slice| (0..batch.micro_batches()).map(|m| cost(&documents, batch.bin(slice, m))).sum();

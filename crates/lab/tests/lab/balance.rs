@@ -1,4 +1,4 @@
-//! `bench balance` on few steps: the goals of balanced batches that do not depend on the machine.
+//! `bench balance` beside few steps of other means: the goals of balanced batches that do not depend on the machine.
 
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ fn at_most(report: &Value, field: &str, most: f64) {
 
 #[test]
 fn balanced_batches_meet_their_goals() {
-    let report = json(&["bench", "balance", "--steps", "32", "--beside", "4"]);
+    // All 256 steps: of fewer than 200 the 99th percentile is the least even one or two.
+    let report = json(&["bench", "balance", "--beside", "2"]);
     let corpora = report["corpora"].as_array().unwrap();
     assert_eq!(corpora.len(), 5);
     for corpus in corpora {

@@ -3,6 +3,7 @@
 //! This crate never does I/O, never reads a clock and never draws a random number.
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod commit_policy;
 pub mod crc;
 pub mod cursor;

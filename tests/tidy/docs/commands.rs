@@ -48,6 +48,7 @@ impl Programs {
                     "freshness",
                     "images/mod",
                     "inbox",
+                    "balance",
                     "order",
                     "fetch/mod",
                     "producing/mod",

@@ -8,11 +8,13 @@ const DOMAIN: &[u8] = b"batchweave order 1\n";
 
 /// The purpose of a key: keys of different purposes are unrelated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// The order of a source's blocks in a pass.
     Blocks,
     /// The order of the documents of a window.
     Documents,
+    /// The order of the batches that are arranged together.
+    Batches,
     /// The side of a split to which a document belongs.
     Split,
 }
@@ -22,6 +24,7 @@ impl Purpose {
         match self {
             Self::Blocks => b"blocks\n",
             Self::Documents => b"documents\n",
+            Self::Batches => b"batches\n",
             Self::Split => b"split\n",
         }
     }
@@ -29,12 +32,12 @@ impl Purpose {
 
 /// Four words that decide an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key(pub(super) [u64; 4]);
+pub(crate) struct Key(pub(super) [u64; 4]);
 
 impl Key {
     /// Returns the key of `purpose` for a name and numbers: the words of the SHA-256 over the domain, the purpose,
     /// the numbers, the name's length and the name, every number as eight bytes, little-endian.
-    pub(super) fn new(purpose: Purpose, name: &str, numbers: &[u64]) -> Self {
+    pub(crate) fn new(purpose: Purpose, name: &str, numbers: &[u64]) -> Self {
         let mut hash = Sha256::new();
         hash.update(DOMAIN);
         hash.update(purpose.label());

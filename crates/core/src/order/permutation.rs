@@ -5,7 +5,7 @@ use super::keyed::{Key, mix};
 
 /// A permutation of the numbers below `len`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Permutation {
+pub(crate) struct Permutation {
     key: Key,
     len: u64,
     /// Bits of each half.
@@ -14,14 +14,14 @@ pub(super) struct Permutation {
 
 impl Permutation {
     /// Returns the permutation of `key` over 0..`len`.
-    pub(super) fn new(key: Key, len: u64) -> Self {
+    pub(crate) fn new(key: Key, len: u64) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let half = bits.div_ceil(2).max(1);
         Self { key, len, half }
     }
 
     /// Returns the number at position `at`; `at` itself when it is not below the length.
-    pub(super) fn get(self, at: u64) -> u64 {
+    pub(crate) fn get(self, at: u64) -> u64 {
         let mut number = at;
         if at >= self.len {
             return at;

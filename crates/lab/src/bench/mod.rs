@@ -1,5 +1,6 @@
 //! `batchweave bench`: measurements of the claims in docs/performance.md, with the product's own code.
 
+mod balance;
 mod cpu;
 mod fetch;
 mod freshness;
@@ -81,6 +82,10 @@ enum What {
     /// Throughput from documents on disk to committed batches on `dev-s3`, compared with the tokenizer
     /// alone
     Produce(producing::produce::ProduceArgs),
+    /// Evenness of global batches that are arranged by cost, over documents with the lengths of real corpora
+    ///
+    /// Beside it the rows of best_fit, and a balancer that sees one step. Without files and tokenizer.
+    Balance(balance::BalanceArgs),
     /// Quality of the shuffle, exactness of a mixture's shares, and size of the sampler's state
     ///
     /// Walks the order of docs/order.md over synthetic documents, without files and tokenizer. --speed and --restart
@@ -143,6 +148,11 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         }
         What::Produce(args) => {
             let report = Box::pin(producing::produce::measure(args)).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+        What::Balance(args) => {
+            let report = balance::measure(args).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }

@@ -99,7 +99,9 @@ impl Batches {
                 continue;
             }
             let batch = message.header_as_record_batch();
-            let batch = batch.ok_or_else(|| broken("a message is of another kind than dictionaries and record batches"))?;
+            let batch = batch.ok_or_else(|| {
+                broken("a message is of another kind than dictionaries and record batches")
+            })?;
             let rows = u64::try_from(batch.length()).unwrap_or(0);
             if rows <= *behind {
                 *behind -= rows;

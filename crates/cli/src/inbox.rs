@@ -6,6 +6,7 @@ mod render;
 mod stored;
 mod tail;
 mod verify;
+mod verify_report;
 
 use batchweave_console::context::Context;
 use batchweave_console::{CliError, interval, job_status};

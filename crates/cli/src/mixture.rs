@@ -5,6 +5,7 @@ mod change;
 mod given;
 mod render;
 mod show;
+mod show_report;
 
 use std::collections::BTreeMap;
 

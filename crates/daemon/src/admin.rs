@@ -3,6 +3,7 @@
 //!
 //! It listens on localhost unless the configuration names another address, with the bounds of [`crate::web`].
 
+mod families;
 mod ranks;
 mod stages;
 mod status_page;

@@ -3,12 +3,11 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::getpgrp;
 use rustix::termios::{tcgetpgrp, tcgetwinsize};
-
-use crate::telemetry;
 
 /// Goes to the first column and clears to the end of the line.
 const ERASE: &str = "\r\x1b[K";
@@ -18,6 +17,14 @@ const COLUMNS: usize = 80;
 const DOTS: &str = "...";
 /// Fewest columns worth drawing on.
 const COLUMNS_MIN: usize = 20;
+
+/// Whether the log is started, as text.
+static TEXT: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether the process logs text, for people.
+pub(crate) fn expect_text(text: bool) {
+    TEXT.store(text, Ordering::Relaxed);
+}
 
 /// The text that is drawn now; empty for none.
 static DRAWN: Mutex<String> = Mutex::new(String::new());
@@ -36,7 +43,7 @@ impl LiveLine {
     pub fn columns(&self) -> Option<usize> {
         let err = io::stderr();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
-        if dumb || !telemetry::is_text() || !err.is_terminal() {
+        if dumb || !TEXT.load(Ordering::Relaxed) || !err.is_terminal() {
             return None;
         }
         // A process in the background would draw over the shell's prompt.

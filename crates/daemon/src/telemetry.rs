@@ -2,7 +2,6 @@
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
@@ -10,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Problem;
-use crate::live_line::LogWriter;
+use crate::live_line::{self, LogWriter};
 use crate::recent_messages::Keeper;
 
 /// Shape of a log line.
@@ -70,9 +69,6 @@ const NEVER_TRACED: [&str; 2] = ["aws_sigv4=info", "aws_sigv4::http_request=info
 type Change = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 static CHANGE: OnceLock<Change> = OnceLock::new();
-/// Whether the log is started, as text.
-static TEXT: AtomicBool = AtomicBool::new(false);
-
 fn filter(config: &LogConfig) -> EnvFilter {
     let ours = || format!("{QUIET},{}", config.level);
     let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| ours());
@@ -104,17 +100,12 @@ pub fn init(config: &LogConfig) {
         }
     };
     if let Ok(change) = outcome {
-        TEXT.store(config.format == LogFormat::Text, Ordering::Relaxed);
+        live_line::expect_text(config.format == LogFormat::Text);
         // Only the first call sets the handle.
         drop(CHANGE.set(change));
     } else {
         tracing::debug!("logging was already started");
     }
-}
-
-/// Returns whether the process logs text, for people.
-pub(crate) fn is_text() -> bool {
-    TEXT.load(Ordering::Relaxed)
 }
 
 /// Applies another log level.

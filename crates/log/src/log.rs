@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::clock::{Clock, TokioClock};
-use crate::copies::bundles::Bundles;
+use crate::copies::bundle_state::Bundles;
 use crate::copies::state::Snapshots;
 use crate::read::shared_fold::SharedFold;
 

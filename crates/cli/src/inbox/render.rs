@@ -4,7 +4,7 @@ use batchweave_console::output::{
     Style, bytes, cells, count, count_grouped, joined, or_dash, table,
 };
 
-use super::verify::VerifyReport;
+use super::verify_report::VerifyReport;
 use super::{LsReport, WriterRow};
 
 pub(super) fn ls(report: &LsReport, style: Style) -> String {

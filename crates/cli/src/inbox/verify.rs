@@ -10,31 +10,16 @@ use batchweave_core::provenance::{Form, Sources};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use serde::Serialize;
 
 use super::committed::{Committed, listed};
 use super::stored::StoredInbox;
+use super::verify_report::VerifyReport;
 use super::{LsArgs, render};
 
 /// Provenance objects that are read at the same time.
 const READS: usize = 16;
 /// Faults that are listed.
 const FAULTS_MAX: usize = 20;
-
-/// The result of a check.
-#[derive(Debug, Serialize)]
-pub(super) struct VerifyReport {
-    inbox: String,
-    pub(super) writers: u64,
-    /// Rows that are in the stream exactly once.
-    pub(super) rows_once: u64,
-    rows_twice: u64,
-    rows_missing: u64,
-    /// Steps that are reclaimed or have no provenance.
-    pub(super) steps_unknown: u64,
-    /// Files with rows that are missing or doubled, a line each.
-    pub(super) faults: Vec<String>,
-}
 
 /// By producer and file: how often each row begins in the stream.
 type Begins = BTreeMap<(ProducerName, u32), Vec<u8>>;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::ChangeReport;
 use super::change::ProducerChange;
-use super::show::{MixtureShown, ShowReport, SourceShown};
+use super::show_report::{MixtureShown, ShowReport, SourceShown};
 use crate::admin;
 use batchweave_console::output::{Style, cells, count, joined, or_dash, range, table};
 

@@ -7,55 +7,13 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::order::{MixtureSpec, SamplerState, ShareUnit, Weight};
 use batchweave_daemon::Exit;
-use serde::Serialize;
 
 use super::change::{read_spec, shares, sources, weights};
 use super::given::{self, GivenByMixture};
 use super::render;
+use super::show_report::{MixtureShown, ShowReport, SourceShown};
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
-
-#[derive(Debug, Serialize)]
-pub(super) struct ShowReport {
-    root: String,
-    /// The steps that were counted: the first, and the one after the last.
-    pub(super) steps: (Step, Step),
-    /// Of these, the steps without provenance, which are not counted.
-    pub(super) without_provenance: u64,
-    pub(super) mixtures: Vec<MixtureShown>,
-}
-
-/// A mixture of one producer.
-#[derive(Debug, Serialize)]
-pub(super) struct MixtureShown {
-    pub(super) producer: ProducerName,
-    /// Its number; 0 is the configuration of the producer.
-    pub(super) id: u64,
-    /// Its first batch, and the one after its last.
-    pub(super) from: Seq,
-    pub(super) until: Option<Seq>,
-    /// The batches are committed, at least in part.
-    pub(super) begun: bool,
-    /// The first and the last step that was counted.
-    pub(super) counted: Option<(Step, Step)>,
-    /// The unit of shares: tokens or documents.
-    pub(super) unit: ShareUnit,
-    /// Tokens in these steps.
-    pub(super) tokens: u64,
-    pub(super) sources: Vec<SourceShown>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct SourceShown {
-    pub(super) source: String,
-    /// Share by the weights, from 0 to 1; `None` when the log does not have them any more.
-    pub(super) wanted: Option<f64>,
-    /// The documents and tokens that the sampler has taken of it under this mixture, and its share; `None` for mixtures that are not in force.
-    pub(super) taken: Option<u64>,
-    pub(super) taken_share: Option<f64>,
-    /// Its share in the counted steps.
-    pub(super) given: Option<f64>,
-}
 
 pub(super) async fn run(steps: Step, context: &Context) -> Result<Exit, CliError> {
     let mut log = context.log().await?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use prometheus::proto::MetricFamily;
 use serde::Serialize;
 
+use super::families::{ROWS_MAX, labels, sum, value};
 use super::stages::{Counts, StageTimes, Stages};
-use super::status_page::{ROWS_MAX, labels, sum, value};
 
 /// Samples that rates and shares cover: ten seconds.
 const SAMPLES: usize = 5;

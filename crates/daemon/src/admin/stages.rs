@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use prometheus::proto::{Metric, MetricFamily};
 use serde::Serialize;
 
-use super::status_page::labels;
+use super::families::labels;
 
 /// A histogram of seconds with the label `stage`.
 #[derive(Debug, Clone, Copy)]

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus::Registry;
-use prometheus::proto::{Metric, MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::families::{ROWS_MAX, labels, sum, value};
 use super::ranks::{RankRow, Ranks, RecentRanks};
 use super::stages::StageTimes;
 use crate::health::{DataSample, Health};
@@ -19,8 +20,6 @@ use crate::recent_messages::{self, Message};
 const EVERY: Duration = Duration::from_secs(2);
 /// Points of a plot: ten minutes.
 const POINTS: usize = 300;
-pub(super) const ROWS_MAX: usize = 64;
-
 /// A rate drawn over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Plot {
@@ -299,33 +298,6 @@ fn jobs(families: &[MetricFamily], name: &str) -> String {
         .collect();
     named.sort();
     named.join(", ")
-}
-
-pub(super) fn labels(metric: &Metric) -> BTreeMap<String, String> {
-    let pairs = metric
-        .get_label()
-        .iter()
-        .map(|pair| (pair.name().to_owned(), pair.value().to_owned()));
-    pairs.collect()
-}
-
-pub(super) fn sum(families: &[MetricFamily], name: &str) -> f64 {
-    let family = families.iter().filter(|family| family.name() == name);
-    family
-        .flat_map(|f| f.get_metric().iter().map(|m| value(f.get_field_type(), m)))
-        .sum()
-}
-
-/// Returns the value; of a histogram, the mean.
-pub(super) fn value(kind: MetricType, metric: &Metric) -> f64 {
-    match kind {
-        MetricType::COUNTER => metric.get_counter().get_value(),
-        MetricType::HISTOGRAM => {
-            let all = metric.get_histogram();
-            all.get_sample_sum() / (all.get_sample_count().max(1) as f64)
-        }
-        _ => metric.get_gauge().get_value(),
-    }
 }
 
 #[cfg(test)]

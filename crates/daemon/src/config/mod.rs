@@ -6,6 +6,7 @@
 
 pub mod other_names;
 mod overrides;
+mod paths;
 mod report;
 mod store;
 mod syntax;

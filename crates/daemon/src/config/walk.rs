@@ -11,6 +11,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue, Deserializer};
 
+use super::paths::paths;
 use super::wording::{reword, suggestion};
 use super::{Config, Located};
 
@@ -295,20 +296,6 @@ fn schema<T: Config>() -> Value {
         }
     }
     schema
-}
-
-/// Adds the paths of all keys and tables of the configuration to `out`.
-pub(super) fn paths(schema: &Value, prefix: &str, out: &mut Vec<String>) {
-    let Value::Object(map) = schema else { return };
-    for (key, value) in map {
-        let path = if prefix.is_empty() {
-            key.clone()
-        } else {
-            format!("{prefix}.{key}")
-        };
-        paths(value, &path, out);
-        out.push(path);
-    }
 }
 
 /// Returns the paths of all keys that hold a value.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::walk::paths;
+use super::paths::paths;
 
 /// Returns the message for a value that serde refused with `message` at `place`. `known` is the default of the key.
 pub(super) fn reword(

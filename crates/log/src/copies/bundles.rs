@@ -7,31 +7,13 @@ use std::sync::Arc;
 use batchweave_core::keys;
 use batchweave_core::limits::BUNDLES_KEPT;
 use batchweave_core::manifest::Folded;
-use batchweave_core::manifest::bundle::{RecentRecords, has_crowd};
+use batchweave_core::manifest::bundle::has_crowd;
 use batchweave_store::{ErrorKind, Store, StoreError};
 use bytes::Bytes;
-use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
 use crate::copies::put::put_copy;
 use crate::log::Log;
-
-/// The state of a writer of bundles.
-#[derive(Debug, Default)]
-pub(crate) struct Bundles {
-    recent: RecentRecords,
-    /// The store refuses them.
-    off: bool,
-    /// The write under way; true when the store refuses further ones.
-    writing: Option<JoinHandle<bool>>,
-}
-
-impl Bundles {
-    /// Forgets the records: another fold replaced the one that read them.
-    pub(crate) fn forget(&mut self) {
-        self.recent.clear();
-    }
-}
 
 impl Log {
     /// Keeps a folded record for the next bundle. A void one is in none: its readers must decide by the log.

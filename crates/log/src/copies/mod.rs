@@ -6,6 +6,7 @@
 //! - `bundles`: writes the newest records into one object while a crowd follows the log;
 //! - `put`: creates one copy, replacing damaged bytes.
 
+pub(crate) mod bundle_state;
 pub(crate) mod bundles;
 pub(crate) mod put;
 mod schedule;

@@ -20,7 +20,6 @@ use crate::read::fitting::get_fitting;
 use crate::read::shared_fold::SharedFold;
 use crate::read::snapshot_search::{Found, Search, list_snapshots};
 use crate::read::window;
-use crate::read::wrong_start::WrongStart;
 
 /// A second fold, prepared from a first one.
 #[derive(Debug, Clone)]
@@ -65,23 +64,6 @@ impl Refold {
     pub(crate) fn keeping(self, segments: impl Iterator<Item = u64>) -> Self {
         let kept = segments.collect();
         Self { kept, ..self }
-    }
-
-    /// Returns a second fold if it agrees with the first one, whose state is `manifest`.
-    pub(crate) async fn confirm(&self, manifest: &Manifest) -> Result<Refolded, LogError> {
-        let to = manifest.next_version();
-        let again = self.run(to).await?;
-        if let Some(stopped) = again.stopped {
-            return Err(stopped);
-        }
-        if again.manifest == *manifest {
-            return Ok(again);
-        }
-        let wrong = WrongStart {
-            folds: self,
-            manifest,
-        };
-        wrong.find(again.base).await
     }
 
     /// Folds all records below `to` from another start than the first fold. Tries starts further and further back

@@ -1,5 +1,5 @@
-//! Finds the snapshot because of which two folds of the same records differ. A snapshot names hashes that a forger knows
-//! too, so it may fit the log and still have another state.
+//! Confirms a fold by a second one, and finds the snapshot because of which two folds of the same records differ. A
+//! snapshot names hashes that a forger knows too, so it may fit the log and still have another state.
 
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
@@ -9,17 +9,36 @@ use tracing::warn;
 use crate::error::LogError;
 use crate::read::refold::{Refold, Refolded};
 
+impl Refold {
+    /// Returns a second fold if it agrees with the first one, whose state is `manifest`.
+    pub(crate) async fn confirm(&self, manifest: &Manifest) -> Result<Refolded, LogError> {
+        let to = manifest.next_version();
+        let again = self.run(to).await?;
+        if let Some(stopped) = again.stopped {
+            return Err(stopped);
+        }
+        if again.manifest == *manifest {
+            return Ok(again);
+        }
+        let wrong = WrongStart {
+            folds: self,
+            manifest,
+        };
+        wrong.find(again.base).await
+    }
+}
+
 /// Two folds that differ.
-pub(super) struct WrongStart<'f> {
-    pub(super) folds: &'f Refold,
+struct WrongStart<'f> {
+    folds: &'f Refold,
     /// The state of the first one.
-    pub(super) manifest: &'f Manifest,
+    manifest: &'f Manifest,
 }
 
 impl WrongStart<'_> {
     /// Returns the fold of the records alone, from version 0, if the first fold agrees with it: then the second one began
     /// with a wrong snapshot, `other`. Fails if the first one is wrong, by its snapshot or by this process.
-    pub(super) async fn find(&self, other: Option<Version>) -> Result<Refolded, LogError> {
+    async fn find(&self, other: Option<Version>) -> Result<Refolded, LogError> {
         let to = self.manifest.next_version();
         let unconfirmed = LogError::Unconfirmed {
             version: to.saturating_sub(1),

@@ -7,6 +7,7 @@
 //! - A request that fails in an unknown way is repeated through the SDK, whose answer counts.
 //! - A connection returns to the pool only after the last byte of an answer.
 
+mod authority;
 mod exchange;
 mod head;
 mod pool;

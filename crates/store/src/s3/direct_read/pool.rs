@@ -17,8 +17,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::config::{CONNECT_TIMEOUT, POOL_IDLE};
-use super::super::proxy::Proxy;
 use super::super::read::CHUNK_TIMEOUT;
+use super::authority::Authority;
 use super::tunnel;
 use crate::LowWater;
 
@@ -28,18 +28,6 @@ const IDLE_MAX: usize = 64;
 const MARK_MAX: usize = 256 << 10;
 /// Time for the runtime to notice that a socket became readable.
 const LATE: Duration = Duration::from_millis(100);
-
-/// The server to connect to.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Authority {
-    pub(super) tls: bool,
-    pub(super) host: String,
-    pub(super) port: u16,
-    /// Host and port as in the request.
-    pub(super) name: String,
-    /// The proxy on the way to it.
-    pub(super) proxy: Option<Proxy>,
-}
 
 /// A bidirectional stream of bytes.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {

@@ -9,7 +9,7 @@ use aws_sdk_s3::presigning::PresignedRequest;
 
 use super::super::S3Store;
 use super::super::proxy::{self, Way};
-use super::pool::Authority;
+use super::authority::Authority;
 use crate::{Effect, ErrorKind, Op, StoreError};
 
 /// Time for which the server accepts a signature.

@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::proxy::Proxy;
+use super::authority::Authority;
 use super::head;
-use super::pool::Authority;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 

@@ -109,7 +109,7 @@ def test_files_of_ids_do_not_pass_a_function(checks: Checks) -> None:
     assert checks.producer("a.npy", content).code == 0
     refused(
         checks.producer("a.npy", content, function),
-        "transform.function takes documents of JSONL, text, Parquet and tars",
+        "transform.function takes documents of JSONL, text, Parquet, Arrow, CSV and tars",
     )
     both = f'{content}, format = "megatron"'
     refused(checks.producer("a.bin", both, function), "transform.function", "Megatron")

@@ -62,12 +62,12 @@ impl ProducerConfig {
         wrong(
             if mask { "source.mask" } else { "packing.extra" },
             (mask || extra) && formats.clone().any(|f| !f.has_fields()),
-            "takes fields of JSONL or columns of Parquet, and other formats have none",
+            "takes fields of JSONL or columns of Parquet and Arrow, and other formats have none",
         );
         wrong(
             "packing.arrays",
             arrays && formats.any(|f| !f.has_fields() && !f.is_shards()),
-            "takes fields of JSONL and of tars and columns of Parquet, and other formats have none beside tokens",
+            "takes fields of JSONL and of tars and columns of Parquet and Arrow, and other formats have none beside tokens",
         );
     }
 

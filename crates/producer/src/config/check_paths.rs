@@ -25,7 +25,7 @@ impl ProducerConfig {
             ),
             (
                 formats.any(|f| !f.has_fields()),
-                "which is for JSONL and Parquet; remove path, or set source.format to one of these",
+                "which is for JSONL, Parquet, Arrow and CSV; remove path, or set source.format to one of these",
             ),
             (
                 arrays.iter().any(|array| array.path && array.base64),
@@ -89,7 +89,7 @@ mod tests {
         assert!(function.contains("can read the file"), "{function}");
         for format in [Format::Npy, Format::Webdataset, Format::Text] {
             let mut config = faults(|c| c.source.format = format);
-            config.retain(|fault| fault.contains("which is for JSONL and Parquet"));
+            config.retain(|fault| fault.contains("which is for JSONL, Parquet"));
             assert_eq!(config.len(), 1);
         }
         let both = one(|c| c.packing.arrays[0].base64 = true);

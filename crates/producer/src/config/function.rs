@@ -115,7 +115,7 @@ impl ProducerConfig {
         wrong(
             "function",
             self.source.format.is_binary() || sources.any(|s| s.format.is_binary()),
-            "takes documents of JSONL, text, Parquet and tars, not of .npy or Megatron's files",
+            "takes documents of JSONL, text, Parquet, Arrow, CSV and tars, not of .npy or Megatron's files",
         );
     }
 }

@@ -113,7 +113,7 @@ pub enum Reason {
     MaskLength { marks: usize, ids: usize },
     /// Files of this format hold no columns beside the content.
     #[error(
-        "packing.extra, packing.arrays and source.mask take fields of JSONL and columns of Parquet files; name such files in source.paths, or remove these keys"
+        "packing.extra, packing.arrays and source.mask take fields of JSONL and columns of Parquet and Arrow files; name such files in source.paths, or remove these keys"
     )]
     NoColumns,
     /// No process can render the conversation; the document itself may be good.
@@ -124,7 +124,7 @@ pub enum Reason {
     Function { detail: String },
     /// Documents of this format do not go through a function.
     #[error(
-        "transform.function takes documents of JSONL, text, Parquet and tars; name such files in source.paths, or remove it"
+        "transform.function takes documents of JSONL, text, Parquet, Arrow, CSV and tars; name such files in source.paths, or remove it"
     )]
     NotForFunction,
     /// The Parquet file lacks a column that the function gets.
@@ -155,7 +155,7 @@ pub enum Reason {
     NoMessages { detail: String },
     /// A conversation is expected, and the file is neither JSONL nor Parquet nor tar.
     #[error(
-        "packing.mode = \"chat\" and \"pairs\" take conversations from JSONL, Parquet and tar files; name such files in source.paths"
+        "packing.mode = \"chat\" and \"pairs\" take conversations from JSONL, Parquet, Arrow, CSV and tar files; name such files in source.paths"
     )]
     NotConversations,
     /// A text is expected, and the file holds an array.
@@ -165,7 +165,7 @@ pub enum Reason {
     NotText,
     /// A sample is expected, and the file holds text.
     #[error(
-        "packing.mode = \"opaque\" takes samples from JSONL, Parquet, .npy and tar files; name such files in source.paths"
+        "packing.mode = \"opaque\" takes samples from JSONL, Parquet, Arrow, .npy and tar files; name such files in source.paths"
     )]
     NotArrays,
     /// An id is not in the vocabulary.
@@ -185,7 +185,7 @@ pub enum Reason {
     NotIdColumn { column: String },
     /// Ids are expected, and the file holds text.
     #[error(
-        "source.content = \"ids\" takes JSONL, Parquet and .npy files, and Megatron's with source.format = \"megatron\"; name such files in source.paths"
+        "source.content = \"ids\" takes JSONL, Parquet, Arrow and .npy files, and Megatron's with source.format = \"megatron\"; name such files in source.paths"
     )]
     NotIdFile,
     /// The .npy file does not hold ids.

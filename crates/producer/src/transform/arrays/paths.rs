@@ -41,7 +41,7 @@ pub(crate) fn paths(specs: &[ArraySpec], unit: &Unit) -> Result<Vec<(String, Str
         _ => match specs.iter().find(|spec| spec.path) {
             Some(spec) => Err(wrong(
                 &spec.name,
-                "has path = true, which is for JSONL and Parquet files",
+                "has path = true, which is for JSONL, Parquet, Arrow and CSV files",
             )),
             None => Ok(Vec::new()),
         },

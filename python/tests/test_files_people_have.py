@@ -123,7 +123,7 @@ def test_keys_of_any_characters(s3: DevS3, tmp_path: Path) -> None:
     code, said = run('source.paths = ["s3://corpus/m x/"]', tmp_path, s3=s3)
     assert code == 0, said
     assert sorted(texts(tmp_path)) == sorted(expected)
-    assert f"{len(LEFT_OUT)} of s3://corpus/m x/ are left out, first" in said
+    assert f"{len(LEFT_OUT)} names in s3://corpus/m x/ are left out, first" in said
     # By name, and by a pattern.
     (tmp_path / "two").mkdir()
     paths = json.dumps(

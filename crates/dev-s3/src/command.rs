@@ -25,7 +25,7 @@ pub struct DevS3Args {
     /// Make requests fail: FAULT=CHANCE or KIND.FAULT=CHANCE, separated by commas. Faults: error
     /// (500), slow (503), conflict (409), stall, reset, lost (done, but the answer is lost), and for
     /// reads flip (one bit is wrong), short, long (one byte less or more), spoil (flips in all reads
-    /// of this connection from now on), foreign (another object's bytes), rotate. Kinds: get, head, put, delete, list, part, multipart, bucket
+    /// of this connection from now on), foreign (another object's bytes), absent (404), rotate. Kinds: get, head, put, delete, list, part, multipart, bucket
     #[arg(long, value_name = "SPEC")]
     pub faults: Option<FaultSpec>,
     /// KiB per second that each connection carries in each direction; without it, no limit

@@ -189,8 +189,10 @@ impl HoldReporter {
             .filter(|hold| hold.committed == committed);
         let since = same.map_or(now, |hold| hold.since);
         let seconds = now.duration_since(since).as_secs();
-        self.health
-            .ready(format!("{held}; this hold lasts for {seconds} s"));
+        self.health.ready(match seconds {
+            0 => held.to_string(),
+            _ => format!("{held}; this hold lasts for {seconds} s"),
+        });
         self.log_if_due(&held, seconds, now);
         let counted = now;
         self.hold = Some(Hold {
@@ -289,7 +291,10 @@ mod tests {
         for (committed, seconds) in [(1, 0), (1, 30), (2, 0), (2, 30), (2, 60), (3, 0)] {
             reporter.report(held.clone(), committed);
             let text = health.get().1;
-            let expected = format!("and has 403 steps; this hold lasts for {seconds} s");
+            let expected = match seconds {
+                0 => "and has 403 steps".to_owned(),
+                _ => format!("and has 403 steps; this hold lasts for {seconds} s"),
+            };
             assert!(text.ends_with(&expected), "{committed}: {text}");
             tokio::time::advance(Duration::from_secs(30)).await;
         }

@@ -149,12 +149,10 @@ impl fmt::Display for Omission {
         let n = self.names.len();
         let first = self.names.first().map_or("", String::as_str);
         let (path, first, why) = (shown(&self.path), shown(first), self.cause.words());
-        let (are, first) = if n == 1 {
-            ("is", first.into_owned())
-        } else {
-            ("are", format!("first {first}"))
-        };
-        write!(f, "{n} of {path} {are} left out, {first}: {why}")
+        if n == 1 {
+            return write!(f, "1 name in {path} is left out, {first}: {why}");
+        }
+        write!(f, "{n} names in {path} are left out, first {first}: {why}")
     }
 }
 

@@ -144,7 +144,7 @@ def test_file_names_of_any_characters(tmp_path: Path) -> None:
     code, said = run(f'source.paths = ["{data}"]', tmp_path)
     assert code == 0, said
     assert sorted(texts(tmp_path)) == sorted(NAMES)
-    assert "4 of" in said
+    assert "4 names in" in said
     assert "left out" in said
     # Two names that no message could tell apart.
     for odd in [b"\xff.jsonl", b"\xfe.jsonl"]:

@@ -102,6 +102,16 @@ pub(crate) fn system(path: &Path, call: &'static str, source: Errno) -> SocketEr
     }
 }
 
+fn descriptors(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
+    let mut fds: Vec<OwnedFd> = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    fds
+}
+
 impl Connection {
     /// Wraps an accepted socket. `untrusted_fds`: its untrusted peer can send descriptors, which are closed
     /// in a separate thread, as is the socket.
@@ -197,12 +207,7 @@ impl Connection {
                 Err(e) => return Err(e.into()),
             }
         };
-        let mut fds: Vec<OwnedFd> = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(received) = message {
-                fds.extend(received);
-            }
-        }
+        let mut fds = descriptors(&mut control);
         let several = fds.len() > 1;
         if self.fd.untrusted_fds {
             fds.drain(..).for_each(close_in_thread);

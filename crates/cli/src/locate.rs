@@ -95,13 +95,7 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
         at = end;
     }
     found.sort_by_key(|found| found.step);
-    let silent = match silent {
-        0 => String::new(),
-        n => format!(
-            "; {} have no provenance (packing.provenance)",
-            count(n, "step")
-        ),
-    };
+    let silent = without_provenance(silent);
     if found.is_empty() {
         let (root, steps) = (log.store().root(), range(from, to));
         return Err(CliError::Absent(format!(
@@ -122,6 +116,17 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
         found,
     };
     context.done(&report, render)
+}
+
+/// Describes the steps that could not be searched; empty when there are none.
+fn without_provenance(steps: u64) -> String {
+    match steps {
+        0 => String::new(),
+        n => format!(
+            "; {} have no provenance (packing.provenance)",
+            count(n, "step")
+        ),
+    }
 }
 
 /// The number of a document in its file, as it was asked for.

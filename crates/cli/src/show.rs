@@ -113,16 +113,9 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         _ => (args.slices || args.decode).then_some(0..slices),
     };
     let objects = log.job_objects().await?;
-    let mut report = StepReport {
-        quarantines: quarantines(log.manifest(), args.step),
-        readers: readers(log.manifest(), &objects, args.step),
-        entry,
-        slices: None,
-        digest_matches: None,
-        arrays: None,
-        rows: None,
-        sources: None,
-    };
+    let readers = readers(log.manifest(), &objects, args.step);
+    let quarantines = quarantines(log.manifest(), args.step);
+    let mut report = StepReport::new(entry, quarantines, readers);
     if args.sources {
         report.sources = Some(documents::read(&mut log, &report.entry).await?);
     }
@@ -215,6 +208,20 @@ fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
 }
 
 impl StepReport {
+    /// The report of a step of which nothing was read but its entry in the log.
+    fn new(entry: Arc<StepEntry>, quarantines: Vec<QuarantineState>, readers: Vec<Reader>) -> Self {
+        Self {
+            entry,
+            quarantines,
+            readers,
+            slices: None,
+            digest_matches: None,
+            arrays: None,
+            rows: None,
+            sources: None,
+        }
+    }
+
     /// Summarizes the damage in one line; the report has the details.
     fn fault(&self) -> Option<String> {
         let frames = self.slices.iter().flatten();

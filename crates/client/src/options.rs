@@ -96,12 +96,7 @@ impl ConnectOptions {
             job: self.job.clone(),
             yields: attempt.is_some() && self.attempt.is_none() && !self.takeover,
             attempt,
-            begin: match self.start {
-                _ if self.job.is_none() => Begin::Stated,
-                Start::Unstated => Begin::Unstated,
-                Start::Latest => Begin::Latest,
-                Start::Step(_) | Start::State(_) => Begin::Stated,
-            },
+            begin: self.begin(),
             parent,
             dp_rank: self.dp_rank,
             dp_size: self.dp_size,
@@ -124,6 +119,15 @@ impl ConnectOptions {
         };
         hello.check().map_err(ClientError::BadHello)?;
         Ok(hello)
+    }
+
+    fn begin(&self) -> Begin {
+        match self.start {
+            _ if self.job.is_none() => Begin::Stated,
+            Start::Unstated => Begin::Unstated,
+            Start::Latest => Begin::Latest,
+            Start::Step(_) | Start::State(_) => Begin::Stated,
+        }
     }
 
     fn attempt(&self) -> Result<Option<String>, ClientError> {

@@ -104,18 +104,11 @@ impl StreamConfig {
     /// Returns every difference in the parameters (ids and creation time apart), one line each: `slices:
     /// the stream has 8, this configuration 16`.
     pub fn differences(&self, wanted: &Self) -> Vec<String> {
-        let names = |c: &Self| {
-            c.producers
-                .iter()
-                .map(ProducerName::as_str)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
         let order = |c: &Self| format!("{:?}", c.order).to_lowercase();
         let rows: [(&str, String, String); 7] = [
             ("slices", self.slices.to_string(), wanted.slices.to_string()),
             ("order", order(self), order(wanted)),
-            ("producers", names(self), names(wanted)),
+            ("producers", producer_names(self), producer_names(wanted)),
             (
                 "tokenizer",
                 self.tokenizer.name.clone(),
@@ -144,6 +137,11 @@ impl StreamConfig {
             })
             .collect()
     }
+}
+
+fn producer_names(config: &StreamConfig) -> String {
+    let names = config.producers.iter().map(ProducerName::as_str);
+    names.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -192,20 +192,16 @@ fn run<
     telemetry::init(log(&config));
     panics::log_panics();
     work(Box::pin(async {
-        let stop = shutdown::on_signals().map_err(|why| {
-            Failure::new(
-                format!("cannot install signal handlers: {why}"),
-                Exit::Failure,
-            )
-        })?;
-        reload::on_hangup(args.config.clone(), overrides, &config, log).map_err(|why| {
-            Failure::new(
-                format!("cannot install signal handlers: {why}"),
-                Exit::Failure,
-            )
-        })?;
+        let stop = shutdown::on_signals().map_err(|why| no_handlers(&why))?;
+        reload::on_hangup(args.config.clone(), overrides, &config, log)
+            .map_err(|why| no_handlers(&why))?;
         serve(config, stop).await
     }))?
+}
+
+fn no_handlers(why: &std::io::Error) -> Failure {
+    let text = format!("cannot install signal handlers: {why}");
+    Failure::new(text, Exit::Failure)
 }
 
 /// Prints what `--check` opened; fails with all faults.

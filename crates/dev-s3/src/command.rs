@@ -63,24 +63,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
     let failed = |source| Error::Signals { source };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let options = Options {
-        listen: args.listen,
-        dir: args.dir.clone(),
-        latency: args.latency,
-        faults: args.faults.clone(),
-        seed: args
-            .seed
-            .unwrap_or_else(|| u64::from(rand::random::<u32>())),
-        bytes_per_second: args.link_kib.map(|kib| kib * 1024),
-        unordered_list: args.unordered_list,
-        access_key: args.access_key.clone(),
-        secret_key: args.secret_key.clone(),
-        buckets: args.buckets.clone(),
-        policies: args.policies.clone(),
-        checks_early: false,
-        max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
-        journal: None,
-    };
+    let options = options(&args);
     let server = Server::start(options.clone()).await?;
     let text = if args.json {
         ready_json(&server, &options)
@@ -99,6 +82,28 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
         say(&format!("stopped after {} requests", stats.total()));
     }
     Ok(())
+}
+
+/// Converts the arguments to the server's options.
+fn options(args: &DevS3Args) -> Options {
+    Options {
+        listen: args.listen,
+        dir: args.dir.clone(),
+        latency: args.latency,
+        faults: args.faults.clone(),
+        seed: args
+            .seed
+            .unwrap_or_else(|| u64::from(rand::random::<u32>())),
+        bytes_per_second: args.link_kib.map(|kib| kib * 1024),
+        unordered_list: args.unordered_list,
+        access_key: args.access_key.clone(),
+        secret_key: args.secret_key.clone(),
+        buckets: args.buckets.clone(),
+        policies: args.policies.clone(),
+        checks_early: false,
+        max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
+        journal: None,
+    }
 }
 
 /// Prints a line; the server continues when standard output is closed.

@@ -170,7 +170,8 @@ impl Server {
     }
 }
 
-fn build_front(options: &Options) -> Result<Front, Error> {
+/// Opens the storage and creates its buckets.
+fn open_storage(options: &Options) -> Result<Arc<Storage>, Error> {
     let storage = Arc::new(Storage::open(options.dir.clone())?);
     for name in &options.buckets {
         if !s3s::path::check_bucket_name(name) {
@@ -178,6 +179,11 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         }
         storage.create_bucket(name)?;
     }
+    Ok(storage)
+}
+
+fn build_front(options: &Options) -> Result<Front, Error> {
+    let storage = open_storage(options)?;
     let order = if options.unordered_list {
         Order::Shuffled(options.seed)
     } else {

@@ -154,14 +154,18 @@ fn draw(out: &mut String, report: &RunReport, attempt: &AttemptReport, scale: &S
         }
     }
     for mark in &attempt.marks {
-        let x = scale.x(*mark);
-        let _ = writeln!(
-            out,
-            "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-            y - 2.0,
-            y + BAR + 2.0
-        );
+        tick(out, scale, y, *mark);
     }
+}
+
+fn tick(out: &mut String, scale: &Scale, y: f64, mark: Step) {
+    let x = scale.x(mark);
+    let _ = writeln!(
+        out,
+        "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+        y - 2.0,
+        y + BAR + 2.0
+    );
 }
 
 fn bar(out: &mut String, scale: &Scale, y: f64, from: Step, to: Step, class: &str) {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::copies::{self, Copies};
 use crate::data::{self, DataReport};
-use crate::fold::{Folding, VoidAt};
+use crate::fold::{Folding, VoidAt, VoidRun};
 use crate::{Problem, VerifyArgs};
 
 /// Problems that are listed; all are counted.
@@ -74,14 +74,7 @@ pub(crate) async fn check(
     } else {
         None
     };
-    if let Some(row) = folding.facts.void_row {
-        let records = count(row.records, "record");
-        let why = format!(
-            "begins {records} in a row with void entries: their writers go on from another history than \
-             this log has, and what they took for committed is not there"
-        );
-        problems.push(Problem::at("record", keys::log(row.first), why));
-    }
+    problems.extend(folding.facts.void_row.map(void_run_problem));
     let problem_count = problems.len();
     problems.truncate(LISTED);
     Ok(StreamReport {
@@ -98,6 +91,15 @@ pub(crate) async fn check(
         problem_count,
         problems,
     })
+}
+
+fn void_run_problem(row: VoidRun) -> Problem {
+    let records = count(row.records, "record");
+    let why = format!(
+        "begins {records} in a row with void entries: their writers go on from another history than \
+             this log has, and what they took for committed is not there"
+    );
+    Problem::at("record", keys::log(row.first), why)
 }
 
 /// Compares one listing of all data with the objects named before it. Missing objects are compared with the

@@ -155,30 +155,7 @@ pub fn all(tables: &Tables, state: &State, into: &mut Vec<Action>) {
 fn at_rest(tables: &Tables, state: &State, pid: u8, process: &Process, into: &mut Vec<Action>) {
     match process.role {
         Role::Dead => {}
-        Role::Producer(producer) => match producer.stage {
-            Stage::Absent => into.push(Action::Start(pid)),
-            Stage::Opening => into.extend([
-                Action::Refresh(pid),
-                Action::Open {
-                    pid,
-                    announce: false,
-                },
-                Action::Open {
-                    pid,
-                    announce: true,
-                },
-            ]),
-            Stage::Live => {
-                into.extend([
-                    Action::Refresh(pid),
-                    Action::Announce(pid),
-                    Action::Finish(pid),
-                ]);
-                let hows = [How::Own, How::Combined, How::Others, How::Half];
-                into.extend(hows.map(|how| Action::Commit { pid, how }));
-            }
-            Stage::Done | Stage::Stopped => {}
-        },
+        Role::Producer(producer) => of_producer(producer.stage, pid, into),
         Role::Trainer(trainer) => of_trainer(tables, state, pid, trainer, into),
         Role::Reclaimer(reclaimer) if reclaimer.deletes => {
             into.extend([Action::EndPass(pid), Action::DropMarks(pid)]);
@@ -194,6 +171,33 @@ fn at_rest(tables: &Tables, state: &State, pid: u8, process: &Process, into: &mu
             let steps = 1..=tables.facts(state.head).next_step;
             into.extend(steps.map(|step| Action::RequestWatermark { pid, step }));
         }
+    }
+}
+
+fn of_producer(stage: Stage, pid: u8, into: &mut Vec<Action>) {
+    match stage {
+        Stage::Absent => into.push(Action::Start(pid)),
+        Stage::Opening => into.extend([
+            Action::Refresh(pid),
+            Action::Open {
+                pid,
+                announce: false,
+            },
+            Action::Open {
+                pid,
+                announce: true,
+            },
+        ]),
+        Stage::Live => {
+            into.extend([
+                Action::Refresh(pid),
+                Action::Announce(pid),
+                Action::Finish(pid),
+            ]);
+            let hows = [How::Own, How::Combined, How::Others, How::Half];
+            into.extend(hows.map(|how| Action::Commit { pid, how }));
+        }
+        Stage::Done | Stage::Stopped => {}
     }
 }
 

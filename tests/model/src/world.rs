@@ -53,14 +53,7 @@ impl World {
             began: 0,
         }));
         if config.filled {
-            specs.push(Spec::Batch {
-                producer: 0,
-                instance: 0,
-                epoch: 1,
-                start: 0,
-                first: 0,
-                last: config.tgbs - 1,
-            });
+            specs.push(filling_batch(&config));
         }
         if specs.is_empty() {
             return 0;
@@ -79,20 +72,7 @@ impl World {
     fn processes(&self, head: u32) -> impl Iterator<Item = Process> {
         let config = *self.tables.config();
         let length = self.tables.facts(head).length;
-        let producers = if config.filled { 0 } else { config.producers };
-        let producers = (0..producers).flat_map(move |name| {
-            (0..config.instances).map(move |instance| {
-                let live = instance == 0 && config.opened;
-                Role::Producer(Producer {
-                    name,
-                    instance,
-                    stage: [Stage::Absent, Stage::Live][usize::from(live)],
-                    epoch: u8::from(live),
-                    announces: config.announces * u8::from(live),
-                    ..Producer::default()
-                })
-            })
-        });
+        let producers = first_producers(config);
         let [first, second] = config.attempts;
         let trainers = (0..first + second).map(move |index| {
             Role::Trainer(Trainer {
@@ -128,6 +108,36 @@ impl World {
             .collect();
         format!("v{} [{}]", info.version, entries.join("; "))
     }
+}
+
+/// Returns a batch of all the TGBs of a world that begins filled.
+fn filling_batch(config: &Config) -> Spec {
+    Spec::Batch {
+        producer: 0,
+        instance: 0,
+        epoch: 1,
+        start: 0,
+        first: 0,
+        last: config.tgbs - 1,
+    }
+}
+
+/// Returns the producers as they are at the beginning.
+fn first_producers(config: Config) -> impl Iterator<Item = Role> {
+    let producers = if config.filled { 0 } else { config.producers };
+    (0..producers).flat_map(move |name| {
+        (0..config.instances).map(move |instance| {
+            let live = instance == 0 && config.opened;
+            Role::Producer(Producer {
+                name,
+                instance,
+                stage: [Stage::Absent, Stage::Live][usize::from(live)],
+                epoch: u8::from(live),
+                announces: config.announces * u8::from(live),
+                ..Producer::default()
+            })
+        })
+    })
 }
 
 impl System for World {

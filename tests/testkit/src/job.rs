@@ -43,19 +43,7 @@ impl TestJob {
             number: 0,
             dp_size: 1,
         };
-        let opening = AttemptOpened {
-            job: attempt.job.clone(),
-            opened: attempt.opened,
-            attempt: attempt.id(),
-            predecessor: None,
-            parent: None,
-            start: entry.start,
-            dp_size: 1,
-            mesh: vec![Axis {
-                name: "dp".into(),
-                size: 1,
-            }],
-        };
+        let opening = first_attempt(&attempt, entry.start);
         let opened = log
             .commit_entry("test", |_| Entry::AttemptOpened(opening.clone()))
             .await;
@@ -89,5 +77,22 @@ impl TestJob {
 
     async fn put(&self, key: &str, body: Vec<u8>) {
         let _ = self.store.create(key, body.into()).await.unwrap();
+    }
+}
+
+/// Returns the entry that opens the first attempt of a job.
+fn first_attempt(attempt: &Attempt, start: Step) -> AttemptOpened {
+    AttemptOpened {
+        job: attempt.job.clone(),
+        opened: attempt.opened,
+        attempt: attempt.id(),
+        predecessor: None,
+        parent: None,
+        start,
+        dp_size: 1,
+        mesh: vec![Axis {
+            name: "dp".into(),
+            size: 1,
+        }],
     }
 }

@@ -34,15 +34,7 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
         return Err(CliError::Absent(text));
     }
     let (begins, steps_unknown) = begins(&mut log).await?;
-    let mut report = VerifyReport {
-        inbox: inbox.root().to_owned(),
-        writers: 0,
-        rows_once: 0,
-        rows_twice: 0,
-        rows_missing: 0,
-        steps_unknown,
-        faults: Vec::new(),
-    };
+    let mut report = VerifyReport::new(inbox.root(), steps_unknown);
     for (writer, (producer, files)) in &committed.writers {
         if !args.writers.is_empty() && !args.writers.contains(writer) {
             continue;
@@ -69,6 +61,18 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
 }
 
 impl VerifyReport {
+    fn new(inbox: &str, steps_unknown: u64) -> Self {
+        Self {
+            inbox: inbox.to_owned(),
+            writers: 0,
+            rows_once: 0,
+            rows_twice: 0,
+            rows_missing: 0,
+            steps_unknown,
+            faults: Vec::new(),
+        }
+    }
+
     /// Adds the rows of a file, of which the first `due` must be in the stream.
     fn file(&mut self, name: &str, counts: &[u8], due: u64) {
         let (mut once, mut twice) = (0, 0);

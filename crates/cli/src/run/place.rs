@@ -111,13 +111,6 @@ fn usable(folders: &[PathBuf], make: bool) -> Option<PathBuf> {
 }
 
 fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<Socket, RunError> {
-    // The client takes the first socket that exists.
-    let is_first = |path: &Path| {
-        let all = folders.iter().map(|folder| folder.join(SOCKET));
-        let mut before = all.take_while(|place| place != path);
-        let listed = folders.iter().any(|folder| folder.join(SOCKET) == path);
-        listed && !before.any(|place| is_socket(&place))
-    };
     if let Some(path) = given {
         let path = path.to_path_buf();
         if wanted == Use::Run {
@@ -125,7 +118,7 @@ fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<S
             let _ = is_freed(&path, FREED_WITHIN);
         }
         return Ok(Socket {
-            found: is_first(&path),
+            found: is_first(folders, &path),
             path,
             _claim: None,
         });
@@ -142,7 +135,7 @@ fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<S
         if let Ok(claim) = free(&folder, &name, wanted) {
             let path = folder.join(name);
             return Ok(Socket {
-                found: is_first(&path),
+                found: is_first(folders, &path),
                 path,
                 _claim: claim,
             });
@@ -150,6 +143,14 @@ fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<S
     }
     let tries = SOCKETS_MAX;
     Err(RunError::NoSocket { folder, tries })
+}
+
+/// Returns whether the client, which takes the first socket that exists, takes `path`.
+fn is_first(folders: &[PathBuf], path: &Path) -> bool {
+    let all = folders.iter().map(|folder| folder.join(SOCKET));
+    let mut before = all.take_while(|place| place != path);
+    let listed = folders.iter().any(|folder| folder.join(SOCKET) == path);
+    listed && !before.any(|place| is_socket(&place))
 }
 
 /// Another run or a daemon uses a socket's name.

@@ -46,13 +46,7 @@ pub(super) async fn read(log: &mut Log, entry: &StepEntry) -> Result<Vec<StepDoc
             "step {step} of {root} has no source documents: its producer stores no provenance (packing.provenance)"
         )));
     };
-    let object = Object {
-        provenance: sources::provenance(log.store().as_ref(), key).await?,
-        names: sources::names(log, &entry.producer).await?,
-        seq_len: log.manifest().stream().seq_len.into(),
-        slices: log.manifest().stream().slices.into(),
-        rows_per_slice: u64::from(log.manifest().stream().rows_per_slice).max(1),
-    };
+    let object = Object::read(log, entry, key).await?;
     let Some(own) = object.of(entry) else {
         let text = format!("{key} has no entry for batch {}", entry.seq);
         return Err(CliError::Unsound(text));
@@ -103,6 +97,16 @@ struct Object {
 }
 
 impl Object {
+    async fn read(log: &mut Log, entry: &StepEntry, key: &str) -> Result<Self, CliError> {
+        Ok(Self {
+            provenance: sources::provenance(log.store().as_ref(), key).await?,
+            names: sources::names(log, &entry.producer).await?,
+            seq_len: log.manifest().stream().seq_len.into(),
+            slices: log.manifest().stream().slices.into(),
+            rows_per_slice: u64::from(log.manifest().stream().rows_per_slice).max(1),
+        })
+    }
+
     fn of(&self, entry: &StepEntry) -> Option<StepDocuments> {
         let sources = self.provenance.get(entry.seq)?;
         Some(StepDocuments {

@@ -172,18 +172,7 @@ impl Outbox {
         delivery: u64,
         segments: &[Arc<Segment>],
     ) {
-        while self.segments_sent <= region.segment {
-            let Some(segment) = segments.get(self.segments_sent as usize) else {
-                break;
-            };
-            let message = SegmentMessage {
-                id: self.segments_sent,
-                bytes: segment.bytes(),
-            };
-            self.queue
-                .push_back(Outgoing::Segment(message, segment.clone()));
-            self.segments_sent += 1;
-        }
+        self.announce_segments(region.segment, segments);
         let (layout, new) = self.numbers.number_for(shape);
         if new {
             let message = LayoutMessage {
@@ -208,6 +197,22 @@ impl Outbox {
         self.append(id.step, id.slice - self.welcome.first_slice, slice);
         self.ready.get_or_insert_with(Instant::now);
         self.wake.notify_one();
+    }
+
+    /// Queues the segments up to number `last` that the rank does not have yet.
+    fn announce_segments(&mut self, last: u32, segments: &[Arc<Segment>]) {
+        while self.segments_sent <= last {
+            let Some(segment) = segments.get(self.segments_sent as usize) else {
+                break;
+            };
+            let message = SegmentMessage {
+                id: self.segments_sent,
+                bytes: segment.bytes(),
+            };
+            self.queue
+                .push_back(Outgoing::Segment(message, segment.clone()));
+            self.segments_sent += 1;
+        }
     }
 
     fn append(&mut self, step: Step, position: u32, slice: SliceRef) {

@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 use super::rewind::History;
 use crate::engine::allocator::FrameRegion;
 use crate::engine::location::FrameId;
-use crate::engine::{Action, Cause, Engine, Limits, Room, SessionId, TooLarge};
+use crate::engine::{Action, Cause, Engine, Fetch, Limits, Room, SessionId, TooLarge};
 use crate::fetch::{Loaded, Target};
 use crate::job::admission::Admission;
 use crate::job::deliveries::Deliveries;
@@ -132,16 +132,8 @@ impl State {
         for action in self.engine.advance() {
             match action {
                 Action::Fetch(list) => {
-                    for fetch in list {
-                        let segment = self.segments[fetch.to.segment as usize].clone();
-                        let offset = fetch.to.offset;
-                        work.fetches.push(Target {
-                            id: fetch.id,
-                            from: fetch.from,
-                            segment,
-                            offset,
-                        });
-                    }
+                    let targets = list.into_iter().map(|fetch| self.target(fetch));
+                    work.fetches.extend(targets);
                 }
                 Action::Grow => work.grow = true,
                 Action::End(session, step) => {
@@ -167,6 +159,15 @@ impl State {
             }
         }
         work
+    }
+
+    fn target(&self, fetch: Fetch) -> Target {
+        Target {
+            id: fetch.id,
+            from: fetch.from,
+            segment: self.segments[fetch.to.segment as usize].clone(),
+            offset: fetch.to.offset,
+        }
     }
 
     fn deliver(&mut self, session: SessionId, id: FrameId, region: FrameRegion, ready: &Loaded) {

@@ -80,15 +80,7 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
         manifest.next_step()
     );
     findings.opened("stream", text);
-    let smallest = u64::from(*rows_per_slice) * (u64::from(*seq_len) + 1) * TOKEN_BYTES;
-    if smallest > config.arena.segment().bytes() {
-        let text = format!(
-            "{} is less than a slice of this stream, which has at least {smallest} bytes; raise it to a whole number \
-             of MiB above that, and arena.bytes with it",
-            config.arena.segment()
-        );
-        findings.fault("arena.segment_bytes", text);
-    }
+    check_segment(stream, config, findings);
     let served = config.job.served().iter();
     for name in served.filter(|_| config.job.open) {
         match check_job(manifest, name, &config.job) {
@@ -96,6 +88,20 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
             Ok(false) => findings.opened("job", format!("{name}: a start opens it")),
             Err(why) => findings.fault("job", why),
         }
+    }
+}
+
+/// Checks that a segment of the arena holds a slice of the stream.
+fn check_segment(stream: &StreamConfig, config: &ConsumerConfig, findings: &mut Findings) {
+    let row_tokens = u64::from(stream.seq_len) + 1;
+    let smallest = u64::from(stream.rows_per_slice) * row_tokens * TOKEN_BYTES;
+    if smallest > config.arena.segment().bytes() {
+        let text = format!(
+            "{} is less than a slice of this stream, which has at least {smallest} bytes; raise it to a whole number \
+             of MiB above that, and arena.bytes with it",
+            config.arena.segment()
+        );
+        findings.fault("arena.segment_bytes", text);
     }
 }
 

@@ -276,24 +276,19 @@ pub fn pack(
     mut key: impl FnMut(u32) -> String,
 ) -> Result<Packed, BuildError> {
     let mut objects: Vec<Object> = Vec::new();
-    let size = |p: &Bytes| frame_bytes(p.len() as u64).unwrap_or(u64::MAX);
-    let total = tgbs
-        .iter()
-        .flat_map(|tgb| &tgb.slices)
-        .map(size)
-        .fold(0, u64::saturating_add);
+    let total = frames_size(tgbs.iter().flat_map(|tgb| &tgb.slices));
     let fresh = || ObjectBuilder::new(identity).reserve(object_bytes.min(total));
     let mut open = fresh();
     for tgb in tgbs {
         if tgb.slices.is_empty() {
             return Err(BuildError::Empty { seq: tgb.seq });
         }
-        let whole = tgb.slices.iter().map(size).fold(0, u64::saturating_add);
+        let whole = frames_size(&tgb.slices);
         let cut = whole > object_bytes;
         for (slice, payload) in (0..).zip(&tgb.slices) {
             // A TGB that fits in one object is not split: its first slice asks for room for all.
             let needs = match (cut, slice) {
-                (true, _) => size(payload),
+                (true, _) => frame_size(payload),
                 (false, 0) => whole,
                 (false, _) => 0,
             };
@@ -309,6 +304,15 @@ pub fn pack(
     }
     let tgbs = tgbs.iter().map(|tgb| record(tgb, &objects)).collect();
     Ok(Packed { objects, tgbs })
+}
+
+fn frame_size(payload: &Bytes) -> u64 {
+    frame_bytes(payload.len() as u64).unwrap_or(u64::MAX)
+}
+
+fn frames_size<'a>(payloads: impl IntoIterator<Item = &'a Bytes>) -> u64 {
+    let sizes = payloads.into_iter().map(frame_size);
+    sizes.fold(0, u64::saturating_add)
 }
 
 fn record(tgb: &TgbData, objects: &[Object]) -> TgbRecord {

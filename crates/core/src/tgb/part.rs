@@ -170,18 +170,16 @@ impl ObjectPart {
         if fits && whole(self.offset) && whole(self.length) {
             return Ok(());
         }
-        let Self {
-            offset,
-            length,
-            slices,
-            ..
-        } = *self;
-        Err(PartError::Geometry {
-            key: key(),
-            offset,
-            length,
-            slices,
-        })
+        Err(self.geometry_error())
+    }
+
+    fn geometry_error(&self) -> PartError {
+        PartError::Geometry {
+            key: self.key.clone(),
+            offset: self.offset,
+            length: self.length,
+            slices: self.slices,
+        }
     }
 
     /// Returns the bytes of this part's index entries.

@@ -42,6 +42,12 @@ fn metadata(headers: &Headers) -> Option<s3s::dto::Metadata> {
     (!headers.metadata.is_empty()).then(|| headers.metadata.clone().into_iter().collect())
 }
 
+/// Formats the header `Content-Range` of an answer with these bytes of an object.
+fn content_range(bytes: &std::ops::Range<u64>, size: u64) -> String {
+    let last = bytes.end.saturating_sub(1);
+    format!("bytes {}-{last}/{size}", bytes.start)
+}
+
 impl Api {
     fn find(&self, bucket: &str, key: &str) -> S3Result<Arc<Object>> {
         self.storage.bucket(bucket)?.get(key)
@@ -75,14 +81,7 @@ impl Api {
         let headers = &object.headers;
         let whole = input.range.is_none();
         let sums = checksums_to_send(headers, input.checksum_mode.filter(|_| whole).as_ref());
-        let content_range = input.range.map(|_| {
-            format!(
-                "bytes {}-{}/{}",
-                bytes.start,
-                bytes.end.saturating_sub(1),
-                headers.size
-            )
-        });
+        let content_range = input.range.map(|_| content_range(&bytes, headers.size));
         Ok(describing!(GetObjectOutput, headers, sums, {
             body: Some(body),
             content_length: Some((bytes.end - bytes.start) as i64),

@@ -158,10 +158,7 @@ pub(crate) fn check(
     }
     verdict.steps = steps as u64;
     verdict.tokens = steps as u64 * shape.advance() as u64;
-    let left: usize = shares
-        .iter()
-        .map(|s| s.batches(shape) - s.next.min(s.batches(shape)))
-        .sum();
+    let left = unread_batches(&shares, shape);
     if limit.is_none_or(|limit| verdict.steps < limit) && left > 0 {
         verdict.wrong(format!("{left} batches of the documents never came"));
     }
@@ -170,6 +167,13 @@ pub(crate) fn check(
         verdict.documents += share.ends.iter().filter(|end| **end <= reached + 1).count() as u64;
     }
     Ok(verdict)
+}
+
+fn unread_batches(shares: &[Share], shape: Shape) -> usize {
+    shares
+        .iter()
+        .map(|s| s.batches(shape) - s.next.min(s.batches(shape)))
+        .sum()
 }
 
 /// Returns the rows of a step, of all ranks in order.

@@ -37,6 +37,11 @@ pub(super) fn commands(args: &DemoArgs, folder: &Path, summary: &Summary) -> Str
     // The embedded server ended with the demo, and its objects with it.
     let stays = args.store != DemoStore::S3;
     let rows: Vec<_> = look.into_iter().filter(|_| stays).chain([remove]).collect();
+    format!("\nLook at it:\n{}", aligned(&rows).join("\n"))
+}
+
+/// Formats the commands with their purposes in a column.
+fn aligned(rows: &[(String, String)]) -> Vec<String> {
     let width = rows
         .iter()
         .map(|(command, _)| command.len())
@@ -46,6 +51,5 @@ pub(super) fn commands(args: &DemoArgs, folder: &Path, summary: &Summary) -> Str
         "" => format!("  {command}"),
         why => format!("  {command:width$}  # {why}"),
     };
-    let lines: Vec<String> = rows.iter().map(row).collect();
-    format!("\nLook at it:\n{}", lines.join("\n"))
+    rows.iter().map(row).collect()
 }

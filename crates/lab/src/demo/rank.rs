@@ -66,9 +66,7 @@ struct Saved {
 
 /// Reads to the end, or to `--steps`.
 pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
-    let saved: Option<Saved> = fs::read(&args.state_file)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let saved = load(&args.state_file);
     let mut reader = Client::connect(options(args, saved.as_ref()))?;
     let io = |verb, path: &Path| {
         let path = path.to_path_buf();
@@ -105,6 +103,12 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     }
     reader.close(PATIENCE)?;
     Ok(Exit::Ok)
+}
+
+/// Returns what an earlier process of the rank saved, if it can be read.
+fn load(path: &Path) -> Option<Saved> {
+    let bytes = fs::read(path).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 /// Returns the options of a session that resumes at the saved state, or begins at step 0.

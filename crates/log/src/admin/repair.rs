@@ -211,18 +211,21 @@ pub fn repair<'a>(
         let body = Bytes::from(repair.to_json());
         match resolve::put(store.as_ref(), options.clock.as_ref(), &key, body).await? {
             Resolved::Ours => Ok(Repaired::Now),
-            Resolved::Theirs(bytes) => {
-                let theirs = Repair::from_json(&bytes, damage.stream, damage.version)?;
-                if theirs.bad == damage.bad {
-                    return Ok(Repaired::Before {
-                        reason: theirs.reason,
-                    });
-                }
-                Ok(Repaired::Refused(Remedy::RepairedOther {
-                    repair: key,
-                    held: theirs.bad,
-                }))
-            }
+            Resolved::Theirs(bytes) => outcome_of_other(damage, key, &bytes),
         }
     })
+}
+
+/// Returns the outcome when another's repair object was there before.
+fn outcome_of_other(damage: &Damage, key: String, bytes: &[u8]) -> Result<Repaired, LogError> {
+    let theirs = Repair::from_json(bytes, damage.stream, damage.version)?;
+    if theirs.bad == damage.bad {
+        return Ok(Repaired::Before {
+            reason: theirs.reason,
+        });
+    }
+    Ok(Repaired::Refused(Remedy::RepairedOther {
+        repair: key,
+        held: theirs.bad,
+    }))
 }

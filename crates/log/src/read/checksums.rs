@@ -245,11 +245,7 @@ impl Checksums {
             let end = if up { last } else { first };
             let mut left = seq.abs_diff(end).saturating_mul(apart);
             while seq != end {
-                let next = if up {
-                    step.checked_add(1)
-                } else {
-                    step.checked_sub(1)
-                };
+                let next = neighbour(step, up);
                 let Some(next) = next.filter(|_| left > 0) else {
                     return Ok(None);
                 };
@@ -363,6 +359,14 @@ impl Checksums {
             ));
         }
         Ok((trailer.index_offset, u64::from(trailer.frames)))
+    }
+}
+
+fn neighbour(step: Step, up: bool) -> Option<Step> {
+    if up {
+        step.checked_add(1)
+    } else {
+        step.checked_sub(1)
     }
 }
 

@@ -80,6 +80,11 @@ impl Scripted {
             detail: "scripted".into(),
         }
     }
+
+    fn note_create(&self, key: &str, body: &Bytes) {
+        let create = (key.to_owned(), body.clone());
+        self.creates.lock().unwrap().push(create);
+    }
 }
 
 #[async_trait]
@@ -92,10 +97,7 @@ impl layer::Intercept for Scripted {
         if !key.starts_with(keys::LOG) {
             return self.inner.create(key, body).await;
         }
-        self.creates
-            .lock()
-            .unwrap()
-            .push((key.to_owned(), body.clone()));
+        self.note_create(key, &body);
         let late: Vec<_> = self.late.lock().unwrap().drain(..).collect();
         for (key, body) in late {
             let _ = self.inner.create(&key, body).await?;

@@ -34,15 +34,9 @@ pub(super) async fn check_race(
         );
         return Err(broken(store, key, &why));
     }
-    // A writer whose answer was lost may be the winner.
-    let may_own = |answer: &Result<Create, StoreError>| match answer {
-        Ok(Create::Created) => true,
-        Ok(Create::Exists) => false,
-        Err(error) => winners == 0 && error.effect == Effect::Unknown,
-    };
     let won = |there: &Bytes| {
         let mut racers = answers.iter().zip(bodies);
-        racers.any(|(answer, body)| may_own(answer) && body == there)
+        racers.any(|(answer, body)| may_own(answer, winners) && body == there)
     };
     let there = match read(store, key, won).await {
         Err(error) if error.is_not_found() && winners == 0 => {
@@ -60,6 +54,15 @@ pub(super) async fn check_race(
     }
     refuses_again(store, key, &there).await?;
     Ok(answers.iter().filter(|answer| answer.is_err()).count())
+}
+
+/// Returns whether the racer with this answer may be the winner: one whose answer was lost may be it.
+fn may_own(answer: &Result<Create, StoreError>, winners: usize) -> bool {
+    match answer {
+        Ok(Create::Created) => true,
+        Ok(Create::Exists) => false,
+        Err(error) => winners == 0 && error.effect == Effect::Unknown,
+    }
 }
 
 /// Reads an object. Unexpected bytes are read again over new connections, because one damaged answer

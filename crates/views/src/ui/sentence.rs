@@ -68,17 +68,7 @@ pub(super) fn state(stream: &StreamView, failing: Option<&str>, daemons: &[Daemo
             format!("{} daemons are not ready", all.len()),
         )),
     }
-    let mut faults = daemons
-        .iter()
-        .filter_map(|d| Some((&d.address, d.fault.as_ref()?)));
-    match (faults.next(), faults.count()) {
-        (None, _) => {}
-        (Some((address, why)), 0) => lines.push(line(Level::Bad, format!("{address} {why}"))),
-        (_, others) => {
-            let text = format!("{} named daemons do not answer as such", others + 1);
-            lines.push(line(Level::Bad, text));
-        }
-    }
+    lines.extend(unreadable(daemons));
     let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
     State {
         level: lines
@@ -91,19 +81,27 @@ pub(super) fn state(stream: &StreamView, failing: Option<&str>, daemons: &[Daemo
     }
 }
 
+/// Describes the named daemons whose status cannot be read.
+fn unreadable(daemons: &[DaemonView]) -> Option<Line> {
+    let mut faults = daemons
+        .iter()
+        .filter_map(|d| Some((&d.address, d.fault.as_ref()?)));
+    match (faults.next(), faults.count()) {
+        (None, _) => None,
+        (Some((address, why)), 0) => Some(line(Level::Bad, format!("{address} {why}"))),
+        (_, others) => {
+            let text = format!("{} named daemons do not answer as such", others + 1);
+            Some(line(Level::Bad, text))
+        }
+    }
+}
+
 /// Describes the open jobs as readers.
 fn training(stream: &StreamView) -> Line {
     let jobs: Vec<&JobView> = stream.jobs.iter().filter(|job| job.open).collect();
     let with = |outlook: Outlook| jobs.iter().find(|job| job.outlook == Some(outlook));
-    if jobs.is_empty() {
-        let text = match stream.end {
-            Some(end) => format!("the stream has ended, with {}", count_grouped(end, "step")),
-            None => "no job is open".to_owned(),
-        };
-        return line(Level::Quiet, text);
-    }
-    if jobs.iter().all(|job| job.step.is_none()) {
-        return line(Level::Quiet, "no job has started yet");
+    if let Some(line) = not_reading(stream, &jobs) {
+        return line;
     }
     if let Some(job) = with(Outlook::Waits) {
         return line(
@@ -132,6 +130,19 @@ fn training(stream: &StreamView) -> Line {
         );
     }
     line(Level::Good, "training is fed")
+}
+
+/// Describes a stream that no open job reads yet; `None` when a job has started.
+fn not_reading(stream: &StreamView, jobs: &[&JobView]) -> Option<Line> {
+    if jobs.is_empty() {
+        let text = match stream.end {
+            Some(end) => format!("the stream has ended, with {}", count_grouped(end, "step")),
+            None => "no job is open".to_owned(),
+        };
+        return Some(line(Level::Quiet, text));
+    }
+    let started = jobs.iter().any(|job| job.step.is_some());
+    (!started).then(|| line(Level::Quiet, "no job has started yet"))
 }
 
 /// Returns the name of a job without the version that opened it.

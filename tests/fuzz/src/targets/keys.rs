@@ -47,7 +47,12 @@ pub(super) fn keys(input: &[u8]) {
         }
     }
     let _ = (signs.complete_marks(READERS), signs.incomplete(READERS));
-    for job in state.jobs().values() {
+    positions(&signs);
+}
+
+/// Reads every attempt's position and every job's floor from the objects that were seen.
+fn positions(signs: &AttemptObjects) {
+    for job in manifest().jobs().values() {
         for attempt in &job.attempts {
             let _ = signs.position(attempt);
         }
@@ -86,6 +91,14 @@ fn named_again(key: &str) {
     if let Some((producer, link)) = keys::parse_inputs(key) {
         assert_eq!(keys::inputs(&producer, &link), key);
     }
+    numbered_again(key);
+    let name = key.rsplit('/').next().unwrap_or_default();
+    let _ = (keys::data_seqs(name), keys::provenance_seqs(name));
+    ids(name);
+}
+
+/// The round trip of [`named_again`] for keys that are a version or a number.
+fn numbered_again(key: &str) {
     if let Some(version) = keys::snapshot_version(key) {
         assert_eq!(keys::snapshot(version), key);
     }
@@ -95,9 +108,6 @@ fn named_again(key: &str) {
     if let Some(number) = keys::segment_number(key) {
         assert_eq!(keys::segment(number), key);
     }
-    let name = key.rsplit('/').next().unwrap_or_default();
-    let _ = (keys::data_seqs(name), keys::provenance_seqs(name));
-    ids(name);
 }
 
 fn ids(text: &str) {

@@ -45,18 +45,9 @@ fn id(files: u64, bytes: &[u8]) -> LinkId {
 /// Reads a chain of links from its head, and extends it by a file.
 fn chain(text: &[u8]) {
     let text = String::from_utf8_lossy(text);
-    let mut links: Vec<(LinkId, Vec<u8>)> = Vec::new();
-    for files in text.split("\n+\n").take(16) {
-        let list: Vec<PinnedFile> = match serde_json::from_str(&format!("[{files}]")) {
-            Ok(list) => list,
-            Err(_) => return,
-        };
-        let before = links.last().map(|(id, _)| *id);
-        let named = before.map_or("null".to_owned(), |id| format!("\"{id}\""));
-        let bytes = format!("{{\"format\":1,\"before\":{named},\"files\":[{files}]}}");
-        let count = before.map_or(0, |before| before.files) + list.len() as u64;
-        links.push((id(count, bytes.as_bytes()), bytes.into_bytes()));
-    }
+    let Some(links) = links_of(&text) else {
+        return;
+    };
     let mut reader = ChainReader::new(links.last().map(|(id, _)| *id));
     for (id, bytes) in links.iter().rev() {
         assert_eq!(reader.next(), Some(*id));
@@ -83,6 +74,20 @@ fn chain(text: &[u8]) {
         good(reader.take(bytes, "inputs/x"), "a link that was made");
     }
     assert_eq!(reader.finish().1, files, "the list that was made");
+}
+
+/// Returns the links of a chain with these lists of files, or `None` when one is not such a list.
+fn links_of(text: &str) -> Option<Vec<(LinkId, Vec<u8>)>> {
+    let mut links: Vec<(LinkId, Vec<u8>)> = Vec::new();
+    for files in text.split("\n+\n").take(16) {
+        let list: Vec<PinnedFile> = serde_json::from_str(&format!("[{files}]")).ok()?;
+        let before = links.last().map(|(id, _)| *id);
+        let named = before.map_or("null".to_owned(), |id| format!("\"{id}\""));
+        let bytes = format!("{{\"format\":1,\"before\":{named},\"files\":[{files}]}}");
+        let count = before.map_or(0, |before| before.files) + list.len() as u64;
+        links.push((id(count, bytes.as_bytes()), bytes.into_bytes()));
+    }
+    Some(links)
 }
 
 /// A cursor has one form, and names its list or not.

@@ -125,10 +125,7 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
         let Some(attempt) = history.attempts.get(&read.attempt) else {
             continue;
         };
-        let who = format!(
-            "{}@{} attempt {} coordinate {}",
-            read.job, attempt.opened, attempt.number, read.coordinate
-        );
+        let who = reader(attempt, read);
         let expected = history.kept(attempt, sessions[read.session]);
         if expected != read.step {
             wrong(format!("{who} got step {}, not {expected}", read.step));
@@ -147,6 +144,14 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
             wrong(format!("{who} got other data as step {}", read.step));
         }
     }
+}
+
+/// Names the reader of `read` in a violation.
+fn reader(attempt: &Attempt, read: &Received) -> String {
+    format!(
+        "{}@{} attempt {} coordinate {}",
+        read.job, attempt.opened, attempt.number, read.coordinate
+    )
 }
 
 /// Returns true if a rank received the data that its step holds for its coordinate.

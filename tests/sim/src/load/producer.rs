@@ -111,12 +111,8 @@ impl Process<'_> {
         };
         let queue = producer.spawn(policy, options);
         let time = self.shared.store.time;
-        let gap = Duration::from_secs_f64(
-            1.0 / plan.scenario.rate(plan.rate, self.number, plan.producers()),
-        );
-        let start = begin.max(time.now());
-        let first = if start == begin { RAMP.max(gap) } else { gap };
-        let mut next = start + first.mul_f64(self.actor.draw(Draw::unit));
+        let gap = self.gap();
+        let mut next = self.first_at(begin, gap);
         loop {
             let since = next.saturating_sub(begin);
             let from = plan.scenario.active_from(self.number, since, plan.whole());
@@ -143,6 +139,20 @@ impl Process<'_> {
         time.sleep_until(begin + plan.whole() + STAY).await;
         let (end, _) = queue.close(false).await?;
         Ok(!matches!(end, CommitEnd::Fenced { .. }))
+    }
+
+    /// Returns the mean time between two TGBs.
+    fn gap(&self) -> Duration {
+        let plan = &self.shared.plan;
+        let rate = plan.scenario.rate(plan.rate, self.number, plan.producers());
+        Duration::from_secs_f64(1.0 / rate)
+    }
+
+    /// Draws the time of the first TGB of a load that begins at `begin`.
+    fn first_at(&self, begin: Duration, gap: Duration) -> Duration {
+        let start = begin.max(self.shared.store.time.now());
+        let first = if start == begin { RAMP.max(gap) } else { gap };
+        start + first.mul_f64(self.actor.draw(Draw::unit))
     }
 
     fn item(&self, key: &str, seq: u64) -> CommitItem {

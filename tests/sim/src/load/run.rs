@@ -7,6 +7,7 @@ use batchweave_core::keys;
 use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::figures::{Figures, Measured};
 use super::plan::LoadPlan;
@@ -85,6 +86,12 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
     time.sleep_until(counted[1]).await;
     let after = store.counts();
     disturbing.abort();
+    finish(lives, time).await;
+    measure(&shared, counted, [before, after])
+}
+
+/// Waits for the producers, at most for [`PATIENCE`].
+async fn finish(lives: Vec<JoinHandle<()>>, time: Timeline) {
     tokio::select! {
         biased;
         () = async {
@@ -95,7 +102,6 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         } => {}
         () = time.sleep(PATIENCE) => {}
     }
-    measure(&shared, counted, [before, after])
 }
 
 /// Kills or freezes the leader in intervals.

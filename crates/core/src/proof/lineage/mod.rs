@@ -33,6 +33,19 @@ pub struct JobRecord {
     pub attempts: Vec<AttemptRecord>,
 }
 
+impl JobRecord {
+    /// An open job without attempts.
+    fn new(name: JobName, opened: Version, start: Step) -> Self {
+        Self {
+            name,
+            opened,
+            start,
+            closed: None,
+            attempts: Vec::new(),
+        }
+    }
+}
+
 /// All jobs of a log, from its records folded one by one from the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
@@ -212,13 +225,7 @@ impl History {
     fn apply(&mut self, version: Version, entry: &Entry) {
         match entry {
             Entry::JobOpened(e) => {
-                let record = JobRecord {
-                    name: e.job.clone(),
-                    opened: version,
-                    start: e.start,
-                    closed: None,
-                    attempts: Vec::new(),
-                };
+                let record = JobRecord::new(e.job.clone(), version, e.start);
                 self.jobs.insert((e.job.clone(), version), record);
             }
             Entry::JobClosed(e) => {

@@ -162,6 +162,14 @@ impl Window {
             bytes_per_commit: (after.1 - before.1) as f64 / commits as f64,
         }
     }
+
+    fn write_row(&self, text: &mut String, cpu_us: f64) {
+        let _ = writeln!(
+            text,
+            "{:>21}    {:8.3} {:9.0} {:9.1}",
+            self.first_version, self.requests_per_commit, self.bytes_per_commit, cpu_us
+        );
+    }
 }
 
 struct Opened {
@@ -235,11 +243,7 @@ impl GrowthReport {
             (&self.late, self.late_cpu_us_per_commit),
         ];
         for (window, cpu_us) in windows {
-            let _ = writeln!(
-                text,
-                "{:>21}    {:8.3} {:9.0} {:9.1}",
-                window.first_version, window.requests_per_commit, window.bytes_per_commit, cpu_us
-            );
+            window.write_row(&mut text, cpu_us);
         }
         let _ = writeln!(
             text,

@@ -124,14 +124,7 @@ async fn case(
     let mut rounds = Vec::new();
     for n in 0..args.rounds {
         // The order alternates, so that other load on the machine affects both sides.
-        let (ours, copy) = if n % 2 == 0 {
-            let copy = copy(folder, &input.files)?;
-            (run(folder, input, store).await?, copy)
-        } else {
-            let ours = run(folder, input, store).await?;
-            (ours, copy(folder, &input.files)?)
-        };
-        rounds.push(Round { ours, copy });
+        rounds.push(round(n % 2 == 0, folder, input, store).await?);
     }
     let bytes = input.bytes as f64;
     let rates = || rounds.iter().map(|round| bytes / round.ours.wall);
@@ -154,6 +147,23 @@ async fn case(
         server_cpu_seconds_per_gb: median(&rounds, |r| r.ours.server / bytes * 1e9),
         start_seconds: median(&rounds, |r| r.ours.start),
     })
+}
+
+/// Measures the producer and a plain copy of its input, one after the other.
+async fn round(
+    copy_first: bool,
+    folder: &Path,
+    input: &blobs::Input,
+    store: Kind,
+) -> Result<Round, CliError> {
+    let (ours, copy) = if copy_first {
+        let copy = copy(folder, &input.files)?;
+        (run(folder, input, store).await?, copy)
+    } else {
+        let ours = run(folder, input, store).await?;
+        (ours, copy(folder, &input.files)?)
+    };
+    Ok(Round { ours, copy })
 }
 
 /// Runs a producer of the input to its end, and removes what it wrote.

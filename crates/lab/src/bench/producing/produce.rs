@@ -154,13 +154,8 @@ pub(super) async fn until_finished(
         }
     };
     let opening = Instant::now();
-    let outcome = run_watched(
-        store,
-        config.clone(),
-        CancellationToken::new(),
-        Box::new(began),
-    )
-    .await;
+    let stop = CancellationToken::new();
+    let outcome = run_watched(store, config.clone(), stop, Box::new(began)).await;
     let Outcome::Finished { batches } = outcome.map_err(bench_error)? else {
         return Err(bench_error("the producer stopped unexpectedly"));
     };

@@ -94,12 +94,7 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
     let store = store(&server).await?;
     let counted = Counted::with_classes(Arc::clone(&store), &keys::CLASSES);
     let mut run = SimulatedRun::new(&store, args.keep).await?;
-    let watching: Arc<dyn Store> = Arc::new(counted.clone());
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new([9; 32])
-    };
-    let mut log = Log::open(watching, &options).await?;
+    let mut log = open_log(Arc::new(counted.clone())).await?;
     let before = requests(&counted);
     let mut measuring = Measuring::default();
     let mut reclaimer = Reclaimer::new();
@@ -127,6 +122,15 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
         write_plot(path, args, &report)?;
     }
     Ok(report)
+}
+
+/// Opens a log that writes no snapshots: their requests would be counted as the reclaimer's.
+async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
+    let options = LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new([9; 32])
+    };
+    Ok(Log::open(store, &options).await?)
 }
 
 fn write_plot(path: &Path, args: &ReclaimArgs, report: &ReclaimReport) -> Result<(), CliError> {

@@ -84,7 +84,8 @@ def batches(folder: Path) -> list[list[bytes]]:
 
 
 def objects(folder: Path) -> int:
-    return sum(path.is_file() for path in (folder / "stream").rglob("*"))
+    """Return the number of objects; a folder may go meanwhile, which `rglob` does not bear."""
+    return sum(len(files) for _, _, files in os.walk(folder / "stream"))
 
 
 def killed(daemons: Daemons, folder: Path) -> int:

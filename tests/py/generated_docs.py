@@ -1,6 +1,6 @@
 """The generated parts of the documentation: `python tests/py/generated_docs.py` writes them.
 
-The tables of docs/configuration.md come from config/*.toml, the synopses of docs/cli.md,
+The tables of docs/configuration.md come from config/*.toml and the producer's table of settings, the synopses of docs/cli.md,
 docs/lab.md and docs/dev-s3.md from `batchweave VERB --help`.
 """
 
@@ -18,8 +18,17 @@ COMMANDS = [ROOT / "docs" / name for name in ("cli.md", "lab.md", "dev-s3.md")]
 SYNOPSIS = re.compile(r"(<!-- synopsis ([^>]*) -->\n).*?(<!-- end synopsis -->)", re.DOTALL)
 
 
+def settings() -> dict[str, tuple[str, bool]]:
+    """Of the producer's keys that have a range or decide the batches' bytes: the range, and whether they do."""
+    command = [BINARIES / "batchweave-producer", "--settings"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = [line.split("\t") for line in told.splitlines()]
+    return {key: (limits, kept == "kept") for key, limits, kept in rows}
+
+
 def option_table(name: str) -> list[str]:
     """The rows of configuration.md for a daemon, from the comments of its shipped file."""
+    facts = settings() if name == "producer" else {}
     table = ""
     words: list[str] = []
     lines: list[str] = []
@@ -28,9 +37,11 @@ def option_table(name: str) -> list[str]:
             table, words = line.strip("#[] "), []
         elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
             reason = " ".join(words).replace("|", "\\|")
-            key = f"`{table}.{found[1]}`"
+            limits, kept = facts.get(f"{table}.{found[1]}", ("", False))
+            key = f"`{table}.{found[1]}`" + " †" * kept
             listed = table == "sources" and found[1] not in ("name", "paths", "shuffle")
             default = f"`{found[2]}`" if listed or not line.startswith("#") else ""
+            default += f" ({limits})" * bool(limits)
             if not reason:  # A key without a comment shares that of the key above.
                 keys, defaults, reason = lines.pop().removeprefix("| ").split(" | ", 2)
                 lines.append(f"| {keys}, {key} | {defaults}, {default} | {reason}")

@@ -15,17 +15,24 @@ store. A restart continues at the last commit, exactly.",
 unavailable, 70 a fault of the program, 73 store or stream refused, 75 fenced by a newer instance (do not restart), 76 stored objects break the protocol.",
 };
 
+/// The word that prints the table of settings, which tests/py/generated_docs.py reads.
+const SETTINGS: &str = "--settings";
+
 /// Path of this program, valid also after its file was replaced by a newer version.
 const ITSELF: &str = "/proc/self/exe";
 
 /// Runs the daemon with this process's command line and returns its exit code.
 pub fn main() -> Exit {
-    // Internal, so the help does not show it.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == chat::RENDER)
-    {
-        return chat::serve().map_or(Exit::Failure, |()| Exit::Ok);
+    // Internal, so the help does not show them.
+    match std::env::args_os().nth(1) {
+        Some(word) if word == chat::RENDER => {
+            return chat::serve().map_or(Exit::Failure, |()| Exit::Ok);
+        }
+        Some(word) if word == SETTINGS => {
+            print!("{}", ProducerConfig::described());
+            return Exit::Ok;
+        }
+        _ => {}
     }
     PROGRAM.main(|config: &ProducerConfig| &config.log, check, produce)
 }

@@ -46,6 +46,9 @@ pub use list_all::{Pages, list_all};
 pub use location::{Location, LocationError, local_path};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use path_style::PathStyle;
-pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};
+pub use probe::{
+    Access, ProbeReport, Stopped, Unseen, probe, probe_completions, probe_long, probe_ranges,
+    probe_read, probe_visibility,
+};
 pub use retry::Retry;
 pub use root_url::{deserialize_root, root_url};

@@ -1,9 +1,12 @@
-//! The start-up probe: refuses a store whose creates are not exclusive, and reports a
-//! missing permission before it can be mistaken for a missing object.
+//! The checks of a store that streams rely on, as functions that return what they found: the start-up probe refuses a
+//! store whose creates are not exclusive, and reports a missing permission before it can be mistaken for a missing
+//! object; `doctor` prints them all, and the conformance suite asserts them.
 
 mod completions;
 mod late;
 mod race_check;
+mod ranges;
+mod visibility;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -12,6 +15,8 @@ use futures::future::join_all;
 use crate::{Create, Effect, ErrorKind, Inspect, Op, Store, StoreError};
 pub use completions::probe_completions;
 use race_check::{bodies, check_race};
+pub use ranges::probe_ranges;
+pub use visibility::{Stopped, Unseen, probe_visibility};
 
 const RACERS: usize = 16;
 /// Most bytes of an object that the probe reads; it writes fewer.

@@ -1,7 +1,7 @@
 //! Facts of a key beside its type, its default and its words: its range, whether the batches' bytes depend on it, and the
 //! rules that bind it to other keys. `table` has the keys.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 
 use batchweave_daemon::config::{ByteSize, Period, Problem};
 use serde_json::Value;
@@ -111,20 +111,37 @@ impl Setting {
 
     /// Returns what is wrong with the value.
     pub(super) fn fault(&self, value: &Value) -> Option<String> {
+        let is_outside = match &self.range {
+            Range::Any => false,
+            Range::Given => match value {
+                Value::String(text) => text.is_empty(),
+                Value::Array(items) => items.is_empty(),
+                _ => false,
+            },
+            Range::Number(bounds) => bounds.exclude(value.as_u64()),
+            Range::Bytes(bounds) => bounds.exclude(value.as_str()?.parse().ok()),
+            Range::Time(bounds) => bounds.exclude(value.as_str()?.parse().ok()),
+        };
+        is_outside.then(|| match self.range {
+            Range::Given => "must not be empty".to_owned(),
+            _ => format!("must be {}", self.range()),
+        })
+    }
+
+    /// Returns the range in words, empty for any value of the key's type.
+    pub(super) fn range(&self) -> String {
         match &self.range {
-            Range::Any => None,
-            Range::Given => {
-                let empty = match value {
-                    Value::String(text) => text.is_empty(),
-                    Value::Array(items) => items.is_empty(),
-                    _ => false,
-                };
-                empty.then(|| "must not be empty".to_owned())
-            }
-            Range::Number(bounds) => bounds.fault(value.as_u64()),
-            Range::Bytes(bounds) => bounds.fault(value.as_str()?.parse().ok()),
-            Range::Time(bounds) => bounds.fault(value.as_str()?.parse().ok()),
+            Range::Any => String::new(),
+            Range::Given => "not empty".to_owned(),
+            Range::Number(bounds) => bounds.to_string(),
+            Range::Bytes(bounds) => bounds.to_string(),
+            Range::Time(bounds) => bounds.to_string(),
         }
+    }
+
+    /// Returns whether the batches' bytes depend on the value in some configuration.
+    pub(super) fn can_decide(&self) -> bool {
+        !matches!(self.decides, Decides::Never)
     }
 
     /// Returns whether the batches' bytes depend on the value.
@@ -139,20 +156,23 @@ impl Setting {
     }
 }
 
-impl<T: PartialOrd + Display> Bounds<T> {
-    fn fault(&self, value: Option<T>) -> Option<String> {
-        let value = value?;
-        let below = self.least.as_ref().is_some_and(|least| value < *least);
-        let above = self.most.as_ref().is_some_and(|most| value > *most);
-        if !below && !above {
-            return None;
-        }
-        Some(match (&self.least, &self.most) {
-            (Some(least), Some(most)) => format!("must be {least} to {most}"),
-            (Some(least), None) => format!("must be at least {least}"),
-            (None, Some(most)) => format!("must be at most {most}"),
-            (None, None) => return None,
+impl<T: PartialOrd> Bounds<T> {
+    fn exclude(&self, value: Option<T>) -> bool {
+        value.is_some_and(|value| {
+            let below = self.least.as_ref().is_some_and(|least| value < *least);
+            below || self.most.as_ref().is_some_and(|most| value > *most)
         })
+    }
+}
+
+impl<T: Display> Display for Bounds<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (&self.least, &self.most) {
+            (Some(least), Some(most)) => write!(f, "{least} to {most}"),
+            (Some(least), None) => write!(f, "at least {least}"),
+            (None, Some(most)) => write!(f, "at most {most}"),
+            (None, None) => Ok(()),
+        }
     }
 }
 

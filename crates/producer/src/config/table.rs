@@ -92,6 +92,16 @@ impl ProducerConfig {
         ranges.chain(rules).collect()
     }
 
+    /// Returns the keys that have a range or decide the batches' bytes, for docs/configuration.md: a line for each, with
+    /// its range, and `kept` where the bytes depend on it.
+    pub(crate) fn described() -> String {
+        let line = |setting: &Setting| {
+            let kept = if setting.can_decide() { "kept" } else { "" };
+            format!("{}\t{}\t{kept}\n", setting.key, setting.range())
+        };
+        TABLE.iter().map(line).collect()
+    }
+
     /// Returns the keys of one value that decide the batches' bytes and are not pinned by stream.json, with their values.
     pub(crate) fn decisive(&self) -> Vec<(&'static str, Value)> {
         let values = Values::of(self);

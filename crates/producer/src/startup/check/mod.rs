@@ -16,8 +16,10 @@ use futures::future::BoxFuture;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
+use super::settings::settings;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::transform::chat::DIALECT_KEY;
 use crate::transform::{DocumentTransform, missing_begin_token};
 use crate::worker::Worker;
 
@@ -40,6 +42,7 @@ async fn open_everything(config: ProducerConfig) -> Findings {
     if let Some(transform) = &transform {
         let opened = (store.as_ref(), listed.clone());
         let committed = stream::check(&config, transform, opened, &mut findings).await;
+        findings.opened("kept", kept(&config, transform));
         if let Some((list, committed)) = listed.as_ref().zip(committed) {
             size::check(&config, transform, (list, committed), &mut findings).await;
         }
@@ -54,6 +57,16 @@ async fn open_everything(config: ProducerConfig) -> Findings {
         report_creates(store.as_ref(), largest, &mut findings).await;
     }
     findings
+}
+
+/// Returns the keys that decide the batches' bytes, whose values a producer can't change later.
+fn kept(config: &ProducerConfig, transform: &DocumentTransform) -> String {
+    let settings = settings(config, transform);
+    let mut keys: Vec<&str> = settings.keys().map(String::as_str).collect();
+    // Not of the file: what this release makes of a template.
+    keys.retain(|key| *key != DIALECT_KEY);
+    let keys = keys.join(", ");
+    format!("{keys}: they decide the bytes, so a restart with other values is refused")
 }
 
 /// Reports whether the store creates objects exclusively, up to this size in bytes.

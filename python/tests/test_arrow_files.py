@@ -223,7 +223,8 @@ def test_pyarrow_reads_the_same_unsigned_numbers(kind: str, tmp_path: Path) -> N
         of = [f'{{ name = "one", dtype = "{dtype}" }}']
         of.append(f'{{ name = "list", dtype = "{dtype}", shape = [2] }}')
         config = f"""source = {{ paths = ["{tmp_path}/data"], on_bad_document = "{on_bad}" }}
-packing = {{ mode = "opaque", arrays = [{", ".join(of)}] }}
+packing.mode = "opaque"
+packing.arrays = [{", ".join(of)}]
 """
         return run(config, folder, seq_len=1)
 
@@ -239,7 +240,7 @@ packing = {{ mode = "opaque", arrays = [{", ".join(of)}] }}
         assert [part["list"].flatten().tolist() for part in parts] == [
             np.array([n, 7], kind_of).tolist() for n in kept
         ]
-    code, said = arrays("I64", "stop", tmp_path / "stop")
+    code, said = arrays("I64", "fail", tmp_path / "fail")
     assert code != 0
     assert f'array "one" holds {2**63}, which is not I64; correct the data' in said
 

@@ -77,7 +77,7 @@ impl Function for Kind {
     }
 }
 
-/// What `cycler(...)` returns.
+/// A cycler, which the function `cycler` makes.
 #[derive(Debug)]
 struct Cycler {
     items: Vec<Value>,
@@ -111,7 +111,7 @@ impl Function for Cycler {
     }
 }
 
-/// What `joiner(...)` returns.
+/// A joiner, which the function `joiner` makes.
 #[derive(Debug)]
 struct Joiner {
     between: Value,

@@ -75,7 +75,7 @@ pub(super) trait Function: fmt::Debug {
         fail("the method of a function is not supported")
     }
 
-    /// Returns an attribute that is no method.
+    /// Returns a value among its attributes.
     fn attribute(&self, name: &str) -> Made<Value> {
         no_attribute(name)
     }
@@ -93,7 +93,7 @@ pub(super) trait LoopContext: fmt::Debug {
     /// Returns the number of items.
     fn length(&self) -> Made<usize>;
 
-    /// Returns an attribute that is no method; `None` where it has none of this name.
+    /// Returns a value among its attributes; `None` without one of this name.
     fn attribute(&self, name: &str) -> Made<Option<Value>>;
 
     /// Calls one of its methods, `cycle` and `changed`.

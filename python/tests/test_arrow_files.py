@@ -99,6 +99,7 @@ def conversations() -> Any:
             ("raw", pa.binary()),
             ("tags", pa.list_(pa.string())),
             ("counts", pa.map_(pa.string(), pa.int64())),
+            ("nothing", pa.null()),
         ]
     )
     rows = [
@@ -117,6 +118,7 @@ def conversations() -> Any:
                 "raw": b"bytes",
                 "tags": ["a", None, "b"][: n % 4],
                 "counts": {"k": n},
+                "nothing": None,
             },
             {"role": "assistant", "content": "a" * n},
         ]
@@ -200,3 +202,54 @@ def test_wrong_columns_are_named(tmp_path: Path) -> None:
     code, said = run(f'source = {{ {source}, column = "n" }}', tmp_path, "--check")
     assert code != 0
     assert 'column "n" is Int64, not a string; name a text column in source.column' in said
+
+
+LARGE = [0, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+@pytest.mark.parametrize("kind", ["parquet", *KINDS])
+def test_pyarrow_reads_the_same_unsigned_numbers(kind: str, tmp_path: Path) -> None:
+    """An array keeps each number that its type can hold; a row with another is a bad document."""
+    table = pa.table(
+        {
+            "one": pa.array(LARGE, pa.uint64()),
+            "list": pa.array([[n, 7] for n in LARGE], pa.list_(pa.uint64())),
+        }
+    )
+    write(table, tmp_path / "data", kind)
+
+    def arrays(dtype: str, on_bad: str, folder: Path) -> tuple[int, str]:
+        folder.mkdir()
+        of = [f'{{ name = "one", dtype = "{dtype}" }}']
+        of.append(f'{{ name = "list", dtype = "{dtype}", shape = [2] }}')
+        config = f"""source = {{ paths = ["{tmp_path}/data"], on_bad_document = "{on_bad}" }}
+packing.mode = "opaque"
+packing.arrays = [{", ".join(of)}]
+"""
+        return run(config, folder, seq_len=1)
+
+    for dtype, kept in [("U64", LARGE), ("F64", LARGE), ("I64", LARGE[:2]), ("U32", LARGE[:1])]:
+        code, said = arrays(dtype, "skip", tmp_path / dtype)
+        assert code == 0, said
+        with batchweave.open(f"file://{tmp_path}/{dtype}/stream") as stream:
+            parts = [part for batch in stream for part in batch.slices]
+        kind_of = np.dtype({"U64": "u8", "F64": "f8", "I64": "i8", "U32": "u4"}[dtype])
+        assert [part["one"].flatten().tolist() for part in parts] == [
+            np.array([n], kind_of).tolist() for n in kept
+        ]
+        assert [part["list"].flatten().tolist() for part in parts] == [
+            np.array([n, 7], kind_of).tolist() for n in kept
+        ]
+    code, said = arrays("I64", "fail", tmp_path / "fail")
+    assert code != 0
+    assert f'array "one" holds {2**63}, which is not I64; correct the data' in said
+
+
+@pytest.mark.parametrize("kind", ["parquet", *KINDS])
+def test_unsigned_ids_out_of_the_vocabulary_are_named(kind: str, tmp_path: Path) -> None:
+    ids = pa.array([[5, 6], [7, 2**64 - 1], [8]], pa.list_(pa.uint64()))
+    write(pa.table({"ids": ids}), tmp_path / "data", kind)
+    source = f'paths = ["{tmp_path}/data"], content = "ids", column = "ids"'
+    code, said = run(f"source = {{ {source} }}", tmp_path)
+    assert code != 0
+    assert f"id {2**64 - 1} at index 1 is not one of the 257 of the vocabulary" in said

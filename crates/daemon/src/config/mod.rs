@@ -6,6 +6,7 @@
 
 pub mod other_names;
 mod overrides;
+mod parser_messages;
 mod paths;
 mod report;
 mod store;

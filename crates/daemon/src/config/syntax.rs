@@ -1,5 +1,6 @@
 //! Sentences for texts that the TOML parser refuses: what the line has, and what to write instead.
 
+use super::parser_messages::{BARE_VALUE, NO_ASSIGNMENT, TWO_KEYS, sentence};
 use super::wording::boolean;
 
 /// The sentence for a list that goes on into the next table; what follows it is its consequence.
@@ -12,74 +13,17 @@ pub(super) fn explain(message: &str, text: &str, at: usize) -> String {
     if let Some(sentence) = line.other_form() {
         return sentence;
     }
-    let quote = |sign: &str| {
-        format!("the text has no closing {sign}; write it at the text's end, on the same line")
-    };
-    let escape = "a backslash in \"...\" begins an escape; write \\\\ for each, or the text in single quotes, as 'C:\\data'";
     match what {
         "duplicate key" => line.twice(),
         _ if what.starts_with("cannot extend value of type") => line.closed(what),
-        "string values must be quoted"
-        | "invalid boolean"
-        | "invalid float"
-        | "invalid mantissa"
-        | "invalid fraction"
-        | "invalid exponent"
-        | "missing value"
-        | "redundant numeric sign"
-        | "unexpected leading zero"
-        | "unexpected sign"
-        | "`_` may only go between digits"
-        | "radix must be lowercase" => line.bare_value(),
-        "key with no value"
-        | "missing value for key"
-        | "invalid unquoted key"
-        | "invalid key-value pair"
-        | "missing key for inline table element"
-        | "invalid inline table element"
-        | "missing assignment between key-value pairs" => line.no_assignment(),
+        _ if BARE_VALUE.contains(&what) => line.bare_value(),
+        _ if NO_ASSIGNMENT.contains(&what) => line.no_assignment(),
         "unexpected key or value" | "unexpected content" => line.behind_the_value(),
         "extra assignment between key-value pairs" if !line.whole.contains("==") => {
-            "two keys have no comma between them; write { A = 1, B = 2 }".to_owned()
+            TWO_KEYS.to_owned()
         }
-        "extra `=`" | "extra assignment between key-value pairs" => {
-            "one `=` is enough between key and value".to_owned()
-        }
-        "invalid basic string" => quote("quote (\")"),
-        "invalid literal string" => quote("single quote (')"),
-        "invalid multi-line basic string" => {
-            "the text has no closing \"\"\"; write it at the text's end".to_owned()
-        }
-        "invalid multi-line literal string" => {
-            "the text has no closing '''; write it at the text's end".to_owned()
-        }
-        "missing escaped value" | "too few unicode value digits" | "invalid escape sequence" => {
-            escape.to_owned()
-        }
-        "unclosed array" => "the list has no closing ]; write it behind the last item".to_owned(),
-        "unclosed inline table" => {
-            "the table has no closing }; write it behind the last value".to_owned()
-        }
-        "unclosed table" => "the table's name has no closing ]; write it as [NAME]".to_owned(),
-        "unclosed array table" => "the name has no closing ]]; write it as [[NAME]]".to_owned(),
         "missing comma between array elements" if line.opens() => UNCLOSED.to_owned(),
-        "missing comma between array elements" => {
-            "two items of the list have no comma between them; write [A, B]".to_owned()
-        }
-        "missing comma between key-value pairs" => {
-            "two keys have no comma between them; write { A = 1, B = 2 }".to_owned()
-        }
-        "extra comma in array" | "extra comma in inline table" => {
-            "two commas with nothing between them; remove one".to_owned()
-        }
-        "unexpected `=` in array" => {
-            "a list has values only; write keys with values in braces, as [{ KEY = VALUE }]"
-                .to_owned()
-        }
-        other if other.contains("escape") || other.contains("unicode") => escape.to_owned(),
-        other => {
-            format!("{other}; a line is KEY = VALUE, [TABLE] or a comment that begins with #")
-        }
+        _ => sentence(what),
     }
 }
 

@@ -18,11 +18,12 @@ mod stream;
 
 use batchweave_daemon::Exit;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use crate::error::bench_error;
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
-use batchweave_console::output::Output;
+use batchweave_console::output::{Output, Style};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -94,80 +95,54 @@ enum What {
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
-    let args = match &args.what {
-        What::CommitGrowth(args) => args.clone(),
-        What::Handover(args) => {
-            let text = handover::measure(args, context.out.json).await?;
-            Output::line(text.trim_end())?;
-            return Ok(Exit::Ok);
-        }
-        What::Read(args) => {
-            let text = read::measure(args, context.out.json).await?;
-            Output::line(text.trim_end())?;
-            return Ok(Exit::Ok);
-        }
-        What::Freshness(args) => {
-            let text = freshness::measure(args, context.out.json).await?;
-            Output::line(text.trim_end())?;
-            return Ok(Exit::Ok);
-        }
-        What::Inbox(args) => {
-            let text = inbox::measure(args, context.out.json).await?;
-            Output::line(text.trim_end())?;
-            return Ok(Exit::Ok);
-        }
-        What::Images(args) => {
-            let report = Box::pin(images::measure(args)).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
+    let out = context.out;
+    match &args.what {
+        What::CommitGrowth(args) => report(out, commit_growth(args), |r, _| r.text()).await,
+        What::Handover(args) => written(handover::measure(args, out.json)).await,
+        What::Read(args) => written(read::measure(args, out.json)).await,
+        What::Freshness(args) => written(freshness::measure(args, out.json)).await,
+        What::Inbox(args) => written(inbox::measure(args, out.json)).await,
+        What::Images(args) => report(out, images::measure(args), |r, _| r.text()).await,
         What::Fetch(args) => {
-            let report = fetch::measure(args, context).await?;
-            context.out.report(&report, fetch::FetchReport::text)?;
-            return Ok(Exit::Ok);
+            report(out, fetch::measure(args, context), fetch::FetchReport::text).await
         }
         What::Tokenize(args) => {
-            let report = producing::tokenize::measure(args).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
+            report(out, producing::tokenize::measure(args), |r, _| r.text()).await
         }
-        What::Pack(args) => {
-            let report = producing::pack::measure(args).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
-        What::Upload(args) => {
-            let report = producing::upload::measure(args).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
-        What::Ingest(args) => {
-            let report = Box::pin(producing::ingest::measure(args)).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
+        What::Pack(args) => report(out, producing::pack::measure(args), |r, _| r.text()).await,
+        What::Upload(args) => report(out, producing::upload::measure(args), |r, _| r.text()).await,
+        What::Ingest(args) => report(out, producing::ingest::measure(args), |r, _| r.text()).await,
         What::Produce(args) => {
-            let report = Box::pin(producing::produce::measure(args)).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
+            report(out, producing::produce::measure(args), |r, _| r.text()).await
         }
-        What::Balance(args) => {
-            let report = balance::measure(args).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
-        What::Order(args) => {
-            let report = Box::pin(order::measure(args)).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
-        What::Reclaim(args) => {
-            let report = Box::pin(reclaim::measure(args)).await?;
-            context.out.report(&report, |report, _| report.text())?;
-            return Ok(Exit::Ok);
-        }
-    };
-    // A separate runtime and thread: its time is virtual, and its CPU time is measured.
+        What::Balance(args) => report(out, balance::measure(args), |r, _| r.text()).await,
+        What::Order(args) => report(out, order::measure(args), |r, _| r.text()).await,
+        What::Reclaim(args) => report(out, reclaim::measure(args), |r, _| r.text()).await,
+    }
+}
+
+/// Prints the report of a measurement, as JSON or by `text`.
+async fn report<R: Serialize>(
+    out: Output,
+    measure: impl Future<Output = Result<R, CliError>>,
+    text: impl FnOnce(&R, Style) -> String,
+) -> Result<Exit, CliError> {
+    let measured = Box::pin(measure).await?;
+    out.report(&measured, text)?;
+    Ok(Exit::Ok)
+}
+
+/// Prints the text of a measurement that writes its own report.
+async fn written(
+    measure: impl Future<Output = Result<String, CliError>>,
+) -> Result<Exit, CliError> {
+    Output::line(measure.await?.trim_end())?;
+    Ok(Exit::Ok)
+}
+
+/// Measures in a runtime and a thread of its own: its time is virtual, and its CPU time is measured.
+async fn commit_growth(args: &growth::GrowthArgs) -> Result<growth::GrowthReport, CliError> {
+    let args = args.clone();
     let measured = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -176,7 +151,5 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
             .map_err(bench_error)?;
         runtime.block_on(growth::measure(&args))
     });
-    let report = measured.await.map_err(bench_error)??;
-    context.out.report(&report, |report, _| report.text())?;
-    Ok(Exit::Ok)
+    measured.await.map_err(bench_error)?
 }

@@ -11,6 +11,8 @@ pub enum Cell {
     File(Bytes),
     /// One whole number, or a list of them.
     Ints(Vec<i64>),
+    /// The same of a type of 64 bits without sign.
+    Unsigned(Vec<u64>),
     /// One number with a fraction, or a list of them.
     Floats(Vec<f64>),
 }
@@ -22,6 +24,7 @@ impl Cell {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(bytes) => bytes.len() as u64,
             Self::Ints(numbers) => 8 * numbers.len() as u64,
+            Self::Unsigned(numbers) => 8 * numbers.len() as u64,
             Self::Floats(numbers) => 8 * numbers.len() as u64,
         }
     }

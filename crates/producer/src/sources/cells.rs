@@ -143,7 +143,7 @@ struct Levels {
     present: i16,
     /// The lowest level of an element of the list, which may be null.
     element: i16,
-    /// Whole numbers of 32 bits have no sign.
+    /// Whole numbers of 32 or 64 bits have no sign.
     unsigned: bool,
 }
 
@@ -171,7 +171,8 @@ impl Levels {
             list,
             present,
             element,
-            unsigned: column.converted_type() == ConvertedType::UINT_32,
+            unsigned: [ConvertedType::UINT_32, ConvertedType::UINT_64]
+                .contains(&column.converted_type()),
         })
     }
 }
@@ -207,6 +208,9 @@ fn read(reader: &mut ColumnReader, levels: Levels) -> Result<Cells, ParquetError
                 }
             };
             ints(v.into_iter().map(whole).collect())
+        }),
+        ColumnReader::Int64ColumnReader(r) if levels.unsigned => records(r, levels, |v| {
+            Cell::Unsigned(v.into_iter().map(i64::cast_unsigned).collect())
         }),
         ColumnReader::Int64ColumnReader(r) => records(r, levels, ints),
         ColumnReader::FloatColumnReader(r) => records(r, levels, |v| {
@@ -259,21 +263,20 @@ fn records<T: DataType>(
 mod tests {
     use std::sync::Arc;
 
-    use parquet::data_type::Int32Type;
+    use parquet::data_type::{Int32Type, Int64Type};
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
 
     use super::*;
     use crate::sources::{Location, PinnedFile};
 
-    fn cells(path: &std::path::Path, schema: &str) -> Cell {
+    fn cells<T: DataType>(path: &std::path::Path, schema: &str, numbers: [T::T; 2]) -> Cell {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let file = std::fs::File::create(path).unwrap();
         let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
         let mut group = writer.next_row_group().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        let numbers = [7, -1];
-        let typed = column.typed::<Int32Type>();
+        let typed = column.typed::<T>();
         typed
             .write_batch(&numbers, Some(&[1, 1]), Some(&[0, 1]))
             .unwrap();
@@ -299,12 +302,24 @@ mod tests {
         let path = folder.path().join("a.parquet");
         let schema = |kind: &str| {
             format!(
-                "message m {{ required group ids (LIST) {{ repeated group list {{ required int32 element {kind}; }} }} }}"
+                "message m {{ required group ids (LIST) {{ repeated group list {{ required {kind}; }} }} }}"
             )
         };
-        assert_eq!(cells(&path, &schema("")), Cell::Ints(vec![7, -1]));
+        let narrow = |of: &str| {
+            let schema = schema(&format!("int32 element {of}"));
+            cells::<Int32Type>(&path, &schema, [7, -1])
+        };
+        assert_eq!(narrow(""), Cell::Ints(vec![7, -1]));
         let unsigned = Cell::Ints(vec![7, u32::MAX.into()]);
-        assert_eq!(cells(&path, &schema("(UINT_32)")), unsigned);
-        assert_eq!(cells(&path, &schema("(INTEGER(32,false))")), unsigned);
+        assert_eq!(narrow("(UINT_32)"), unsigned);
+        assert_eq!(narrow("(INTEGER(32,false))"), unsigned);
+        let wide = |of: &str| {
+            let schema = schema(&format!("int64 element {of}"));
+            cells::<Int64Type>(&path, &schema, [7, -1])
+        };
+        assert_eq!(wide(""), Cell::Ints(vec![7, -1]));
+        let unsigned = Cell::Unsigned(vec![7, u64::MAX]);
+        assert_eq!(wide("(UINT_64)"), unsigned);
+        assert_eq!(wide("(INTEGER(64,false))"), unsigned);
     }
 }

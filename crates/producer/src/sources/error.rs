@@ -172,7 +172,12 @@ pub enum Reason {
     #[error(
         "id {id} at index {at} is not one of the {bound} of the vocabulary; describe in [tokenizer] the one that made the ids"
     )]
-    Id { id: i64, at: usize, bound: u32 },
+    Id {
+        /// The number in digits.
+        id: String,
+        at: usize,
+        bound: u32,
+    },
     /// The field or column does not hold a list of whole numbers.
     #[error(
         "token ids are a list of whole numbers, not {found}; name the right one in source.field or source.column"

@@ -8,10 +8,10 @@ use super::{Cell, Reason};
 pub(super) mod megatron;
 pub(super) mod npy;
 
-/// Returns a document of ids as a unit.
-fn found(number: u64, offset: u64, ids: Result<Vec<i64>, Reason>) -> FoundUnit {
+/// Returns a document of ids of the type `kind` as a unit.
+fn found(kind: IntType, number: u64, offset: u64, ids: Result<Vec<i64>, Reason>) -> FoundUnit {
     let content = ids.map(|ids| Content {
-        cells: vec![Cell::Ints(ids)],
+        cells: vec![kind.cell(ids)],
         ..Content::default()
     });
     FoundUnit {
@@ -38,8 +38,16 @@ impl IntType {
         self.bytes.into()
     }
 
-    /// Appends the numbers in `data`, whose length is a multiple of their size. Those above 2^63 become negative, and
-    /// are outside of any vocabulary either way.
+    /// Returns decoded numbers as a cell.
+    fn cell(self, numbers: Vec<i64>) -> Cell {
+        if self.signed || self.bytes < 8 {
+            return Cell::Ints(numbers);
+        }
+        Cell::Unsigned(numbers.into_iter().map(i64::cast_unsigned).collect())
+    }
+
+    /// Appends the numbers in `data`, whose length is a multiple of their size. Those from 2^63 on keep their bits, so
+    /// they equal no end token; `cell` gives them their value back.
     pub(super) fn decode(self, data: &[u8], ids: &mut Vec<i64>) {
         let shift = 64 - 8 * u32::from(self.bytes);
         ids.extend(data.chunks_exact(self.bytes.max(1).into()).map(|item| {

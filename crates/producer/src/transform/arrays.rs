@@ -1,6 +1,8 @@
 //! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the tokenizing threads.
 //! `base64`, `npy`, `image` and `members` decode four of the forms; `paths` finds the files that a unit names.
 
+use std::fmt;
+
 use batchweave_core::tgb::Dtype;
 use bytes::Bytes;
 use serde_json::Value;
@@ -187,24 +189,36 @@ fn misfit(spec: &ArraySpec, value: &Value) -> Reason {
 /// Returns the items of an array, or its encoded image.
 pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Bytes, Reason> {
     let mut data = Vec::new();
-    let put = match cell {
+    match cell {
         Cell::Bytes(encoded) if spec.image.is_some() => return Ok(encoded.into()),
         Cell::File(encoded) if spec.image.is_some() => return Ok(encoded),
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
         Cell::File(bytes) => return whole_items(spec, bytes),
         Cell::Bytes(bytes) => return whole_items(spec, bytes.into()),
-        Cell::Ints(numbers) => numbers
-            .into_iter()
-            .try_for_each(|n| put_int(spec.dtype, n.into(), &mut data)),
-        Cell::Floats(numbers) => numbers
-            .into_iter()
-            .try_for_each(|n| put_float(spec.dtype, n, &mut data)),
-    };
-    put.ok_or_else(|| {
-        let dtype = spec.dtype.name();
-        wrong(&spec.name, format!("holds a number that is not {dtype}"))
-    })?;
+        Cell::Ints(numbers) => put_ints(spec, numbers, &mut data)?,
+        Cell::Unsigned(numbers) => put_ints(spec, numbers, &mut data)?,
+        Cell::Floats(numbers) => numbers.into_iter().try_for_each(|n| {
+            put_float(spec.dtype, n, &mut data).ok_or_else(|| unfit(spec, format!("{n:?}")))
+        })?,
+    }
     whole_items(spec, data.into())
+}
+
+/// Appends whole numbers, each of which the type must be able to hold.
+fn put_ints<N: Copy + fmt::Display + Into<i128>>(
+    spec: &ArraySpec,
+    numbers: Vec<N>,
+    data: &mut Vec<u8>,
+) -> Result<(), Reason> {
+    numbers
+        .into_iter()
+        .try_for_each(|n| put_int(spec.dtype, n.into(), data).ok_or_else(|| unfit(spec, n)))
+}
+
+/// Returns the reason for a number that the array's type cannot hold.
+fn unfit(spec: &ArraySpec, number: impl fmt::Display) -> Reason {
+    let dtype = spec.dtype.name();
+    wrong(&spec.name, format!("holds {number}, which is not {dtype}"))
 }
 
 fn whole_items(spec: &ArraySpec, data: Bytes) -> Result<Bytes, Reason> {

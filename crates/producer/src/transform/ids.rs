@@ -70,6 +70,7 @@ fn ids(field: &str, vocabulary: Vocabulary, unit: Unit) -> Result<Option<Vec<u32
         },
         UnitKind::Row | UnitKind::Ids => match unit.cells.into_iter().next() {
             Some(Cell::Ints(numbers)) => numbers,
+            Some(Cell::Unsigned(numbers)) => return known(&numbers, vocabulary).map(Some),
             Some(Cell::Floats(_)) => return Err(not_ids("a column of fractions")),
             Some(Cell::Bytes(_) | Cell::File(_)) => {
                 return Err(not_ids("a column of text or bytes"));
@@ -80,13 +81,25 @@ fn ids(field: &str, vocabulary: Vocabulary, unit: Unit) -> Result<Option<Vec<u32
             return Err(Reason::NotIdFile);
         }
     };
+    known(&numbers, vocabulary).map(Some)
+}
+
+/// Returns the numbers as ids, all of which must belong to the vocabulary.
+fn known<N>(numbers: &[N], vocabulary: Vocabulary) -> Result<Vec<u32>, Reason>
+where
+    N: Copy + fmt::Display + TryInto<u32>,
+{
+    let bound = vocabulary.id_bound;
     let mut ids = Vec::with_capacity(numbers.len());
     for (at, &id) in numbers.iter().enumerate() {
-        let bound = vocabulary.id_bound;
-        let inside = u32::try_from(id).ok().filter(|id| *id < bound);
-        ids.push(inside.ok_or(Reason::Id { id, at, bound })?);
+        let inside = id.try_into().ok().filter(|id| *id < bound);
+        ids.push(inside.ok_or_else(|| Reason::Id {
+            id: id.to_string(),
+            at,
+            bound,
+        })?);
     }
-    Ok(Some(ids))
+    Ok(ids)
 }
 
 fn not_ids(found: impl Into<String>) -> Reason {

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::{
-    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, UInt64Type,
-};
+use arrow_array::types::{Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type};
 use arrow_array::{Array as _, ArrayRef};
 use arrow_schema::DataType;
 
-use super::values::{bytes, floats, ints, is_bytes, is_text, items, looked_up};
+use super::values::{bytes, is_bytes, is_null, is_text, items, looked_up, numbers};
 use crate::sources::Reason;
+use crate::sources::cell::Cell;
 use crate::sources::row_json::ConversationColumns;
 use crate::sources::row_json::{
     RowValue, put_bytes, put_float, put_number, put_text, separate, text_of,
@@ -24,7 +23,7 @@ pub(super) struct Value<'a> {
 
 impl RowValue for Value<'_> {
     fn is_null(&self) -> bool {
-        self.column.is_null(self.row)
+        is_null(self.column, self.row)
     }
 
     fn as_text(&self) -> Result<Option<Cow<'_, str>>, Reason> {
@@ -46,7 +45,7 @@ impl RowValue for Value<'_> {
 
     fn put(&self, json: &mut String, columns: &ConversationColumns) -> Result<(), Reason> {
         let (column, row) = (self.column, self.row);
-        if column.is_null(row) {
+        if is_null(column, row) {
             json.push_str("null");
             return Ok(());
         }
@@ -100,7 +99,7 @@ fn put_struct(
     json.push('{');
     for (name, column) in fields.column_names().into_iter().zip(fields.columns()) {
         let kept = columns.verbatim || name == columns.content_key;
-        if kept || !column.is_null(row) {
+        if kept || !is_null(column, row) {
             separate(json);
             put_text(json, name);
             json.push(':');
@@ -151,15 +150,12 @@ fn put_plain(json: &mut String, column: &ArrayRef, row: usize) -> Result<(), Rea
             put_number(json, column.as_boolean().value(row));
             return Ok(());
         }
-        DataType::UInt64 => {
-            put_number(json, column.as_primitive::<UInt64Type>().value(row));
-            return Ok(());
-        }
         _ => {
-            let one = column.slice(row, 1);
-            match ints(&one)?.and_then(|numbers| numbers.first().copied()) {
-                Some(whole) => put_number(json, whole),
-                None => put_float(json, floats(&one).first().copied().unwrap_or_default()),
+            match numbers(&column.slice(row, 1))? {
+                Cell::Ints(one) => put_number(json, one.first().copied().unwrap_or_default()),
+                Cell::Unsigned(one) => put_number(json, one.first().copied().unwrap_or_default()),
+                Cell::Floats(one) => put_float(json, one.first().copied().unwrap_or_default()),
+                Cell::Bytes(_) | Cell::File(_) => {}
             }
             return Ok(());
         }

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, StringArray};
+use arrow_array::types::UInt64Type;
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int64Array, ListArray, NullArray, StringArray, UInt64Array,
+};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 
+use super::super::row_json::{ConversationColumns, RowValue as _};
 use super::super::tests::{gzip, list, options};
-use super::super::{FileReader, Format, Place, Unit};
+use super::super::{Cell, FileReader, Format, Place, Unit};
 use super::*;
 
 fn batch(texts: &[&str]) -> RecordBatch {
@@ -124,6 +128,44 @@ async fn bytes_that_were_changed_end_in_a_reason_or_in_rows() {
             }
         }
     }
+}
+
+#[test]
+fn whole_numbers_without_sign_keep_their_value() {
+    let large = vec![7, u64::MAX];
+    let list =
+        ListArray::from_iter_primitive::<UInt64Type, _, _>([Some(large.iter().map(|n| Some(*n)))]);
+    let list: ArrayRef = Arc::new(list);
+    assert_eq!(values::cell(&list, 0), Ok(Cell::Unsigned(large.clone())));
+    let plain: ArrayRef = Arc::new(UInt64Array::from(large));
+    assert_eq!(values::cell(&plain, 1), Ok(Cell::Unsigned(vec![u64::MAX])));
+    let keys = UInt64Array::from(vec![1, 0]);
+    let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, plain));
+    assert_eq!(
+        values::cell(&dictionary, 0),
+        Ok(Cell::Unsigned(vec![u64::MAX]))
+    );
+}
+
+/// Tables have a column of this type where no row has a value.
+#[test]
+fn columns_of_the_type_null_hold_nulls() {
+    let column: ArrayRef = Arc::new(NullArray::new(1));
+    let columns = ConversationColumns {
+        wanted: Vec::new(),
+        optional: Vec::new(),
+        content_key: String::new(),
+        verbatim: true,
+        setting: "",
+    };
+    let value = json::Value {
+        column: &column,
+        row: 0,
+    };
+    let mut json = String::new();
+    value.put(&mut json, &columns).unwrap();
+    assert_eq!((value.is_null(), json.as_str()), (true, "null"));
+    assert_eq!(values::cell(&column, 0), Err(Reason::Null));
 }
 
 #[tokio::test]

@@ -79,15 +79,24 @@ pub(super) fn items(column: &ArrayRef, row: usize) -> ArrayRef {
 pub(super) fn looked_up(column: &ArrayRef, row: usize) -> Result<(ArrayRef, usize), Reason> {
     let dictionary = column.as_any_dictionary();
     let keys = dictionary.keys().slice(row, 1);
-    let key = ints(&keys)?.and_then(|keys| usize::try_from(*keys.first()?).ok());
+    let key = match numbers(&keys)? {
+        Cell::Ints(keys) => keys.first().and_then(|key| usize::try_from(*key).ok()),
+        Cell::Unsigned(keys) => keys.first().and_then(|key| usize::try_from(*key).ok()),
+        _ => None,
+    };
     let values = dictionary.values();
     let key = key.filter(|key| *key < values.len());
     Ok((values.clone(), key.ok_or(Reason::Null)?))
 }
 
+/// Returns whether a value is null. Columns of the type null have no bitmap that would say so.
+pub(super) fn is_null(column: &ArrayRef, row: usize) -> bool {
+    *column.data_type() == DataType::Null || column.is_null(row)
+}
+
 /// Returns a value as a cell; a null is none.
 pub(super) fn cell(column: &ArrayRef, row: usize) -> Result<Cell, Reason> {
-    if column.is_null(row) {
+    if is_null(column, row) {
         return Err(Reason::Null);
     }
     if matches!(column.data_type(), DataType::Dictionary(..)) {
@@ -101,10 +110,7 @@ pub(super) fn cell(column: &ArrayRef, row: usize) -> Result<Cell, Reason> {
     if items.null_count() > 0 {
         return Err(Reason::Null);
     }
-    if let Some(whole) = ints(&items)? {
-        return Ok(Cell::Ints(whole));
-    }
-    Ok(Cell::Floats(floats(&items)))
+    numbers(&items)
 }
 
 /// Returns the bytes of a text or of bytes.
@@ -121,8 +127,8 @@ pub(super) fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
     })
 }
 
-/// Returns an array of whole numbers; `None` of any other. One of 64 bits without sign keeps its bits, as in Parquet.
-pub(super) fn ints(array: &dyn Array) -> Result<Option<Vec<i64>>, Reason> {
+/// Returns an array of numbers, without its nulls.
+pub(super) fn numbers(array: &dyn Array) -> Result<Cell, Reason> {
     fn widened<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &dyn Array) -> Vec<i64> {
         let values = array.as_primitive::<T>().values().iter();
         values.map(|n| (*n).into()).collect()
@@ -133,9 +139,9 @@ pub(super) fn ints(array: &dyn Array) -> Result<Option<Vec<i64>>, Reason> {
         let data = data.map_err(|why| Reason::BrokenArrow {
             detail: why.to_string(),
         })?;
-        return ints(&make_array(data));
+        return numbers(&make_array(data));
     }
-    Ok(Some(match stored {
+    Ok(Cell::Ints(match stored {
         DataType::Boolean => {
             let values = array.as_boolean().values().iter();
             values.map(i64::from).collect()
@@ -149,14 +155,14 @@ pub(super) fn ints(array: &dyn Array) -> Result<Option<Vec<i64>>, Reason> {
         DataType::UInt32 => widened::<UInt32Type>(array),
         DataType::UInt64 => {
             let values = array.as_primitive::<UInt64Type>().values().iter();
-            values.map(|n| n.cast_signed()).collect()
+            return Ok(Cell::Unsigned(values.copied().collect()));
         }
-        _ => return Ok(None),
+        _ => return Ok(Cell::Floats(floats(array))),
     }))
 }
 
 /// Returns an array of numbers with a fraction.
-pub(super) fn floats(array: &dyn Array) -> Vec<f64> {
+fn floats(array: &dyn Array) -> Vec<f64> {
     fn widened<T: ArrowPrimitiveType<Native: Into<f64>>>(array: &dyn Array) -> Vec<f64> {
         let values = array.as_primitive::<T>().values().iter();
         values.map(|n| (*n).into()).collect()

@@ -218,7 +218,7 @@ impl UnitReader for MegatronIds<'_> {
                 } else {
                     Ok(ids)
                 };
-                return Ok(Some(found(unit, 0, ids)));
+                return Ok(Some(found(self.header.kind, unit, 0, ids)));
             }
         }
         Ok(None)

@@ -235,7 +235,7 @@ impl<R: Read + Send> UnitReader for NpyIds<R> {
             let blank =
                 self.layout.row.is_none() && read <= 1 && ids.as_ref().is_ok_and(Vec::is_empty);
             if ours && !blank {
-                return Ok(Some(found(unit, offset, ids)));
+                return Ok(Some(found(self.layout.kind, unit, offset, ids)));
             }
         }
     }

@@ -132,8 +132,41 @@ fn columns_hold_numbers_that_fit_the_type() {
     let narrow: Vec<u8> = all.iter().flat_map(|n| (*n as f32).to_le_bytes()).collect();
     assert_eq!(of(Dtype::F32, &all), Ok(narrow));
     assert!(of(Dtype::F32, &[f64::NAN]).is_ok());
-    for (dtype, n) in [(Dtype::F32, 1e39), (Dtype::I32, 0.5), (Dtype::I32, 1.0)] {
+    for (dtype, n, shown) in [
+        (Dtype::F32, 1e39, "holds 1e39, which is not F32"),
+        (Dtype::I32, 0.5, "holds 0.5, which is not I32"),
+        (Dtype::I32, 1.0, "holds 1.0, which is not I32"),
+    ] {
         let why = of(dtype, &[n]).unwrap_err();
-        assert!(why.contains("holds a number that is not"), "{why}");
+        assert!(why.contains(shown), "{why}");
     }
+}
+
+#[test]
+fn columns_without_sign_keep_their_numbers_or_are_refused() {
+    let of = |dtype, cell| {
+        let unit = Unit {
+            kind: UnitKind::Row,
+            cells: vec![cell],
+            ..unit(b"")
+        };
+        let found = owned(sample(&[spec("a", dtype, &[])], unit));
+        found.map(|arrays| arrays.unwrap().remove(0))
+    };
+    let large = || Cell::Unsigned(vec![1 << 63, u64::MAX]);
+    let kept = [1 << 63, u64::MAX].map(u64::to_le_bytes).concat();
+    assert_eq!(of(Dtype::U64, large()), Ok(kept));
+    let rounded = [(1_u64 << 63) as f64, u64::MAX as f64].map(f64::to_le_bytes);
+    assert_eq!(of(Dtype::F64, large()), Ok(rounded.concat()));
+    let small = of(Dtype::I64, Cell::Unsigned(vec![i64::MAX.cast_unsigned()]));
+    assert_eq!(small, Ok(i64::MAX.to_le_bytes().to_vec()));
+    for dtype in [Dtype::I64, Dtype::I32, Dtype::U32, Dtype::BOOL] {
+        let why = of(dtype, large()).unwrap_err();
+        assert!(
+            why.contains("\"a\" holds 9223372036854775808, which is not"),
+            "{why}"
+        );
+    }
+    let why = of(Dtype::U64, Cell::Ints(vec![-1])).unwrap_err();
+    assert!(why.contains("\"a\" holds -1, which is not U64"), "{why}");
 }

@@ -133,7 +133,7 @@ impl Document {
         let fields = names.iter().zip(cells).map(|(name, cell)| {
             let data = match cell {
                 Cell::Bytes(bytes) => bytes.into(),
-                Cell::File(_) | Cell::Ints(_) | Cell::Floats(_) => Bytes::new(),
+                Cell::File(_) | Cell::Ints(_) | Cell::Unsigned(_) | Cell::Floats(_) => Bytes::new(),
             };
             let suffix = name.rsplit('.').next().unwrap_or(name);
             let extension = suffix.to_ascii_lowercase();

@@ -129,6 +129,12 @@ fn cells_hold_ids_or_say_what_they_are() {
         tokens(unit).map_err(|why| why.to_string())
     };
     assert_eq!(cell(Cell::Ints(vec![7, 256])), Ok(Some(vec![7])));
+    assert_eq!(cell(Cell::Unsigned(vec![7, 256])), Ok(Some(vec![7])));
+    let why = cell(Cell::Unsigned(vec![7, u64::MAX])).unwrap_err();
+    assert!(
+        why.contains("id 18446744073709551615 at index 1 is not one of the 300"),
+        "{why}"
+    );
     let why = cell(Cell::Floats(vec![1.0])).unwrap_err();
     assert!(why.contains("a column of fractions"), "{why}");
     let text = Unit {

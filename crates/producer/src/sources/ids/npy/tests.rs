@@ -34,6 +34,7 @@ fn read(file: &[u8], place: (u64, u64), limit: u64) -> Vec<Found> {
     while let Ok(Some(row)) = rows.next(&|_| true) {
         let ids = row.content.map(|content| match content.cells.as_slice() {
             [Cell::Ints(ids)] => ids.clone(),
+            [Cell::Unsigned(ids)] => ids.iter().map(|id| id.cast_signed()).collect(),
             other => panic!("{other:?}"),
         });
         found.push(((row.number, row.offset), ids));

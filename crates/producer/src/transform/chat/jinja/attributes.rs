@@ -3,43 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::callables::Callable;
-use super::compare::{Number, number};
-use super::methods;
-use super::value::{Made, Value, fail};
-
-/// Attributes of numbers, ranges, generators and parts of dicts in Python that templates do not get here.
-const OTHERS: [&str; 29] = [
-    "real",
-    "imag",
-    "numerator",
-    "denominator",
-    "bit_length",
-    "bit_count",
-    "conjugate",
-    "to_bytes",
-    "from_bytes",
-    "as_integer_ratio",
-    "is_integer",
-    "hex",
-    "fromhex",
-    "start",
-    "stop",
-    "step",
-    "count",
-    "index",
-    "mapping",
-    "isdisjoint",
-    "close",
-    "send",
-    "throw",
-    "gi_frame",
-    "gi_code",
-    "gi_running",
-    "gi_yieldfrom",
-    "gi_suspended",
-    "name",
-];
+use super::names;
+use super::numbers::{Number, number};
+use super::value::{Callable, Made, Value, fail, no_attribute};
 
 /// Returns `value.name`: an attribute of Python's type, else the item of this name.
 pub(super) fn attribute(value: &Value, name: &Arc<str>) -> Made<Value> {
@@ -54,22 +20,17 @@ pub(super) fn attribute(value: &Value, name: &Arc<str>) -> Made<Value> {
     Ok(Value::absent(name))
 }
 
-fn callable(own: Callable) -> Value {
-    Value::Call(Rc::new(own))
-}
-
+/// Returns a method as a value. It only names the method: the interpreter calls it.
 fn method(value: &Value, name: &Arc<str>) -> Value {
-    callable(Callable::Method(value.clone(), name.clone()))
+    Value::Call(Rc::new(Callable::Method(value.clone(), name.clone())))
 }
 
 /// Returns the attribute of a function, of which only cyclers have some.
-fn function_attribute(own: &Callable, value: &Value, name: &Arc<str>) -> Made<Option<Value>> {
-    match (own, &**name) {
-        (Callable::Cycler(..), "next" | "reset") => Ok(Some(method(value, name))),
-        (Callable::Cycler(items, at), "current") => Ok(Some(items[at.get()].clone())),
-        _ => fail(format!(
-            "the attribute {name:?} of a function is not supported"
-        )),
+fn function_attribute(own: &Callable, value: &Value, name: &Arc<str>) -> Made<Value> {
+    match own {
+        Callable::Function(own) if own.methods().contains(&&**name) => Ok(method(value, name)),
+        Callable::Function(own) => own.attribute(name),
+        Callable::Method(..) => no_attribute(name),
     }
 }
 
@@ -80,27 +41,26 @@ fn python_attribute(value: &Value, name: &Arc<str>) -> Made<Option<Value>> {
     }
     let (own, others): (&[&str], &[&str]) = match value {
         Value::Loop(state) => {
-            let own = ["cycle", "changed"].into_iter().find(|own| *own == &**name);
-            return match own {
-                Some(own) => Ok(Some(callable(Callable::Loop(state.clone(), own)))),
-                None => state.attribute(name),
+            return match &**name {
+                "cycle" | "changed" => Ok(Some(method(value, name))),
+                other => state.attribute(other),
             };
         }
         Value::Namespace(values) => return Ok(values.borrow().get_text(name).cloned()),
         Value::Group(items) => match &**name {
             "grouper" => return Ok(Some(items[0].clone())),
             "list" => return Ok(Some(items[1].clone())),
-            _ => (&methods::TUPLE, &[]),
+            _ => (&names::TUPLE, &[]),
         },
-        Value::Text(_) => (&methods::TEXT, &methods::TEXT_OTHERS),
-        Value::Markup(_) if methods::TEXT.contains(&&**name) => (&[], &methods::TEXT),
+        Value::Text(_) => (&names::TEXT, &names::TEXT_OTHERS),
+        Value::Markup(_) if names::TEXT.contains(&&**name) => (&[], &names::TEXT),
         Value::Markup(_) => (&[], &["unescape", "striptags", "escape"]),
-        Value::List(_) => (&methods::LIST, &methods::LIST_OTHERS),
-        Value::Tuple(_) => (&methods::TUPLE, &[]),
-        Value::Dict(_) => (&methods::DICT, &methods::DICT_OTHERS),
-        Value::Call(own) => return function_attribute(own, value, name),
+        Value::List(_) => (&names::LIST, &names::LIST_OTHERS),
+        Value::Tuple(_) => (&names::TUPLE, &[]),
+        Value::Dict(_) => (&names::DICT, &names::DICT_OTHERS),
+        Value::Call(own) => return function_attribute(own, value, name).map(Some),
         Value::None | Value::Undefined(_) => (&[], &[]),
-        _ => (&[], &OTHERS),
+        _ => (&[], &names::OTHERS),
     };
     if own.contains(&&**name) {
         return Ok(Some(method(value, name)));
@@ -141,7 +101,9 @@ pub(super) fn item(value: &Value, key: &Value) -> Made<Value> {
             at.map(Value::from)
         }
         (Value::Markup(_), Some(_)) => return fail("an item of markup is not supported"),
-        (Value::Range(range), Some(index)) => place(index, range.len()).map(|at| range.get(at)),
+        (Value::Range(range), Some(index)) => {
+            place(index, range.len()).map(|at| Value::Int(range.get(at)))
+        }
         (Value::Dict(dict), _) => match key {
             Value::Undefined(_) => None,
             // Jinja2 takes a key that can't be one as undefined.

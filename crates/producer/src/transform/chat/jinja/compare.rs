@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::ast::Comparison;
-use super::value::{Dict, Made, Value, View, fail, whole};
+use super::numbers::{Number, number};
+use super::value::{Dict, Fault, Made, Value, View, fail, whole};
 
 /// Returns whether a comparison holds.
 pub(super) fn holds(comparison: Comparison, left: &Value, right: &Value) -> Made<bool> {
@@ -28,23 +29,6 @@ pub(super) fn holds(comparison: Comparison, left: &Value, right: &Value) -> Made
             )
         }
     })
-}
-
-/// A number of any kind.
-#[derive(Clone, Copy)]
-pub(super) enum Number {
-    Int(i128),
-    Float(f64),
-}
-
-/// Returns the number in a value; `True` and `False` are 1 and 0.
-pub(super) fn number(value: &Value) -> Option<Number> {
-    match value {
-        Value::Bool(value) => Some(Number::Int(i128::from(*value))),
-        Value::Int(value) => Some(Number::Int(*value)),
-        Value::Float(value) => Some(Number::Float(*value)),
-        _ => None,
-    }
 }
 
 fn compare_numbers(left: Number, right: Number) -> Option<Ordering> {
@@ -165,6 +149,17 @@ pub(super) fn ordered(left: &Value, right: &Value, sign: &str) -> Made<Option<Or
             left.type_name(),
             right.type_name()
         )),
+    }
+}
+
+/// Returns the order of two values, and keeps the first fault.
+pub(super) fn order(left: &Value, right: &Value, fault: &mut Option<Fault>) -> Ordering {
+    match ordered(left, right, "<") {
+        Ok(order) => order.unwrap_or(Ordering::Equal),
+        Err(why) => {
+            fault.get_or_insert(why);
+            Ordering::Equal
+        }
     }
 }
 

@@ -3,12 +3,11 @@
 use std::rc::Rc;
 
 use super::ast::{Arguments, Comparison, Expression, Filter, Name};
-use super::callables::Given;
 use super::compare::holds;
 use super::interpreter::Interpreter;
 use super::operators::{binary, signed};
 use super::scope::Scope;
-use super::value::{Dict, Made, Value, fail};
+use super::value::{Dict, Given, Made, Value, fail};
 use super::{attributes, filters, predicates};
 
 impl Interpreter {
@@ -61,7 +60,7 @@ impl Interpreter {
             Expression::Slice(value, parts) => self.slice(value, parts, scope)?,
             Expression::Call(callee, arguments) => {
                 let callee = self.value(callee, scope)?;
-                self.call(&callee, self.arguments(arguments, scope)?)?
+                Self::call(&callee, self.arguments(arguments, scope)?)?
             }
             Expression::Filtered(value, filter) => self.filter(value, filter, scope)?,
             Expression::Test(value, test) => Value::Bool(self.test(value, test, scope)?),
@@ -109,7 +108,7 @@ impl Interpreter {
     ) -> Made<Value> {
         let value = self.value(value, scope)?;
         let given = self.arguments(&filter.arguments, scope)?;
-        filters::apply(self, &filter.name, &value, given)
+        filters::apply(&filter.name, &value, given)
     }
 
     fn test(self: &Rc<Self>, value: &Expression, test: &Filter, scope: &Rc<Scope>) -> Made<bool> {

@@ -2,91 +2,20 @@
 
 use std::rc::Rc;
 
-use super::callables::Given;
-use super::format::percent;
-use super::interpreter::Interpreter;
-use super::methods::{int_of, text_of, text_or};
-use super::sequences::{self, truth};
+use super::arguments::{int_of, text_of, text_or, truth};
+use super::names::{FILTERS, FILTERS_REFUSED};
+use super::percent::percent;
 use super::text::is_space;
-use super::value::{Made, Value, fail};
-use super::{json, markup, numeric, words};
+use super::value::{Dict, Given, Made, Value, fail};
+use super::{json, markup, numeric, sequences, words};
 
-/// Filters of Jinja2 that are refused when they are reached.
-const REFUSED: [&str; 8] = [
-    "filesizeformat",
-    "pprint",
-    "random",
-    "striptags",
-    "urlencode",
-    "urlize",
-    "wordwrap",
-    "xmlattr",
-];
-const KNOWN: [&str; 46] = [
-    "abs",
-    "attr",
-    "batch",
-    "capitalize",
-    "center",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "first",
-    "float",
-    "forceescape",
-    "format",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "string",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "truncate",
-    "unique",
-    "upper",
-    "wordcount",
-];
 /// Filters that take the result of `escape` or `safe`.
 const OF_MARKUP: [&str; 10] = [
     "count", "d", "default", "e", "escape", "length", "safe", "string", "tojson", "trim",
 ];
 
-/// Returns whether Jinja2 has a filter of this name.
-pub(super) fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name) || REFUSED.contains(&name)
-}
-
 /// Applies the filter `name`.
-pub(super) fn apply(
-    with: &Rc<Interpreter>,
-    name: &str,
-    value: &Value,
-    given: Given,
-) -> Made<Value> {
+pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<Value> {
     let markup = |value: &Value| matches!(value, Value::Markup(_));
     let touches = markup(value) || given.positional.iter().any(markup);
     if touches && !OF_MARKUP.contains(&name) {
@@ -133,8 +62,10 @@ pub(super) fn apply(
             let attribute = text_of(attribute, name)?;
             fail(format!("the filter attr({attribute:?}) is not supported"))
         }
-        _ if REFUSED.contains(&name) => fail(format!("the filter {name:?} is not supported")),
-        _ if KNOWN.contains(&name) => sequences::apply(with, name, value, given),
+        _ if FILTERS_REFUSED.contains(&name) => {
+            fail(format!("the filter {name:?} is not supported"))
+        }
+        _ if FILTERS.contains(&name) => sequences::apply(apply, name, value, given),
         _ => fail(format!("no filter named {name:?}")),
     }
 }
@@ -282,7 +213,7 @@ fn format(value: &Value, given: Given) -> Made<Value> {
             .keywords
             .into_iter()
             .map(|(name, value)| (Value::Text(name), value));
-        Value::Dict(Rc::new(super::value::Dict::from_pairs(pairs.collect())?))
+        Value::Dict(Rc::new(Dict::from_pairs(pairs.collect())?))
     };
     percent(&value.text()?, &argument).map(Value::from)
 }

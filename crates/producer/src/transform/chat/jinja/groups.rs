@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
-use super::callables::Given;
+use super::arguments::{int_of, is_given, text_or, truth};
 use super::compare::equal;
-use super::methods::{int_of, text_or};
-use super::sequences::{Path, is_given, lowered, sort_keyed, truth};
-use super::value::{Made, Value, fail};
+use super::keys::{Path, lowered, sort_keyed};
+use super::value::{Given, Made, Value, fail};
 
 pub(super) fn groupby(value: &Value, given: Given) -> Made<Value> {
     let names = ["attribute", "default", "case_sensitive"];

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::ast::{Body, Expression, Filter, For, Macro, Statement, StatementKind, Target};
 use super::bounds::Bounds;
-use super::callables::{Callable, Given};
-use super::dates::Date;
-use super::loops::{Loop, Source};
+use super::filters;
+use super::loops::{Loop, Recursion, Source};
 use super::parser::Program;
 use super::scope::Scope;
 use super::value::{Made, Value, fail};
@@ -22,7 +21,6 @@ pub(super) struct Interpreter {
     pub(super) program: Arc<Program>,
     /// The values of names outside of all scopes.
     pub(super) globals: Vec<Option<Value>>,
-    pub(super) date: Option<Date>,
     fuel: Cell<u64>,
     /// Most bytes of the text.
     most: u64,
@@ -53,13 +51,11 @@ impl Interpreter {
     pub(super) fn new(
         program: Arc<Program>,
         globals: Vec<Option<Value>>,
-        date: Option<Date>,
         bounds: Bounds,
     ) -> Rc<Self> {
         Rc::new(Self {
             program,
             globals,
-            date,
             fuel: Cell::new(bounds.fuel),
             most: bounds.bytes,
             calls: Cell::new(0),
@@ -184,8 +180,7 @@ impl Interpreter {
             StatementKind::With { values, body } => return self.with(values, body, scope),
             StatementKind::Macro(own) => self.define(own, scope),
             StatementKind::Call { call, caller } => {
-                let caller = Callable::Macro(caller.clone(), scope.clone());
-                let made = self.call_with(call, Value::Call(Rc::new(caller)), scope)?;
+                let made = self.call_with(call, self.macro_value(caller, scope), scope)?;
                 self.write(&made.text()?)?;
             }
             StatementKind::FilterBlock { filters, body } => {
@@ -223,9 +218,8 @@ impl Interpreter {
     }
 
     /// Sets the variable of a macro in its scope. Such a scope holds itself, so it is noted, to be cleared at the end.
-    fn define(&self, own: &Arc<Macro>, scope: &Rc<Scope>) {
-        let value = Callable::Macro(own.clone(), scope.clone());
-        scope.set(own.number, Value::Call(Rc::new(value)));
+    fn define(self: &Rc<Self>, own: &Arc<Macro>, scope: &Rc<Scope>) {
+        scope.set(own.number, self.macro_value(own, scope));
         self.holders.borrow_mut().push(scope.clone());
     }
 
@@ -242,7 +236,7 @@ impl Interpreter {
     ) -> Made<Value> {
         for filter in filters {
             let given = self.arguments(&filter.arguments, scope)?;
-            value = super::filters::apply(self, &filter.name, &value, given)?;
+            value = filters::apply(&filter.name, &value, given)?;
         }
         Ok(value)
     }
@@ -274,7 +268,7 @@ impl Interpreter {
             (None, Value::Generator(_)) | (Some(_), _) => None,
             (None, items) => Some(items.len()?),
         };
-        let recursive = own.recursive.then(|| (own.clone(), scope.clone()));
+        let recursive = own.recursive.then(|| self.recursion(own, scope));
         let state = Rc::new(Loop::new(source, length, depth, recursive));
         let mut ran = false;
         while let Some(item) = state.advance()? {
@@ -357,16 +351,18 @@ impl Interpreter {
         }
     }
 
-    /// Calls a loop with the items of a level below.
-    pub(super) fn recurse(self: &Rc<Self>, state: &Loop, given: Given) -> Made<Value> {
-        let Some((own, scope)) = &state.recursive else {
-            return fail("The loop must have the 'recursive' marker to be called recursively.");
-        };
-        let [items] = given.plain("loop", 1)?;
-        let items = items.unwrap_or(Value::None);
-        let text =
-            self.called(|| self.captured(|| self.for_loop(own, items, scope, state.depth() + 1)));
-        text.map(Value::from)
+    /// Returns what runs a recursive loop with the items of a level below.
+    fn recursion(self: &Rc<Self>, own: &Arc<For>, scope: &Rc<Scope>) -> Box<Recursion> {
+        // A rendering may hold the scopes that hold this, so this does not hold it.
+        let with = Rc::downgrade(self);
+        let (own, scope) = (own.clone(), scope.clone());
+        Box::new(move |items, depth| {
+            let Some(with) = with.upgrade() else {
+                return fail("a loop outlives its rendering");
+            };
+            let run = || with.captured(|| with.for_loop(&own, items, &scope, depth));
+            with.called(run).map(Value::from)
+        })
     }
 }
 

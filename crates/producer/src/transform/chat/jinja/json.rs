@@ -1,10 +1,10 @@
 //! The filter `tojson`, which is Python's `json.dumps` in chat templates.
 
-use super::callables::Given;
-use super::compare::{Number, number};
-use super::sequences::truth;
+use super::arguments::truth;
+use super::compare::order;
+use super::numbers::{Number, number};
 use super::text::float;
-use super::value::{Dict, Made, Value, fail};
+use super::value::{Dict, Given, Made, Value, fail};
 
 /// Most levels of nested values.
 const DEPTH_MAX: usize = 150;
@@ -89,7 +89,7 @@ impl Layout {
         let mut entries: Vec<&(Value, Value)> = dict.entries.iter().collect();
         if self.sort {
             let mut fault = None;
-            entries.sort_by(|left, right| super::sequences::order(&left.0, &right.0, &mut fault));
+            entries.sort_by(|left, right| order(&left.0, &right.0, &mut fault));
             if let Some(fault) = fault {
                 return Err(fault);
             }

@@ -2,15 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::Arc;
 
-use super::ast::For;
-use super::scope::Scope;
-use super::value::{Made, Value, fail};
+use super::compare::equal;
+use super::value::{Given, LoopContext, Made, Value, fail};
 
 /// The items of a loop that were not reached yet: those of its iterable, taken through its condition.
 pub(super) type Source = dyn FnMut() -> Made<Option<Value>>;
+
+/// Runs a recursive loop with other items, in this depth. Returns its text.
+pub(super) type Recursion = dyn Fn(Value, usize) -> Made<Value>;
 
 /// A running loop. The condition of a loop is asked when its item is needed, and not before.
 pub(super) struct Loop {
@@ -23,8 +23,7 @@ pub(super) struct Loop {
     current: RefCell<Option<Value>>,
     changed: RefCell<Option<Vec<Value>>>,
     depth: usize,
-    /// Of a recursive loop: its statement and the scope around it.
-    pub(super) recursive: Option<(Arc<For>, Rc<Scope>)>,
+    recursive: Option<Box<Recursion>>,
 }
 
 impl std::fmt::Debug for Loop {
@@ -40,7 +39,7 @@ impl Loop {
         source: Box<Source>,
         length: Option<usize>,
         depth: usize,
-        recursive: Option<(Arc<For>, Rc<Scope>)>,
+        recursive: Option<Box<Recursion>>,
     ) -> Self {
         Self {
             source: RefCell::new(source),
@@ -81,7 +80,33 @@ impl Loop {
         Ok(self.ahead.borrow().front().cloned())
     }
 
-    pub(super) fn length(&self) -> Made<usize> {
+    fn cycle(&self, values: &[Value]) -> Made<Value> {
+        if values.is_empty() {
+            return fail("no items for cycling given");
+        }
+        let at = (self.index.get().max(1) - 1) % values.len();
+        Ok(values[at].clone())
+    }
+
+    /// Returns whether `values` differ from those of the last call.
+    fn changed(&self, values: Vec<Value>) -> Made<bool> {
+        let mut last = self.changed.borrow_mut();
+        if let Some(last) = &*last {
+            let mut same = last.len() == values.len();
+            for (one, other) in last.iter().zip(&values) {
+                same = same && equal(one, other)?;
+            }
+            if same {
+                return Ok(false);
+            }
+        }
+        *last = Some(values);
+        Ok(true)
+    }
+}
+
+impl LoopContext for Loop {
+    fn length(&self) -> Made<usize> {
         if let Some(length) = self.length.get() {
             return Ok(length);
         }
@@ -93,7 +118,7 @@ impl Loop {
         Ok(length)
     }
 
-    pub(super) fn attribute(&self, name: &str) -> Made<Option<Value>> {
+    fn attribute(&self, name: &str) -> Made<Option<Value>> {
         let index = self.index.get();
         Ok(Some(match name {
             "index" => Value::size(index),
@@ -117,31 +142,22 @@ impl Loop {
         }))
     }
 
-    pub(super) fn depth(&self) -> usize {
-        self.depth
+    fn method(&self, name: &str, given: Given) -> Made<Value> {
+        match name {
+            "cycle" => self.cycle(&given.positional),
+            _ => self.changed(given.positional).map(Value::Bool),
+        }
     }
 
-    pub(super) fn cycle(&self, values: &[Value]) -> Made<Value> {
-        if values.is_empty() {
-            return fail("no items for cycling given");
-        }
-        let at = (self.index.get().max(1) - 1) % values.len();
-        Ok(values[at].clone())
+    fn is_recursive(&self) -> bool {
+        self.recursive.is_some()
     }
 
-    /// Returns whether `values` differ from those of the last call.
-    pub(super) fn changed(&self, values: Vec<Value>) -> Made<bool> {
-        let mut last = self.changed.borrow_mut();
-        if let Some(last) = &*last {
-            let mut same = last.len() == values.len();
-            for (one, other) in last.iter().zip(&values) {
-                same = same && super::compare::equal(one, other)?;
-            }
-            if same {
-                return Ok(false);
-            }
-        }
-        *last = Some(values);
-        Ok(true)
+    fn call(&self, given: Given) -> Made<Value> {
+        let Some(run) = &self.recursive else {
+            return fail("The loop must have the 'recursive' marker to be called recursively.");
+        };
+        let [items] = given.plain("loop", 1)?;
+        run(items.unwrap_or(Value::None), self.depth + 1)
     }
 }

@@ -1,75 +1,8 @@
 //! Methods of Python's types.
 
-use super::callables::{Callable, Given};
-use super::compare::{Number, equal, number};
+use super::compare::equal;
 use super::text_methods;
-use super::value::{Dict, Made, Value, View, fail};
-
-pub(super) const TEXT: [&str; 39] = [
-    "capitalize",
-    "casefold",
-    "center",
-    "count",
-    "endswith",
-    "find",
-    "format",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "islower",
-    "isnumeric",
-    "isspace",
-    "isupper",
-    "join",
-    "ljust",
-    "lower",
-    "lstrip",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "rfind",
-    "rindex",
-    "rjust",
-    "rpartition",
-    "rsplit",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "upper",
-    "zfill",
-];
-pub(super) const TEXT_OTHERS: [&str; 8] = [
-    "encode",
-    "expandtabs",
-    "format_map",
-    "isidentifier",
-    "isprintable",
-    "istitle",
-    "maketrans",
-    "translate",
-];
-pub(super) const LIST: [&str; 3] = ["count", "index", "copy"];
-pub(super) const LIST_OTHERS: [&str; 8] = [
-    "append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort",
-];
-pub(super) const TUPLE: [&str; 2] = ["count", "index"];
-pub(super) const DICT: [&str; 5] = ["copy", "get", "items", "keys", "values"];
-pub(super) const DICT_OTHERS: [&str; 6] = [
-    "clear",
-    "fromkeys",
-    "pop",
-    "popitem",
-    "setdefault",
-    "update",
-];
+use super::value::{Callable, Dict, Given, Made, Value, View, fail};
 
 /// Calls the method `name` of `value`.
 pub(super) fn call(value: &Value, name: &str, given: Given) -> Made<Value> {
@@ -93,17 +26,10 @@ pub(super) fn call(value: &Value, name: &str, given: Given) -> Made<Value> {
                 _ => value.clone(),
             })
         }
-        Value::Call(callable) => match (&**callable, name) {
-            (Callable::Cycler(items, at), "next") => {
-                let current = items[at.get()].clone();
-                at.set((at.get() + 1) % items.len());
-                Ok(current)
-            }
-            (Callable::Cycler(_, at), "reset") => {
-                at.set(0);
-                Ok(Value::None)
-            }
-            _ => fail("the method of a function is not supported"),
+        Value::Loop(state) => state.method(name, given),
+        Value::Call(callable) => match &**callable {
+            Callable::Function(function) => function.method(name),
+            Callable::Method(..) => fail("the method of a function is not supported"),
         },
         other => fail(format!(
             "the method {name:?} of a {} is not supported",
@@ -143,70 +69,4 @@ fn index(items: &[Value], given: Given) -> Made<Value> {
         }
     }
     fail(format!("{} is not in list", wanted.repr()?))
-}
-
-/// Returns a text argument.
-pub(super) fn text_of(value: Option<Value>, function: &str) -> Made<String> {
-    match value {
-        Some(Value::Text(text)) => Ok(text.to_string()),
-        Some(other) => {
-            other.defined()?;
-            fail(format!(
-                "{function}: a text is needed, not a {}",
-                other.type_name()
-            ))
-        }
-        None => fail(format!("{function} lacks an argument")),
-    }
-}
-
-/// Returns a text argument that may be absent.
-pub(super) fn text_or(default: &str, value: Option<Value>, function: &str) -> Made<String> {
-    match value {
-        None => Ok(default.to_owned()),
-        given => text_of(given, function),
-    }
-}
-
-/// Returns a whole number that an argument gives.
-pub(super) fn int_of(value: Option<Value>, default: i128, function: &str) -> Made<i128> {
-    match value {
-        None => Ok(default),
-        Some(value) => {
-            if let Some(Number::Int(value)) = number(&value) {
-                return Ok(value);
-            }
-            value.defined()?;
-            fail(format!(
-                "{function}: a whole number is needed, not a {}",
-                value.type_name()
-            ))
-        }
-    }
-}
-
-/// Returns a dict of pairs and names, as Python's `dict(...)` makes it.
-pub(super) fn dict(given: Given) -> Made<Dict> {
-    let mut made = Dict::default();
-    if given.positional.len() > 1 {
-        return fail("dict expected at most 1 argument");
-    }
-    match given.positional.into_iter().next() {
-        None => {}
-        Some(Value::Dict(dict)) => made = (*dict).clone(),
-        Some(Value::Namespace(_)) => return fail("dict of a namespace is not supported"),
-        Some(pairs) => {
-            pairs.defined()?;
-            for pair in pairs.items()? {
-                match &pair.items()?[..] {
-                    [key, value] => made.insert(key.clone(), value.clone())?,
-                    _ => return fail("dict: an item is not a pair"),
-                }
-            }
-        }
-    }
-    for (name, value) in given.keywords {
-        made.insert(Value::Text(name), value)?;
-    }
-    Ok(made)
 }

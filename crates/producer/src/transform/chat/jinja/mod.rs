@@ -7,15 +7,18 @@
 //! - `analysis` finds the variables of which Jinja2 sees no value before they are set;
 //! - `interpreter` renders statements, `evaluation` expressions, in the variables of `scope`; `calls` calls macros,
 //!   functions and methods;
-//! - `value`, `loops`, `callables` are the values; `attributes`, `compare`, `operators` what is done with them;
-//! - `text`, `json`, `format`, `number_format`, `dates`, `markup` write them;
-//! - `methods`, `words` have the methods of Python's types; `filters`, `sequences`, `groups`,
-//!   `numeric`, `predicates` those of Jinja2.
+//! - `value`, `range`, `numbers`, `loops` are the values; `attributes`, `compare`, `operators` what is done with them;
+//! - `text`, `json`, `percent`, `braces`, `number_format`, `dates`, `markup` write them;
+//! - `names` lists what can be named; `methods`, `text_methods`, `words` are the methods of Python's types, and
+//!   `callables`, `filters`, `sequences`, `keys`, `groups`, `numeric`, `predicates` the functions, filters and tests of
+//!   Jinja2, with their `arguments`.
 
 mod analysis;
+mod arguments;
 mod ast;
 mod attributes;
 mod bounds;
+mod braces;
 mod callables;
 mod calls;
 mod compare;
@@ -24,20 +27,24 @@ mod dates;
 mod evaluation;
 mod expressions;
 mod filters;
-mod format;
 mod groups;
 mod interpreter;
 mod json;
+mod keys;
 mod lexer;
 mod literals;
 mod loops;
 mod markup;
 mod methods;
+mod names;
 mod number_format;
+mod numbers;
 mod numeric;
 mod operators;
 mod parser;
+mod percent;
 mod predicates;
+mod range;
 mod scope;
 mod sequences;
 mod statements;
@@ -49,10 +56,8 @@ mod value;
 mod words;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use callables::{Callable, FUNCTIONS};
 use convert::Documents;
 use interpreter::{Generated, Interpreter};
 use parser::Program;
@@ -115,8 +120,8 @@ impl Jinja {
         date: Option<Date>,
         bounds: Bounds,
     ) -> Result<String, String> {
-        let globals = self.globals(context, documents).map_err(described)?;
-        let made = Interpreter::new(self.0.clone(), globals, date, bounds).run();
+        let globals = self.globals(context, documents, date).map_err(described)?;
+        let made = Interpreter::new(self.0.clone(), globals, bounds).run();
         let (text, generated) = made.map_err(described)?;
         marked(text, generated)
     }
@@ -125,6 +130,7 @@ impl Jinja {
         &self,
         context: &BTreeMap<&str, minijinja::Value>,
         documents: &mut Documents,
+        date: Option<Date>,
     ) -> Result<Vec<Option<Value>>, Fault> {
         let mut globals = Vec::with_capacity(self.0.names.len());
         for name in &self.0.names {
@@ -133,10 +139,7 @@ impl Jinja {
                 Some(value) => Some(documents.value(value)?),
                 None => None,
             };
-            let function = FUNCTIONS.iter().find(|(own, _)| *own == &**name);
-            let function =
-                function.map(|(_, function)| Value::Call(Rc::new(Callable::Function(*function))));
-            globals.push(own.or(function));
+            globals.push(own.or_else(|| callables::function(name, date)));
         }
         Ok(globals)
     }

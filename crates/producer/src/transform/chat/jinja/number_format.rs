@@ -1,7 +1,6 @@
 //! Python's format specifications: fill, alignment, sign, width, precision.
 
-use super::compare::{Number, number};
-use super::operators::as_float;
+use super::numbers::{Number, as_float, number};
 use super::text::float;
 use super::value::{Made, Value, fail};
 

@@ -1,12 +1,9 @@
 //! Jinja2's filters of numbers.
 
-use super::callables::Given;
-use super::compare::{Number, number};
-use super::format::truncated;
-use super::methods::{int_of, text_or};
-use super::operators::as_float;
+use super::arguments::{int_of, text_or};
+use super::numbers::{Number, as_float, number, truncated};
 use super::text::is_space;
-use super::value::{Made, Value, fail};
+use super::value::{Given, Made, Value, fail};
 
 /// Returns a number as Python parses it, with `_` between digits.
 fn parsed(text: &str) -> Option<f64> {

@@ -1,8 +1,8 @@
 //! Arithmetic, as Python has it.
 
 use super::ast::Operator;
-use super::compare::{Number, number};
-use super::format::percent;
+use super::numbers::{Number, as_float, number};
+use super::percent::percent;
 use super::value::{Made, Value, fail};
 
 /// Whole numbers up to this one are floats without a loss.
@@ -17,15 +17,6 @@ fn sign(operator: Operator) -> &'static str {
         Operator::FloorDivide => "//",
         Operator::Modulo => "%",
         Operator::Power => "** or pow()",
-    }
-}
-
-/// Returns the float that a number is.
-#[expect(clippy::cast_precision_loss, reason = "Python rounds too")]
-pub(super) fn as_float(value: Number) -> f64 {
-    match value {
-        Number::Int(value) => value as f64,
-        Number::Float(value) => value,
     }
 }
 

@@ -3,58 +3,10 @@
 use std::rc::Rc;
 
 use super::ast::Comparison;
-use super::callables::{Callable, Given};
-use super::compare::{Number, contains, holds, number};
-use super::filters;
-use super::value::{Made, Value, fail};
-use super::words;
-
-const KNOWN: [&str; 39] = [
-    "boolean",
-    "callable",
-    "defined",
-    "divisibleby",
-    "eq",
-    "equalto",
-    "escaped",
-    "even",
-    "false",
-    "filter",
-    "float",
-    "ge",
-    "gt",
-    "greaterthan",
-    "in",
-    "integer",
-    "iterable",
-    "le",
-    "lessthan",
-    "lower",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "sameas",
-    "sequence",
-    "string",
-    "test",
-    "true",
-    "undefined",
-    "upper",
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-];
-
-/// Returns whether Jinja2 has a test of this name.
-pub(super) fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name)
-}
+use super::compare::{contains, holds};
+use super::numbers::{Number, number};
+use super::value::{Given, Made, Value, fail};
+use super::{names, words};
 
 fn comparison(name: &str) -> Option<Comparison> {
     Some(match name {
@@ -103,8 +55,8 @@ pub(super) fn apply(name: &str, value: &Value, given: Given) -> Made<bool> {
         "escaped" => matches!(value, Value::Markup(_)),
         "odd" | "even" => is_odd_or_even(value, name)?,
         "lower" | "upper" => words::is(&value.text()?, &format!("is{name}"))?,
-        "filter" => value.as_text().is_some_and(|name| filters::is_known(name)),
-        "test" => value.as_text().is_some_and(|name| is_known(name)),
+        "filter" => value.as_text().is_some_and(|name| names::is_filter(name)),
+        "test" => value.as_text().is_some_and(|name| names::is_test(name)),
         _ => return fail(format!("no test named {name:?}")),
     })
 }
@@ -136,7 +88,7 @@ fn is_callable(value: &Value) -> bool {
     match value {
         // Undefined values have a call that fails.
         Value::Undefined(_) | Value::Call(_) => true,
-        Value::Loop(state) => state.recursive.is_some(),
+        Value::Loop(state) => state.is_recursive(),
         _ => false,
     }
 }
@@ -166,10 +118,7 @@ fn same(left: &Value, right: &Value) -> Made<bool> {
         (Value::Text(left), Value::Text(right)) if left != right => false,
         (Value::List(left), Value::List(right)) => Rc::ptr_eq(left, right),
         (Value::Dict(left), Value::Dict(right)) => Rc::ptr_eq(left, right),
-        (Value::Call(left), Value::Call(right)) => match (&**left, &**right) {
-            (Callable::Function(left), Callable::Function(right)) => left == right,
-            _ => Rc::ptr_eq(left, right),
-        },
+        (Value::Call(left), Value::Call(right)) => Rc::ptr_eq(left, right),
         _ if left.type_name() != right.type_name() => false,
         _ => {
             return fail(format!(

@@ -1,109 +1,20 @@
 //! Jinja2's filters of lists, dicts and other iterables.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
-use std::sync::Arc;
 
+use super::arguments::{text_of, truth};
 use super::ast::Operator;
-use super::attributes;
-use super::callables::Given;
 use super::compare::ordered;
-use super::interpreter::Interpreter;
-use super::methods::text_of;
+use super::keys::{Path, keyed, sort_keyed};
 use super::operators::binary;
-use super::value::{Fault, Made, Value, fail};
-use super::{filters, groups, predicates};
+use super::value::{Dict, Given, Made, Value, View, fail};
+use super::{groups, predicates};
 
-/// Returns the order of two values, and keeps the first fault.
-pub(super) fn order(left: &Value, right: &Value, fault: &mut Option<Fault>) -> Ordering {
-    match ordered(left, right, "<") {
-        Ok(order) => order.unwrap_or(Ordering::Equal),
-        Err(why) => {
-            fault.get_or_insert(why);
-            Ordering::Equal
-        }
-    }
-}
+/// Applies a filter by its name.
+type Apply = fn(&str, &Value, Given) -> Made<Value>;
 
-/// A path of attributes, as `"function.name"` or `0`.
-pub(super) struct Path(Vec<Value>);
-
-impl Path {
-    pub(super) fn parse(attribute: &Value) -> Made<Self> {
-        Ok(Self(match attribute {
-            Value::Text(text) => {
-                let part = |part: &str| match part.parse() {
-                    Ok(number) if part.bytes().all(|b| b.is_ascii_digit()) => Value::Int(number),
-                    _ => part.into(),
-                };
-                text.split('.').map(part).collect()
-            }
-            Value::Int(_) => vec![attribute.clone()],
-            other => return fail(format!("an attribute that is a {}", other.type_name())),
-        }))
-    }
-
-    pub(super) fn get(&self, value: &Value, default: Option<&Value>) -> Made<Value> {
-        let mut found = value.clone();
-        for part in &self.0 {
-            found = attributes::item(&found, part)?;
-            if let (Value::Undefined(_), Some(default)) = (&found, default) {
-                found = default.clone();
-            }
-        }
-        Ok(found)
-    }
-}
-
-pub(super) fn is_given(value: Option<Value>) -> Option<Value> {
-    value.filter(|value| !matches!(value, Value::None))
-}
-
-pub(super) fn truth(value: Option<Value>) -> Made<bool> {
-    value.map_or(Ok(false), |value| value.is_true())
-}
-
-pub(super) fn lowered(value: Value, keeps_case: bool) -> Value {
-    match value {
-        Value::Text(text) if !keeps_case => text.to_lowercase().into(),
-        other => other,
-    }
-}
-
-/// Returns the items with the keys by which they are compared.
-fn keyed(
-    items: Vec<Value>,
-    attribute: Option<Value>,
-    keeps_case: bool,
-) -> Made<Vec<(Value, Value)>> {
-    let path = is_given(attribute)
-        .map(|attribute| Path::parse(&attribute))
-        .transpose()?;
-    let key = |item: Value| {
-        let key = match &path {
-            Some(path) => path.get(&item, None)?,
-            None => item.clone(),
-        };
-        Ok((lowered(key, keeps_case), item))
-    };
-    items.into_iter().map(key).collect()
-}
-
-pub(super) fn sort_keyed(items: &mut [(Value, Value)], reverse: bool) -> Made<()> {
-    let mut fault = None;
-    items.sort_by(|left, right| {
-        let order = order(&left.0, &right.0, &mut fault);
-        if reverse { order.reverse() } else { order }
-    });
-    fault.map_or(Ok(()), Err)
-}
-
-pub(super) fn apply(
-    with: &Rc<Interpreter>,
-    name: &str,
-    value: &Value,
-    given: Given,
-) -> Made<Value> {
+/// Applies the filter `name`; `filter` applies those that it is given by name.
+pub(super) fn apply(filter: Apply, name: &str, value: &Value, given: Given) -> Made<Value> {
     match name {
         "first" => first(value),
         "last" => last(value),
@@ -112,7 +23,7 @@ pub(super) fn apply(
         "items" => match value {
             Value::Undefined(_) => Ok(Value::generator(Vec::new())),
             Value::Dict(dict) => {
-                let items = Value::View(super::value::View::Items, dict.clone()).items()?;
+                let items = Value::View(View::Items, dict.clone()).items()?;
                 Ok(Value::generator(items))
             }
             _ => fail("Can only get item pairs from a mapping."),
@@ -125,8 +36,8 @@ pub(super) fn apply(
             items.reverse();
             Ok(Value::generator(items))
         }
-        "map" => map(with, value, given),
-        "select" | "reject" | "selectattr" | "rejectattr" => select(with, name, value, given),
+        "map" => map(filter, value, given),
+        "select" | "reject" | "selectattr" | "rejectattr" => select(name, value, given),
         "sort" => sort(value, given),
         "min" | "max" => extreme(name, value, given),
         "unique" => unique(value, given),
@@ -156,7 +67,7 @@ fn sort(value: &Value, given: Given) -> Made<Value> {
 
 fn unique(value: &Value, given: Given) -> Made<Value> {
     let [case, attribute] = given.bind("unique", ["case_sensitive", "attribute"], 0)?;
-    let mut seen = super::value::Dict::default();
+    let mut seen = Dict::default();
     let mut kept = Vec::new();
     for (key, item) in keyed(value.items()?, attribute, truth(case)?)? {
         if seen.get(&key)?.is_none() {
@@ -215,7 +126,7 @@ fn join(value: &Value, given: Given) -> Made<Value> {
     Ok(out.into())
 }
 
-fn map(with: &Rc<Interpreter>, value: &Value, mut given: Given) -> Made<Value> {
+fn map(apply: Apply, value: &Value, mut given: Given) -> Made<Value> {
     if !value.is_true()? && !matches!(value, Value::None) {
         return Ok(Value::generator(Vec::new()));
     }
@@ -241,12 +152,12 @@ fn map(with: &Rc<Interpreter>, value: &Value, mut given: Given) -> Made<Value> {
     }
     let filter = text_of(Some(given.positional.remove(0)), "map")?;
     for item in value.items()? {
-        made.push(filters::apply(with, &filter, &item, given.copied())?);
+        made.push(apply(&filter, &item, given.clone())?);
     }
     Ok(Value::generator(made))
 }
 
-fn select(with: &Rc<Interpreter>, name: &str, value: &Value, mut given: Given) -> Made<Value> {
+fn select(name: &str, value: &Value, mut given: Given) -> Made<Value> {
     if !value.is_true()? {
         return Ok(Value::generator(Vec::new()));
     }
@@ -271,14 +182,13 @@ fn select(with: &Rc<Interpreter>, name: &str, value: &Value, mut given: Given) -
             None => item.clone(),
         };
         let holds = match &test {
-            Some(test) => predicates::apply(test, &key, given.copied())?,
+            Some(test) => predicates::apply(test, &key, given.clone())?,
             None => key.is_true()?,
         };
         if holds == wanted {
             kept.push(item);
         }
     }
-    let _ = with;
     Ok(Value::generator(kept))
 }
 
@@ -305,18 +215,4 @@ fn extreme(name: &str, value: &Value, given: Given) -> Made<Value> {
         Value::Undefined(Some("an item of an empty list".into())),
         |(_, item)| item,
     ))
-}
-
-impl Given {
-    /// Returns the arguments for one more call.
-    pub(super) fn copied(&self) -> Self {
-        Self {
-            positional: self.positional.clone(),
-            keywords: self
-                .keywords
-                .iter()
-                .map(|(name, value)| (Arc::clone(name), value.clone()))
-                .collect(),
-        }
-    }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::ast::{Arguments, Expression, Filter};
+use super::names;
 use super::parser::{Parsed, Parser};
 use super::token::Kind;
-use super::{filters, predicates};
 
 impl Parser {
     pub(super) fn postfix(&mut self, mut value: Expression) -> Parsed<Expression> {
@@ -167,7 +167,7 @@ impl Parser {
 
     pub(super) fn filter(&mut self) -> Parsed<Filter> {
         let name = self.dotted()?;
-        if !filters::is_known(&name) && !self.soft {
+        if !names::is_filter(&name) && !self.soft {
             return self.fail(&format!("no filter named {name:?}"));
         }
         let arguments = if self.is_op("(") {
@@ -181,7 +181,7 @@ impl Parser {
     fn test(&mut self, value: Expression) -> Parsed<Expression> {
         let negated = self.skip_name("not");
         let name = self.dotted()?;
-        if !predicates::is_known(&name) && !self.soft {
+        if !names::is_test(&name) && !self.soft {
             return self.fail(&format!("no test named {name:?}"));
         }
         let begins = match self.kind() {

@@ -1,7 +1,7 @@
 //! Values as Python's `str` and `repr` write them.
 
-use super::loops::Loop;
-use super::value::{Dict, Made, Range, Value, View, fail};
+use super::range::Range;
+use super::value::{Dict, LoopContext, Made, Value, View, fail};
 
 /// Most levels of nested values.
 const DEPTH_MAX: u32 = 150;
@@ -68,7 +68,7 @@ impl Value {
             }
             Self::Range(range) => out.push_str(&range_text(range)),
             Self::Namespace(values) => write_namespace(&values.borrow(), out, depth)?,
-            Self::Loop(state) => out.push_str(&loop_text(state)?),
+            Self::Loop(state) => out.push_str(&loop_text(&**state)?),
             Self::Generator(_) | Self::Call(_) => {
                 return fail(format!("printing a {} is not supported", self.type_name()));
             }
@@ -84,7 +84,7 @@ fn range_text(range: &Range) -> String {
     }
 }
 
-fn loop_text(state: &Loop) -> Made<String> {
+fn loop_text(state: &dyn LoopContext) -> Made<String> {
     let index = state.attribute("index")?;
     let of = state.length()?.to_string();
     let at = index.unwrap_or(Value::None).text()?;

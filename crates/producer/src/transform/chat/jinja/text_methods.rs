@@ -1,10 +1,8 @@
 //! Methods of Python's texts.
 
-use super::callables::Given;
-use super::format::braces;
-use super::methods::{int_of, text_of, text_or};
-use super::sequences::truth;
-use super::value::{Made, Value, fail};
+use super::arguments::{int_of, text_of, text_or, truth};
+use super::braces::braces;
+use super::value::{Given, Made, Value, fail};
 use super::words;
 
 /// Calls the method `name` of `text`.

@@ -6,8 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::callables::Callable;
-use super::loops::Loop;
+use super::range::Range;
 
 /// The reason why a template fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +44,72 @@ pub(super) enum Value {
     Range(Range),
     Generator(Rc<RefCell<VecDeque<Value>>>),
     Namespace(Rc<RefCell<Dict>>),
-    Loop(Rc<Loop>),
+    Loop(Rc<dyn LoopContext>),
     Call(Rc<Callable>),
+}
+
+/// Anything that a template can call by a name.
+#[derive(Debug)]
+pub(super) enum Callable {
+    /// A method of a value, by its name.
+    Method(Value, Arc<str>),
+    Function(Box<dyn Function>),
+}
+
+/// A function, a macro, or an object that can be called.
+pub(super) trait Function: fmt::Debug {
+    fn call(&self, given: Given) -> Made<Value>;
+
+    /// Returns whether a call block can call it.
+    fn is_macro(&self) -> bool {
+        false
+    }
+
+    /// Returns the names of its methods.
+    fn methods(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Calls one of its methods.
+    fn method(&self, _name: &str) -> Made<Value> {
+        fail("the method of a function is not supported")
+    }
+
+    /// Returns a value among its attributes.
+    fn attribute(&self, name: &str) -> Made<Value> {
+        no_attribute(name)
+    }
+}
+
+/// Fails for an attribute that a function does not have here.
+pub(super) fn no_attribute(name: &str) -> Made<Value> {
+    fail(format!(
+        "the attribute {name:?} of a function is not supported"
+    ))
+}
+
+/// The variable `loop` of a running loop.
+pub(super) trait LoopContext: fmt::Debug {
+    /// Returns the number of items.
+    fn length(&self) -> Made<usize>;
+
+    /// Returns a value among its attributes; `None` without one of this name.
+    fn attribute(&self, name: &str) -> Made<Option<Value>>;
+
+    /// Calls one of its methods, `cycle` and `changed`.
+    fn method(&self, name: &str, given: Given) -> Made<Value>;
+
+    fn is_recursive(&self) -> bool;
+
+    /// Runs the loop with the items of a level below.
+    fn call(&self, given: Given) -> Made<Value>;
+}
+
+/// The arguments of a call.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Given {
+    pub(super) positional: Vec<Value>,
+    pub(super) keywords: Vec<(Arc<str>, Value)>,
 }
 
 /// A part of a dict.
@@ -55,34 +118,6 @@ pub(super) enum View {
     Keys,
     Values,
     Items,
-}
-
-/// A range of whole numbers, as `range` makes it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) start: i128,
-    pub(super) stop: i128,
-    pub(super) step: i128,
-}
-
-impl Range {
-    pub(super) fn len(self) -> usize {
-        let span = if self.step > 0 {
-            self.stop - self.start
-        } else {
-            self.start - self.stop
-        };
-        let step = self.step.abs();
-        usize::try_from((span.max(0) + step - 1) / step).unwrap_or(0)
-    }
-
-    pub(super) fn get(self, at: usize) -> Value {
-        Value::Int(self.start + self.step * at as i128)
-    }
-
-    pub(super) fn values(self) -> Vec<Value> {
-        (0..self.len()).map(|at| self.get(at)).collect()
-    }
 }
 
 impl From<&str> for Value {
@@ -187,7 +222,7 @@ impl Value {
                     |(key, value): &(Self, Self)| Self::tuple(vec![key.clone(), value.clone()]);
                 dict.entries.iter().map(pair).collect()
             }
-            Self::Range(range) => range.values(),
+            Self::Range(range) => range.numbers().map(Self::Int).collect(),
             Self::Generator(items) => items.borrow_mut().drain(..).collect(),
             Self::Markup(_) | Self::Loop(_) => {
                 return fail(format!(

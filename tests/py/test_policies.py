@@ -115,6 +115,7 @@ class Store:
         line = self.process.stdout.readline()
         assert line, self.log.read_text()
         self.ready = json.loads(line)
+        self.clients: dict[str, Any] = {}
 
     def environment(self, key: str) -> dict[str, str]:
         return {
@@ -126,14 +127,16 @@ class Store:
         }
 
     def client(self, key: str) -> Any:
-        return boto3.client(
-            "s3",
-            endpoint_url=self.ready["endpoint"],
-            region_name=self.ready["region"],
-            aws_access_key_id=key,
-            aws_secret_access_key=self.ready["secret_key"],
-            config=Config(retries={"total_max_attempts": 1}),
-        )
+        if key not in self.clients:
+            self.clients[key] = boto3.client(
+                "s3",
+                endpoint_url=self.ready["endpoint"],
+                region_name=self.ready["region"],
+                aws_access_key_id=key,
+                aws_secret_access_key=self.ready["secret_key"],
+                config=Config(retries={"total_max_attempts": 1}),
+            )
+        return self.clients[key]
 
     def allowed(self, key: str, deed: str, name: str) -> bool:
         """Return true if this key may; a missing object or upload counts as allowed."""

@@ -199,8 +199,10 @@ python-ready: $(VENV)/ready
 # Most of these tests wait for daemons, so four at a time. Under CI a skipped test is a failure: see
 # tests/py/no_skips.py.
 # The path of a socket is short, and pytest's own folder with that of a worker is not.
+# Bytecode is written, whatever the environment says: hundreds of processes import the client, and
+# each worker the tests, which pytest rewrites.
 pytest = @folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
-	$(PYTHON) -m pytest -p no_skips -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
+	PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
 
 py-tests: $(VENV)/ready
 	$(call step,Python tests of the client)

@@ -38,7 +38,7 @@ FEATURES = 12
 """The mean colour of each quarter of an image."""
 RATE = 0.01
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
 
@@ -82,7 +82,7 @@ def examples(batch: batchweave.Batch) -> tuple[Ints, Ints, Floats, Ints]:
     segments = batch["segments.offsets"]
     offsets = batch["image.offsets"]
     assert (np.diff(offsets) == 1).all(), "each caption has one image"
-    quarters = batch["image"].reshape(-1, 2, 16, 2, 16, 3).mean((2, 4))
+    quarters = batch["image"].reshape(-1, 2, 16, 2, 16, 3).mean((2, 4), np.float32)
     tokens, ids = batch["tokens"].astype(np.int64), batch["segment_ids"].astype(np.int64)
     before = np.full((*tokens.shape, CONTEXT), BYTES - 1)
     for back in range(1, CONTEXT + 1):
@@ -105,8 +105,8 @@ class Model:
             (HIDDEN, BYTES),
             (BYTES,),
         ]
-        self.weights = [chance.normal(0, 0.2, shape) for shape in shapes]
-        self.moments = [(np.zeros(shape), np.zeros(shape)) for shape in shapes]
+        self.weights = [chance.normal(0, 0.2, shape).astype(np.float32) for shape in shapes]
+        self.moments = [(np.zeros_like(each), np.zeros_like(each)) for each in self.weights]
         self.steps = 0
 
     def learn(self, labels: Ints, before: Ints, features: Floats) -> float:

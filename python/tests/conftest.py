@@ -49,6 +49,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(text)
 
 
+def pytest_collection_finish() -> None:
+    """Keeps the modules out of later collections of garbage, of which each test makes some."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*_LAUNCHER, *(n for n in os.environ if n.startswith(("OMPI_", "PMI_")))):

@@ -218,7 +218,7 @@ class Storm:
         if name.startswith("w"):
             return log_of(self.folder / f"{name}.log").durable
         ranks = [name] if name in self.ranks else self.ranks
-        return min(len(noted(self.folder / f"{rank}.out")) for rank in ranks)
+        return min(lines_of(self.folder / f"{rank}.out") for rank in ranks)
 
     def supervise(self) -> None:
         """Starts again where a process was killed or gave up; notes the ones that have ended."""
@@ -279,6 +279,11 @@ class Storm:
         for process in [*self.running.values(), *self.older]:
             process.kill()
             process.join()
+
+
+def lines_of(path: Path) -> int:
+    """Returns the number of whole lines, which is that of the noted steps."""
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def _forked(environment: dict[str, str], task: Writing | Ranking) -> None:

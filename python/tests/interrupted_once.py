@@ -8,6 +8,7 @@ many there were and what went wrong, as JSON.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import linecache
@@ -23,6 +24,12 @@ from batchweave.state import State
 CLIENT = str(Path(batchweave.__file__).parent)
 # The last line of `Reader.__next__`.
 HANDED_OUT = "return batch"
+
+
+@functools.cache
+def handed_out(file: str, line: int) -> bool:
+    """Whether this is the line that hands a batch out."""
+    return linecache.getline(file, line).strip() == HANDED_OUT
 
 
 def ctrl_c() -> None:
@@ -41,14 +48,17 @@ class Interrupt:
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         """For `sys.settrace`."""
+        # Once only: the rest runs without a trace.
+        if self.left <= 0:
+            return None
         file, line = frame.f_code.co_filename, frame.f_lineno
         if not file.startswith(CLIENT):
             return None
-        frame.f_trace_opcodes = self.unit == "opcode"
+        if event == "call":
+            frame.f_trace_opcodes = self.unit == "opcode"
         # After a store, Python does not check for signals before it returns.
         # Comprehensions have instructions without a line.
-        handed_out = line and linecache.getline(file, line).strip() == HANDED_OUT
-        if event in (self.unit, "call") and not handed_out:
+        if event in (self.unit, "call") and not (line and handed_out(file, line)):
             self.left -= 1
             if self.left == 0:
                 self.at = f"{Path(file).name}:{line}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,24 @@ def test_pyarrow_reads_the_same_texts(kind: str, tmp_path: Path) -> None:
     assert texts(tmp_path) == wanted
 
 
-def digests(config: str, folder: Path, seq_len: int = 4096) -> list[Any]:
+Digests = list[Any]
+Digest = Callable[[str, Path], Digests]
+
+
+@pytest.fixture(scope="module")
+def parquet_of() -> Callable[[Path, Digest], Digests]:
+    """Makes the stream of a table in Parquet once for each function that makes it."""
+    made: dict[Digest, Digests] = {}
+
+    def of(folder: Path, make: Digest) -> Digests:
+        if make not in made:
+            made[make] = make("parquet", folder)
+        return made[make]
+
+    return of
+
+
+def digests(config: str, folder: Path, seq_len: int = 4096) -> Digests:
     """Return everything in the stream that a producer of this configuration makes."""
     folder.mkdir()
     code, said = run(config, folder, seq_len=seq_len)
@@ -128,23 +146,26 @@ def conversations() -> Any:
     return pa.table({"messages": pa.array(rows, pa.list_(kind)), "tools": text})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_parquet_gives_the_same_conversations(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "t.jinja").write_text(CHAT)
-    found = {}
-    for one in ("parquet", kind):
-        write(conversations(), tmp_path / f"data {one}", one)
-        config = f"""source.paths = ["{tmp_path}/data {one}"]
+def chats(kind: str, folder: Path) -> Digests:
+    (folder / "t.jinja").write_text(CHAT)
+    write(conversations(), folder / f"data {kind}", kind)
+    config = f"""source.paths = ["{folder}/data {kind}"]
 packing.mode = "chat"
-chat.template = "{tmp_path}/t.jinja"
+chat.template = "{folder}/t.jinja"
 """
-        found[one] = digests(config, tmp_path / one)
-    assert found[kind] == found["parquet"]
-    assert found[kind]
+    return digests(config, folder / kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_parquet_gives_the_same_samples(kind: str, tmp_path: Path) -> None:
+def test_parquet_gives_the_same_conversations(
+    kind: str, tmp_path: Path, parquet_of: Callable[[Path, Digest], Digests]
+) -> None:
+    found = chats(kind, tmp_path)
+    assert found == parquet_of(tmp_path, chats)
+    assert found
+
+
+def samples(kind: str, folder: Path) -> Digests:
     seed = np.random.default_rng(7)
     table = pa.table(
         {
@@ -154,10 +175,8 @@ def test_parquet_gives_the_same_samples(kind: str, tmp_path: Path) -> None:
             "label": pa.array(range(30), pa.uint8()),
         }
     )
-    found = {}
-    for one in ("parquet", kind):
-        write(table, tmp_path / f"data {one}", one)
-        config = f"""source.paths = ["{tmp_path}/data {one}"]
+    write(table, folder / f"data {kind}", kind)
+    config = f"""source.paths = ["{folder}/data {kind}"]
 packing.mode = "opaque"
 [[packing.arrays]]
 name = "image"
@@ -176,9 +195,16 @@ name = "label"
 dtype = "I32"
 shape = []
 """
-        found[one] = digests(config, tmp_path / one, seq_len=1)
-    assert found[kind] == found["parquet"]
-    assert found[kind]
+    return digests(config, folder / kind, seq_len=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parquet_gives_the_same_samples(
+    kind: str, tmp_path: Path, parquet_of: Callable[[Path, Digest], Digests]
+) -> None:
+    found = samples(kind, tmp_path)
+    assert found == parquet_of(tmp_path, samples)
+    assert found
 
 
 def test_parquet_gives_the_same_ids(tmp_path: Path) -> None:

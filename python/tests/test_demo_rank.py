@@ -30,20 +30,22 @@ def test_a_rank_that_is_killed_goes_on_from_its_state(path: Path, tmp_path: Path
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance = random.Random(seed)
-    out, state, end = tmp_path / "out", tmp_path / "state", 6_000
+    out, state, end = tmp_path / "out", tmp_path / "state", 3_000
     command = [sys.executable, "-m", "batchweave.demo_rank", "--socket", str(path), "--job", "demo"]
     command += ["--rank", "1", "--world", "2", "--steps", str(end), "--save-every", "3"]
-    command += ["--attempt", "ab" * 16, "--mark-every", "2000"]
+    command += ["--attempt", "ab" * 16, "--mark-every", "1000"]
     command += ["--state-file", str(state), "--out", str(out), "--timeout", "30"]
     with FakeDaemon(path, slices=2) as daemon:
         kills = 0
         while kills < 3:
             rank = subprocess.Popen(command, stdout=subprocess.PIPE)
             before = out.stat().st_size if out.exists() else 0
+            due = before + chance.randrange(1, 100_000)
             deadline = time.monotonic() + 30
-            while not out.exists() or out.stat().st_size < before + chance.randrange(1, 100_000):
+            while not out.exists() or out.stat().st_size < due:
                 assert rank.poll() is None
                 assert time.monotonic() < deadline
+                time.sleep(0.001)
             rank.send_signal(signal.SIGKILL)
             rank.communicate()
             kills += 1
@@ -51,7 +53,7 @@ def test_a_rank_that_is_killed_goes_on_from_its_state(path: Path, tmp_path: Path
         assert out.stat().st_size >= last["bytes"] > 0
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=300, check=True)
         marked = {step for peer in daemon.peers for step, _ in peer.checkpoints}
-    assert marked == {2000, 4000, 6000}
+    assert marked == {1000, 2000, 3000}
     report = json.loads(done.stdout)
     first = json.loads(last["state"]["batchweave"])["next_step"]
     assert report == {"rank": 1, "first_step": first, "steps": end - first}

@@ -161,8 +161,9 @@ def test_no_permission_to_read_is_named(start: Callable[..., DevS3], tmp_path: P
         inbox.open(LOCATION, "w", **arguments)
 
 
-@pytest.mark.parametrize("newest", [999, 1000, 1001, 2999, 4321])
-def test_the_newest_of_many_files_is_found(s3: DevS3, newest: int) -> None:
+@pytest.mark.parametrize("newest", [(999, 1000, 1001), (2999,), (4321,)])
+def test_the_newest_of_many_files_is_found(s3: DevS3, newest: tuple[int, ...]) -> None:
+    """Finds the newest file; of several numbers, each in turn is the newest."""
     import obstore
     from obstore.store import S3Store
 
@@ -177,12 +178,16 @@ def test_the_newest_of_many_files_is_found(s3: DevS3, newest: int) -> None:
         region="us-east-1",
         client_options={"allow_http": True},
     )
-    for number in range(max(1, newest - 1500), newest + 1):
-        obstore.put(store, f"{number:020}.parquet", b"" if number < newest else data)
-    # The newest one is the file of number 0 under another number, which the message names.
-    with pytest.raises(inbox.InboxDamagedError, match="it was written as file 0") as damaged:
-        inbox.open(LOCATION, "w", **s3.arguments)
-    assert damaged.value.key == f"{newest:020}.parquet"
+    put = max(1, newest[0] - 1500)
+    for last in newest:
+        for number in range(put, last):
+            obstore.put(store, f"{number:020}.parquet", b"")
+        obstore.put(store, f"{last:020}.parquet", data)
+        # It is the file of number 0 under another number, which the message names.
+        with pytest.raises(inbox.InboxDamagedError, match="it was written as file 0") as damaged:
+            inbox.open(LOCATION, "w", **s3.arguments)
+        assert damaged.value.key == f"{last:020}.parquet"
+        put = last
 
 
 class ManyFiles(ObjectFolder):

@@ -1,6 +1,6 @@
 """Storms over an inbox: eight writers, two producers, a consumer daemon and four ranks, killed.
 
-BATCHWEAVE_SEED=N repeats the storm of a seed; BATCHWEAVE_LONG=1 makes a hundred.
+BATCHWEAVE_SEED=N repeats the storm of a seed; BATCHWEAVE_LONG=1 makes a hundred in place of four.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from inbox_storm import COUNT, RANKS, WRITERS, Ranks, Wrong, check, check_storm,
 from inbox_world import DEV_S3, DevS3
 from storm_processes import REPEATING, Noted, Row, log_of, noted, row
 
-STORMS = 100 if os.environ.get("BATCHWEAVE_LONG") == "1" else 10
+STORMS = 100 if os.environ.get("BATCHWEAVE_LONG") == "1" else 4
 REPEATED = os.environ.get("BATCHWEAVE_SEED")
 FIRST = int(REPEATED or random.randrange(1 << 20))
 FAULTS = "put.lost=0.03,put.error=0.03,put.conflict=0.03,list.error=0.03,get.error=0.02"

@@ -89,20 +89,24 @@ def objects(folder: Path) -> int:
 
 
 def killed(daemons: Daemons, folder: Path) -> int:
-    """Runs a producer to its end, and kills it and its processes on the way; returns how often."""
+    """Runs a producer to its end, and kills it and its processes on the way; returns how often.
+
+    Between two kills it makes an object, so that a busy machine has no more of them.
+    """
     chance, workers_killed, restarts = random.Random(7), 0, 0
-    stored = 0
+    stored, seen = 0, -1
     producer = daemons("producer")
     while restarts < 5 and producer.poll() is None:
         time.sleep(chance.random() * 0.1)
         ready = [p for p in workers(producer.pid) if (folder / f"{p}.ready").exists()]
-        if ready and chance.random() < 0.5:
+        now = objects(folder)
+        if ready and now > seen and chance.random() < 0.5:
             try:
                 os.kill(chance.choice(ready), signal.SIGKILL)
-                workers_killed += 1
+                workers_killed, seen = workers_killed + 1, now
             except ProcessLookupError:
                 continue
-        elif ready and (now := objects(folder)) > stored + 8:
+        elif ready and now > stored + 8:
             stored = now
             producer.kill()
             producer.wait()

@@ -40,12 +40,15 @@ def eventually(
     done: Callable[[], bool],
     seconds: float = 300.0,
     output: Callable[[], str] = lambda: "",
+    pause: float = 0.05,
 ) -> None:
-    """Wait until `done` returns true; `output` returns the output to show if it does not."""
+    """Wait until `done` returns true, which is called every `pause` seconds; `output` returns the
+    output to show if it does not.
+    """
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, f"still not after {seconds} s: {what}\n{output()}"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 def get(port: int, path: str) -> tuple[int, str]:

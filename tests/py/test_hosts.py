@@ -137,6 +137,10 @@ def training(tmp_path: Path) -> Iterator[Training]:
         training.end()
 
 
+# Seconds between two requests of a page, each by two processes on its host.
+PAUSE = 0.5
+
+
 def on(training: Training, more: int, what: str) -> None:
     """Wait until both ranks have received this many more steps."""
     goals = [training.steps(rank) + more for rank in (0, 1)]
@@ -153,7 +157,7 @@ def waited(training: Training, number: int) -> dict[str, float]:
 def lasts(seconds: float, seen: Callable[[], bool], what: str) -> None:
     """Keep a failure until it is detected; in a long run, for this time."""
     began = time.monotonic()
-    eventually(what, seen)
+    eventually(what, seen, pause=PAUSE)
     time.sleep(max(0.0, began + seconds - time.monotonic()) if LONG else 0.0)
 
 
@@ -185,8 +189,11 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     fails = "the store fails"
     lasts(60, lambda: fails in training.page("trainer-0", "/readyz"), "a daemon that says so")
     cause = "store_unavailable"
-    eventually("a wait that counts while it lasts", lambda: waited(training, 0)[cause] > 1)
-    eventually("a rank that waits for producers", lambda: waited(training, 1)["producing"] > 1)
+    for what, rank, why in [
+        ("a wait that counts while it lasts", 0, cause),
+        ("a rank that waits for producers", 1, "producing"),
+    ]:
+        eventually(what, lambda r=rank, w=why: waited(training, r)[w] > 1, pause=PAUSE)  # type: ignore[misc]
     account.record_state()
     account.ask("job", "show", "training")
     account.picture("trainer-0", "cable-pulled")

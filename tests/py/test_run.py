@@ -168,12 +168,11 @@ def test_a_daemon_that_dies_is_started_again_and_a_signal_ends_both(run: Run) ->
     process = run.start("--until", "stopped")
     with batchweave.connect(str(run.socket), job="train") as reader:
         for batch in reader:
-            found = children(process)
             if batch.step == 20:
-                os.kill(found["batchweave-consumer"], signal.SIGKILL)
+                os.kill(children(process)["batchweave-consumer"], signal.SIGKILL)
                 run.waits(f"consumer: {KILLED}")
             if batch.step == 300:
-                os.kill(found["batchweave-producer"], signal.SIGKILL)
+                os.kill(children(process)["batchweave-producer"], signal.SIGKILL)
                 run.waits(f"producer: {KILLED}")
             if batch.step == 700:
                 break

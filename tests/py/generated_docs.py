@@ -1,7 +1,7 @@
 """The generated parts of the documentation: `python tests/py/generated_docs.py` writes them.
 
-The tables of docs/configuration.md come from config/*.toml and the producer's table of settings, the synopses of docs/cli.md,
-docs/lab.md and docs/dev-s3.md from `batchweave VERB --help`.
+The tables of docs/configuration.md come from config/*.toml and the producer's table of settings,
+the synopses of docs/cli.md, docs/lab.md and docs/dev-s3.md from `batchweave VERB --help`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SYNOPSIS = re.compile(r"(<!-- synopsis ([^>]*) -->\n).*?(<!-- end synopsis -->)"
 
 
 def settings() -> dict[str, tuple[str, bool]]:
-    """Of the producer's keys that have a range or decide the batches' bytes: the range, and whether they do."""
+    """Of the producer's keys: the range, and whether they decide the batches' bytes."""
     command = [BINARIES / "batchweave-producer", "--settings"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = [line.split("\t") for line in told.splitlines()]
@@ -38,10 +38,10 @@ def option_table(name: str) -> list[str]:
         elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
             reason = " ".join(words).replace("|", "\\|")
             limits, kept = facts.get(f"{table}.{found[1]}", ("", False))
-            key = f"`{table}.{found[1]}`" + " †" * kept
+            key = f"`{table}.{found[1]}`" + "†" * kept
             listed = table == "sources" and found[1] not in ("name", "paths", "shuffle")
             default = f"`{found[2]}`" if listed or not line.startswith("#") else ""
-            default += f" ({limits})" * bool(limits)
+            default += f" ({limits})" * (limits not in ("", "not empty", "at least 1"))
             if not reason:  # A key without a comment shares that of the key above.
                 keys, defaults, reason = lines.pop().removeprefix("| ").split(" | ", 2)
                 lines.append(f"| {keys}, {key} | {defaults}, {default} | {reason}")

@@ -45,6 +45,9 @@ def test_a_producers_check_says_what_it_opened_and_leaves_nothing(site: Site) ->
         "  input      DIR/corpus.jsonl: 1 file, JSON lines; its first document has 480 tokens",
         f'  document   "{("word0 " * 80)[:200]} ..."',
         "  stream     none yet: a start creates it, 2 slices x 2 rows x 128 tokens",
+        "  kept       packing.last_batch, packing.pad_token, producer.index, producer.of, "
+        "source.column, source.field, source.format, source.max_document_bytes, "
+        "tokenizer.end_token: they decide the bytes, so a restart with other values is refused",
         "  end        the run has no end (source.epochs = 0), and ahead.max_steps = 200 bounds it",
         "  store      file://DIR/stream: readable, creates are exclusive",
     ]

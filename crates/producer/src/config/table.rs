@@ -119,6 +119,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_described_table_names_ranges_and_keys_that_a_stream_keeps() {
+        let text = ProducerConfig::described();
+        for line in [
+            "packing.look_ahead\t1 to 8192\tkept",
+            "upload.concurrency\t1 to 256\t",
+            "chat.roles\t\tkept",
+        ] {
+            assert!(text.lines().any(|described| described == line), "{text}");
+        }
+    }
+
+    #[test]
     fn each_key_of_the_table_and_of_the_rules_exists_and_has_one_row() {
         let values = Values::of(&ProducerConfig::default());
         let mut keys: Vec<&str> = TABLE.iter().map(|setting| setting.key).collect();

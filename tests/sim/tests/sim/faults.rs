@@ -1,4 +1,4 @@
-//! Worlds full of faults: 300 seeds always, 10,000 among the tests that take long; the same seed
+//! Worlds full of faults: 150 seeds always, 10,000 among the tests that take long; the same seed
 //! gives the same run, here and in another process.
 
 use std::process::Command;
@@ -30,8 +30,8 @@ fn seeds_are_clean(from: u64, to: u64) -> [Seen; 2] {
 }
 
 #[test]
-fn two_hundred_worlds() {
-    let [mut seen, other] = seeds_are_clean(0, 200);
+fn a_hundred_and_fifty_worlds() {
+    let [mut seen, other] = seeds_are_clean(0, 150);
     seen.add(&other);
     println!("{FAULTS:?}: {:?}", seen.faults);
     println!("{HOSTILE:?}: {:?}", seen.hostile);
@@ -50,7 +50,7 @@ fn two_hundred_worlds() {
 #[test]
 #[ignore = "takes minutes; make test-long runs it"]
 fn ten_thousand_worlds() {
-    seeds_are_clean(300, 10_300);
+    seeds_are_clean(150, 10_150);
 }
 
 #[test]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -24,11 +23,10 @@ from storm_processes import (
     Ranking,
     Row,
     Writing,
+    forked,
     log_of,
     noted,
     row,
-    train,
-    write,
 )
 
 WRITERS, PRODUCERS, RANKS = 8, 2, 4
@@ -192,7 +190,7 @@ class Storm:
                     )
                 )
             return
-        process = FORKED.Process(target=_forked, args=(self.environment, self._task(name)))
+        process = FORKED.Process(target=forked, args=(self.environment, self._task(name)))
         process.start()
         self.running[name] = process
 
@@ -284,14 +282,6 @@ class Storm:
 def lines_of(path: Path) -> int:
     """Returns the number of whole lines, which is that of the noted steps."""
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def _forked(environment: dict[str, str], task: Writing | Ranking) -> None:
-    os.environ.update(environment)
-    if isinstance(task, Writing):
-        write(task)
-    else:
-        train(task)
 
 
 def run(folder: Path, root: str, environment: dict[str, str], seed: int) -> Storm:

@@ -1,7 +1,7 @@
 """Processes of a storm: a writer that makes the same rows again, and a rank that notes its rows.
 
 They are forked from a process that has imported pyarrow and numpy, so that a start takes
-milliseconds, and killed at any instant.
+milliseconds, and killed at any instant. This module imports little: each of them imports it.
 """
 
 from __future__ import annotations
@@ -203,3 +203,12 @@ def noted(path: Path) -> list[tuple[int, list[Row]]]:
     data = path.read_bytes()
     lines = map(json.loads, data[: data.rfind(b"\n") + 1].splitlines())
     return [(line["step"], [Row(*each) for each in line["rows"]]) for line in lines]
+
+
+def forked(environment: dict[str, str], task: Writing | Ranking) -> None:
+    """Runs a task in a process of its own."""
+    os.environ.update(environment)
+    if isinstance(task, Writing):
+        write(task)
+    else:
+        train(task)

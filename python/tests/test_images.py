@@ -227,7 +227,7 @@ def bomb_png() -> bytes:
     row, height = 1 + 60_000 // 8, 60_000
     packer = zlib.compressobj(9, wbits=-15)
     block = packer.compress(b"\0" * (row * 100)) + packer.flush(zlib.Z_FULL_FLUSH)
-    # The header and the checksum of so many zero bytes by RFC 1950, and an empty last block.
+    # The header and the checksum of all these zero bytes by RFC 1950, and an empty last block.
     sums = (row * height % 65521) << 16 | 1
     data = b"\x78\xda" + block * (height // 100) + b"\x03\0" + struct.pack(">I", sums)
     return png(60_000, height, 1, 0, data)

@@ -1,4 +1,4 @@
-//! What the store's own checks found: exclusive creates, reads and listings that see earlier writes, exact ranges.
+//! Findings of the store's own checks: exclusive creates, reads and listings that see earlier writes, exact ranges.
 
 use std::fmt::Write as _;
 

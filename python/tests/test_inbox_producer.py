@@ -100,7 +100,7 @@ def test_tokens_carry_marks_and_columns(tmp_path: Path, follow: Follow) -> None:
         'source.column = "tokens"',
         'source.mask = "loss_mask"',
         'packing.mode = "best_fit"',
-        'packing.look_ahead = 1',
+        "packing.look_ahead = 1",
         'packing.extra = [{ name = "reward", dtype = "F32" }, { name = "version", dtype = "I64" }]',
         'tokenizer = { kind = "none", vocab_size = 50257, end_token_id = 50256 }',
     ]

@@ -140,9 +140,7 @@ def test_a_rank_receives_what_webdataset_reads(daemons: Daemons, tmp_path: Path)
 
 
 @pytest.mark.parametrize("shuffled", [False, True], ids=["in-order", "shuffled"])
-def test_texts_of_shards_match_webdataset(
-    daemons: Daemons, tmp_path: Path, shuffled: bool
-) -> None:
+def test_texts_of_shards_match_webdataset(daemons: Daemons, tmp_path: Path, shuffled: bool) -> None:
     paths = write(tmp_path)
     raw = webdataset.WebDataset(paths, shardshuffle=False)
     texts = sorted(sample["txt"].decode() for sample in raw)

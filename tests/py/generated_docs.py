@@ -20,7 +20,7 @@ SYNOPSIS = re.compile(r"(<!-- synopsis ([^>]*) -->\n).*?(<!-- end synopsis -->)"
 
 def settings() -> dict[str, tuple[str, bool]]:
     """Of the producer's keys: the range, and whether they decide the batches' bytes."""
-    command = [BINARIES / "batchweave-producer", "--settings"]
+    command = [str(BINARIES / "batchweave-producer"), "--settings"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = [line.split("\t") for line in told.splitlines()]
     return {key: (limits, kept == "kept") for key, limits, kept in rows}

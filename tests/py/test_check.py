@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +171,32 @@ def test_a_bucket_has_no_object_after_a_check(tmp_path: Path) -> None:
             assert "nothing to delete" in left.stderr, left
         finally:
             server.kill()
+
+
+def test_the_size_of_a_tar_is_that_of_its_texts(site: Site) -> None:
+    shard = site.folder / "corpus.tar"
+    with tarfile.open(shard, "w") as tar:
+        for number in range(300):
+            text = b"word " * 200
+            member = tarfile.TarInfo(f"{number:06}.txt")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+    text = site.producer_config().read_text().replace("ahead.max_steps = 200", "")
+    text = text.replace("epochs = 0", "epochs = 1").replace("corpus.jsonl", "corpus.tar")
+    tar_source = text.replace("[source]", '[source]\nformat = "webdataset"\nfield = "txt"')
+    report = check("producer", site.config("tar", tar_source))
+    found = re.search(r"\n  size       about (\d+\.\d) ([kM])B more", report)
+    assert found, report
+    # 300 texts of 1,001 tokens, and 600 KiB of tar around them, which the estimate takes for text.
+    stored = float(found[1]) * {"k": 1e3, "M": 1e6}[found[2]]
+    whole = run_whole(site, tar_source)
+    assert whole / 3 < stored < 3 * whole, (stored, whole)
+
+
+def run_whole(site: Site, text: str) -> int:
+    """Make the stream of a configuration; return the bytes of its data."""
+    config = site.config("whole-tar", text)
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(config)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    data = (site.folder / "stream" / "data").rglob("*")
+    return sum(file.stat().st_size for file in data if file.is_file())

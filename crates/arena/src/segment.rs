@@ -180,8 +180,8 @@ fn populate(map: &Mapping, fd: &OwnedFd, at: u64, len: u64) -> io::Result<()> {
     }
 }
 
-/// Reopens read-only, removes the permissions and seals. Neither measure alone is enough: a memfd has mode
-/// 0777, and another user can reopen it for writing through `/proc`.
+/// Opens a read-only descriptor for ranks. It alone is not enough: a receiver could reopen a memfd of mode 0777 (0666
+/// with `NOEXEC_SEAL`) for writing through `/proc`, so the mode becomes 0400, and the seals bind the owner too.
 fn seal(writable: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", writable.as_raw_fd());
     let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;

@@ -34,13 +34,14 @@ pub(super) async fn run(context: &Context) -> Result<Exit, CliError> {
 }
 
 fn render(report: &JobListReport, style: Style) -> String {
-    if report.jobs.is_empty() {
-        return "no job is open".to_owned();
-    }
+    let jobs = if report.jobs.is_empty() {
+        "no job is open".to_owned()
+    } else {
+        job_status::job_table(&report.jobs, style)
+    };
     let steps = count(report.steps, "step");
     format!(
-        "{}\nthe stream has {steps}; watermark {}: {}",
-        job_status::job_table(&report.jobs, style),
+        "{jobs}\nthe stream has {steps}; watermark {}: {}",
         report.watermark,
         report.reclaim.text()
     )

@@ -1,10 +1,10 @@
-//! A bound in bytes for work in progress.
+//! A bound in bytes for work in progress: what is read ahead, and what is being uploaded.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of bytes, handed out in units of 1 KiB. An item larger than all of it takes all of it.
+/// A number of bytes, handed out in units of 1 KiB, rounded up. An item larger than all of it takes all of it.
 pub(super) struct Budget {
     semaphore: Arc<Semaphore>,
     units: u32,
@@ -27,5 +27,5 @@ impl Budget {
 }
 
 fn units(bytes: u64) -> u32 {
-    u32::try_from(bytes >> 10).unwrap_or(u32::MAX)
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }

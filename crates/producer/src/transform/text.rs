@@ -13,7 +13,7 @@ mod quick;
 /// The byte order mark that a UTF-8 file may begin with.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Most fields of an object that a message names.
+/// A message names at most this many fields of an object.
 const FIELDS_NAMED: usize = 6;
 
 /// Most bytes that a thread keeps for the texts of lines.
@@ -88,7 +88,7 @@ fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
     }
 }
 
-/// Returns the first fields of the JSON object in `line`, for a message.
+/// Returns some fields of the JSON object in `line`, in alphabetical order, for a message.
 pub(super) fn fields(line: &str) -> String {
     let object = match json::value(line.as_bytes()) {
         Ok(serde_json::Value::Object(object)) => object,

@@ -21,16 +21,17 @@ const DOCUMENTS: usize = 50;
 /// Steps that one document may fill without a warning.
 const STEPS_OF_DOCUMENT: u64 = 10;
 
-/// Sums over the sampled documents of a source.
+/// Sums over the sampled units of a source: lines, rows, files or samples, also those that give no document.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Sample {
-    documents: u64,
-    /// Their bytes as they are read, uncompressed.
+    units: u64,
+    /// Their bytes as they are read, uncompressed, with their cells.
     raw: u64,
-    /// Their tokens with end tokens, and the bytes of their arrays.
+    /// Tokens of their documents with end tokens; 1 for a document without any, since it fills one place.
     tokens: u64,
+    /// Bytes of their arrays.
     arrays: u64,
-    /// Name and tokens of the longest.
+    /// File name and tokens of the longest document.
     longest: (String, u64),
 }
 
@@ -140,7 +141,7 @@ fn bytes(
     Some((arrays * left / all.max(1.0)) as u64)
 }
 
-/// Samples the documents of a source, and estimates what one pass over it holds. `None` when nothing can be read.
+/// Samples the units of a source, and estimates what one pass over it holds. `None` when nothing can be read.
 fn sample(
     files: &[InputFile],
     config: &ProducerConfig,
@@ -152,19 +153,22 @@ fn sample(
     for file in &chosen {
         sample.add(file, &options, (config, transform));
     }
+    if sample.units == 0 {
+        return None;
+    }
     let runtime = tokio::runtime::Handle::try_current().ok()?;
     let shapes = runtime.block_on(shapes(chosen.clone(), &options)).ok()?;
     let size = |files: &[InputFile]| files.iter().map(|file| file.pin.size).sum::<u64>();
     let scale = size(files) as f64 / size(&chosen).max(1) as f64;
-    let documents: f64 = shapes
+    let units: f64 = shapes
         .iter()
         .zip(&chosen)
-        .map(|(shape, file)| sample.documents_of(shape, file))
+        .map(|(shape, file)| sample.units_of(shape, file))
         .sum();
-    let per = |sum: u64| sum as f64 / sample.documents.max(1) as f64;
+    let per = |sum: u64| sum as f64 / sample.units as f64;
     let estimate = Estimate {
-        tokens: per(sample.tokens) * documents * scale,
-        arrays: per(sample.arrays) * documents * scale,
+        tokens: per(sample.tokens) * units * scale,
+        arrays: per(sample.arrays) * units * scale,
     };
     Some((sample, estimate))
 }
@@ -198,13 +202,12 @@ impl Sample {
             let Ok(Some(unit)) = reader.next_unit() else {
                 return;
             };
-            let raw = unit.raw.as_ref().map_or(0, |raw| raw.len() as u64);
+            self.units += 1;
+            self.raw += unit.bytes() as u64;
             let Ok(Some(made)) = document(unit, config, Some(transform)) else {
                 continue;
             };
             let tokens = made.tokens.map_or(1, |tokens| tokens as u64 + 1);
-            self.documents += 1;
-            self.raw += raw;
             self.tokens += tokens;
             self.arrays += made.array_bytes;
             if tokens > self.longest.1 {
@@ -213,13 +216,13 @@ impl Sample {
         }
     }
 
-    /// Returns about how many documents a file has.
-    fn documents_of(&self, shape: &FileShape, file: &InputFile) -> f64 {
+    /// Returns about how many units a file has.
+    fn units_of(&self, shape: &FileShape, file: &InputFile) -> f64 {
         if let FileShape::RowGroups(groups) = shape {
             return groups.iter().map(|(rows, _)| *rows as f64).sum();
         }
         let bytes = Blocks::plan([(0, file.pin.size, shape.clone())]).bytes();
-        bytes as f64 * self.documents as f64 / self.raw.max(1) as f64
+        bytes as f64 * self.units as f64 / self.raw.max(1) as f64
     }
 }
 

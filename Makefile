@@ -200,9 +200,9 @@ python-ready: $(VENV)/ready
 # tests/py/no_skips.py.
 # The path of a socket is short, and pytest's own folder with that of a worker is not.
 # Bytecode is written, whatever the environment says: hundreds of processes import the client, and
-# each worker the tests, which pytest rewrites.
+# each worker the tests, which pytest rewrites. numpy starts no threads, which spin when they are new.
 pytest = @folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
-	PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
 
 py-tests: $(VENV)/ready
 	$(call step,Python tests of the client)

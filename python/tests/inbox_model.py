@@ -113,9 +113,9 @@ def explore(limits: Limits, instance: type[Core] = Core) -> Explored:
         any_step = False
         for what, after in _steps(world, limits, instance):
             any_step = True
-            if after in before:
+            came = (world, what)
+            if before.setdefault(after, came) is not came:
                 continue
-            before[after] = (world, what)
             if why := _broken(after):
                 raise BrokenError("\n".join([*_path(before, after), why]))
             queue.append(after)

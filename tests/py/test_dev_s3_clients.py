@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -89,21 +88,33 @@ def start() -> Iterator[Callable[..., DevS3]]:
             server.process.wait()
 
 
-def aws(server: DevS3, *arguments: str) -> str:
-    tool = shutil.which("aws", path=str(Path(sys.executable).parent)) or shutil.which("aws")
-    assert tool, "aws-cli is missing: pip install awscli"
-    command = (
-        [sys.executable, tool] if tool.startswith(str(Path(sys.executable).parent)) else [tool]
-    )
-    result = subprocess.run(
-        [*command, *arguments],
-        env=server.environment(),
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    assert result.returncode == 0, f"aws {' '.join(arguments)}: {result.stdout}{result.stderr}"
-    return result.stdout
+class Aws:
+    """The AWS CLI with the credentials of a server."""
+
+    def __init__(self, server: DevS3) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("aws_commands.py"))],
+            env=server.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str) -> str:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        self.process.stdin.flush()
+        code, output, errors = json.loads(self.process.stdout.readline())
+        assert code == 0, f"aws {' '.join(arguments)}: {output}{errors}"
+        return str(output)
+
+
+@pytest.fixture
+def aws(server: DevS3) -> Iterator[Aws]:
+    aws = Aws(server)
+    with aws.process:
+        yield aws
 
 
 def code(error: pytest.ExceptionInfo[ClientError]) -> str:
@@ -313,26 +324,27 @@ def test_virtual_hosted_style(server: DevS3) -> None:
     assert urllib.request.urlopen(request).read() == b"v"
 
 
-def test_aws_cli(server: DevS3, tmp_path: Path) -> None:
+def test_aws_cli(aws: Aws, tmp_path: Path) -> None:
     (tmp_path / "in" / "sub").mkdir(parents=True)
     (tmp_path / "in" / "one").write_bytes(b"one")
-    (tmp_path / "in" / "sub" / "large").write_bytes(random_bytes(40 * MIB))
-    aws(server, "s3", "mb", "s3://cli")
-    assert "cli" in aws(server, "s3", "ls")
-    aws(server, "s3", "cp", str(tmp_path / "in" / "one"), "s3://cli/one", "--quiet")
-    aws(server, "s3", "sync", str(tmp_path / "in"), "s3://cli/tree", "--quiet")
-    assert "PRE tree/" in aws(server, "s3", "ls", "s3://cli/")
-    assert "sub/large" in aws(server, "s3", "ls", "s3://cli/tree/", "--recursive")
-    aws(server, "s3", "sync", "s3://cli/tree", str(tmp_path / "out"), "--quiet")
-    assert (tmp_path / "out" / "sub" / "large").read_bytes() == random_bytes(40 * MIB)
-    assert aws(server, "s3", "sync", str(tmp_path / "in"), "s3://cli/tree", "--dryrun") == ""
-    aws(server, "s3", "mv", "s3://cli/one", "s3://cli/two", "--quiet")
-    assert aws(server, "s3", "cp", "s3://cli/two", "-") == "one"
-    url = aws(server, "s3", "presign", "s3://cli/two").strip()
+    large = random_bytes(40 * MIB)
+    (tmp_path / "in" / "sub" / "large").write_bytes(large)
+    aws("s3", "mb", "s3://cli")
+    assert "cli" in aws("s3", "ls")
+    aws("s3", "cp", str(tmp_path / "in" / "one"), "s3://cli/one", "--quiet")
+    aws("s3", "sync", str(tmp_path / "in"), "s3://cli/tree", "--quiet")
+    assert "PRE tree/" in aws("s3", "ls", "s3://cli/")
+    assert "sub/large" in aws("s3", "ls", "s3://cli/tree/", "--recursive")
+    aws("s3", "sync", "s3://cli/tree", str(tmp_path / "out"), "--quiet")
+    assert (tmp_path / "out" / "sub" / "large").read_bytes() == large
+    assert aws("s3", "sync", str(tmp_path / "in"), "s3://cli/tree", "--dryrun") == ""
+    aws("s3", "mv", "s3://cli/one", "s3://cli/two", "--quiet")
+    assert aws("s3", "cp", "s3://cli/two", "-") == "one"
+    url = aws("s3", "presign", "s3://cli/two").strip()
     assert urllib.request.urlopen(url).read() == b"one"
-    aws(server, "s3", "rm", "s3://cli/", "--recursive", "--quiet")
-    aws(server, "s3", "rb", "s3://cli")
-    assert "cli" not in aws(server, "s3", "ls")
+    aws("s3", "rm", "s3://cli/", "--recursive", "--quiet")
+    aws("s3", "rb", "s3://cli")
+    assert "cli" not in aws("s3", "ls")
 
 
 def test_a_folder_survives_a_killed_server(start: Callable[..., DevS3], tmp_path: Path) -> None:

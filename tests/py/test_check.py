@@ -177,10 +177,10 @@ def test_the_size_of_a_tar_is_that_of_its_texts(site: Site) -> None:
     shard = site.folder / "corpus.tar"
     with tarfile.open(shard, "w") as tar:
         for number in range(300):
-            text = b"word " * 200
+            body = b"word " * 200
             member = tarfile.TarInfo(f"{number:06}.txt")
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text))
+            member.size = len(body)
+            tar.addfile(member, io.BytesIO(body))
     text = site.producer_config().read_text().replace("ahead.max_steps = 200", "")
     text = text.replace("epochs = 0", "epochs = 1").replace("corpus.jsonl", "corpus.tar")
     tar_source = text.replace("[source]", '[source]\nformat = "webdataset"\nfield = "txt"')

@@ -1,5 +1,5 @@
 """The wheel with the programs: of the profile that the other tests use, installed where there is no
-Rust, and used as its user does. BATCHWEAVE_LONG=1 runs the demo to its end in place of 80 steps.
+Rust, and used as its user does.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def test_every_program_is_a_command(installed: Installed) -> None:
 
 def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
     # The ranks of the second run use the wheel's client.
-    few = [] if os.environ.get("BATCHWEAVE_LONG") else ["--steps", "80"]
-    for more in [few, ["--ranks-in", "python", "--steps", "80"]]:
+    for more in [[], ["--ranks-in", "python", "--steps", "80"]]:
         began = time.monotonic()
         output = installed.run("batchweave", "demo", "--json", *more, seconds=DEMO_SECONDS_MAX)
         print(f"batchweave demo {' '.join(more)}: {time.monotonic() - began:.0f} s")

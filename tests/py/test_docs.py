@@ -168,8 +168,6 @@ def test_first_steps(terminal: Terminal) -> None:
         # A busy machine needs longer than the page's second.
         until = "until batchweave log 2>&1 | grep -q seq; do sleep 0.1; done"
         text = text.replace("sleep 1;", f"{until};")
-        # Fewer passes than the page's: numbers are not compared.
-        text = text.replace("epochs = 500|", "epochs = 150|")
         if text == "batchweave dev-s3":
             return f"{text} --listen 127.0.0.1:{ports['9000']}"
         consumer = terminal.elsewhere.get("consumer")
@@ -189,6 +187,13 @@ def test_first_steps(terminal: Terminal) -> None:
         text = here(command.text)
         if text.startswith(skipped):
             continue
+        if text == "batchweave-producer --config producer.toml":
+            # The one before was killed early in the page's 500 passes. Fewer are enough for the
+            # rest: numbers are not compared.
+            config = folder / "producer.toml"
+            whole = config.read_text()
+            assert "epochs = 500\n" in whole
+            config.write_text(whole.replace("epochs = 500\n", "epochs = 150\n"))
         if text == "echo $?":
             assert command.output == [str(code)], command.place
         elif text.startswith("batchweave dev-s3"):

@@ -156,15 +156,6 @@ chat.template = "{folder}/t.jinja"
     return digests(config, folder / kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_parquet_gives_the_same_conversations(
-    kind: str, tmp_path: Path, parquet_of: Callable[[Path, Digest], Digests]
-) -> None:
-    found = chats(kind, tmp_path)
-    assert found == parquet_of(tmp_path, chats)
-    assert found
-
-
 def samples(kind: str, folder: Path) -> Digests:
     seed = np.random.default_rng(7)
     table = pa.table(
@@ -198,12 +189,13 @@ shape = []
     return digests(config, folder / kind, seq_len=1)
 
 
+@pytest.mark.parametrize("made", [chats, samples])
 @pytest.mark.parametrize("kind", KINDS)
-def test_parquet_gives_the_same_samples(
-    kind: str, tmp_path: Path, parquet_of: Callable[[Path, Digest], Digests]
+def test_parquet_gives_the_same_conversations_and_samples(
+    kind: str, made: Digest, tmp_path: Path, parquet_of: Callable[[Path, Digest], Digests]
 ) -> None:
-    found = samples(kind, tmp_path)
-    assert found == parquet_of(tmp_path, samples)
+    found = made(kind, tmp_path)
+    assert found == parquet_of(tmp_path, made)
     assert found
 
 

@@ -49,7 +49,8 @@ def test_a_producers_check_says_what_it_opened_and_leaves_nothing(site: Site) ->
         "  stream     none yet: a start creates it, 2 slices x 2 rows x 128 tokens",
         "  kept       packing.last_batch, packing.pad_token, producer.index, producer.of, "
         "source.column, source.field, source.format, source.max_document_bytes, "
-        "tokenizer.end_token: they decide the bytes, so a restart with other values is refused",
+        "tokenizer.end_token: they decide the bytes, so a restart with other values is refused; "
+        "keys at their defaults may do so too, see docs/configuration.md",
         "  end        the run has no end (source.epochs = 0), and ahead.max_steps = 200 bounds it",
         "  store      file://DIR/stream: readable, creates are exclusive",
     ]

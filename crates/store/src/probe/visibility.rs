@@ -2,10 +2,8 @@
 
 use bytes::Bytes;
 
+use super::PROBE_BYTES_MAX;
 use crate::{Create, Store, StoreError, found, list_all};
-
-/// Most bytes of an object that the probe reads; it writes fewer.
-const READ_MAX: u64 = 1 << 20;
 
 /// The results of the rounds: how often something was not seen at once.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +53,7 @@ async fn create_and_look(
 ) -> Result<(), StoreError> {
     let body = Bytes::from_static(b"made by a check of the store; may be deleted\n");
     let created = store.create(key, body.clone()).await?;
-    let read = found(store.get(key, READ_MAX).await)?;
+    let read = found(store.get(key, PROBE_BYTES_MAX).await)?;
     let size = found(store.head(key).await)?.map(|head| head.size);
     let is_whole = read.as_ref() == Some(&body) && size == Some(body.len() as u64);
     unseen.unread += usize::from(created == Create::Exists || !is_whole);
@@ -70,7 +68,7 @@ async fn delete_and_look(
     unseen: &mut Unseen,
 ) -> Result<(), StoreError> {
     store.delete(key).await?;
-    let read = found(store.get(key, READ_MAX).await)?;
+    let read = found(store.get(key, PROBE_BYTES_MAX).await)?;
     unseen.undeleted += usize::from(read.is_some() || is_listed(store, folder, key).await?);
     Ok(())
 }

@@ -150,7 +150,19 @@ fn whole_numbers_without_sign_keep_their_value() {
 /// Tables have a column of this type where no row has a value.
 #[test]
 fn columns_of_the_type_null_hold_nulls() {
-    let column: ArrayRef = Arc::new(NullArray::new(1));
+    holds_null(Arc::new(NullArray::new(1)));
+}
+
+#[test]
+fn a_dictionary_whose_value_is_null_holds_a_null() {
+    let values: ArrayRef = Arc::new(StringArray::from(vec![None, Some("x")]));
+    let keys = UInt64Array::from(vec![0, 1]);
+    let column: ArrayRef = Arc::new(DictionaryArray::new(keys, values));
+    assert!(!values::is_null(&column, 1));
+    holds_null(column);
+}
+
+fn holds_null(column: ArrayRef) {
     let columns = ConversationColumns {
         wanted: Vec::new(),
         optional: Vec::new(),

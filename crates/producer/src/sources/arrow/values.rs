@@ -89,9 +89,18 @@ pub(super) fn looked_up(column: &ArrayRef, row: usize) -> Result<(ArrayRef, usiz
     Ok((values.clone(), key.ok_or(Reason::Null)?))
 }
 
-/// Returns whether a value is null. Columns of the type null have no bitmap that would say so.
+/// Returns whether a value is null. The bitmap of a column says so, but neither that of the type null, nor that of a
+/// dictionary whose value is null.
 pub(super) fn is_null(column: &ArrayRef, row: usize) -> bool {
-    *column.data_type() == DataType::Null || column.is_null(row)
+    match column.data_type() {
+        DataType::Null => true,
+        _ if column.is_null(row) => true,
+        DataType::Dictionary(..) => {
+            let value = looked_up(column, row);
+            value.is_ok_and(|(values, place)| is_null(&values, place))
+        }
+        _ => false,
+    }
 }
 
 /// Returns a value as a cell; a null is none.

@@ -59,14 +59,18 @@ async fn open_everything(config: ProducerConfig) -> Findings {
     findings
 }
 
-/// Returns the keys that decide the batches' bytes, whose values a producer can't change later.
+/// Returns the keys that decide the batches' bytes, whose values a producer can't change later. Not `sources`, of which some
+/// may join and leave, by rules of their own.
 fn kept(config: &ProducerConfig, transform: &DocumentTransform) -> String {
     let settings = settings(config, transform);
     let mut keys: Vec<&str> = settings.keys().map(String::as_str).collect();
-    // Not of the file: what this release makes of a template.
-    keys.retain(|key| *key != DIALECT_KEY);
+    // The dialect is not of the file: it is what this release makes of a template.
+    keys.retain(|key| ![DIALECT_KEY, "sources", "mixture"].contains(key));
     let keys = keys.join(", ");
-    format!("{keys}: they decide the bytes, so a restart with other values is refused")
+    format!(
+        "{keys}: they decide the bytes, so a restart with other values is refused; keys at their defaults may do so \
+         too, see docs/configuration.md"
+    )
 }
 
 /// Reports whether the store creates objects exclusively, up to this size in bytes.

@@ -53,9 +53,25 @@ pub(super) struct Readable {
     pub(super) tokens: Option<usize>,
     /// Its text as it is trained; `None` where it has none, or there is no tokenizer.
     pub(super) text: Option<String>,
-    /// Bytes of its arrays.
-    pub(super) array_bytes: u64,
+    /// What its unit is in a stream, with the other documents of the unit.
+    pub(super) stored: Stored,
     beyond: Beyond,
+}
+
+/// What the documents of a unit are in a stream.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Stored {
+    /// Tokens with end tokens; 1 for a document without any, since it fills one place.
+    pub(super) tokens: u64,
+    /// Bytes of their arrays.
+    pub(super) arrays: u64,
+}
+
+impl Stored {
+    fn add(&mut self, made: &Transformed) {
+        self.tokens += tokens(&made.content).map_or(1, |tokens| tokens as u64 + 1);
+        self.arrays += array_bytes(made);
+    }
 }
 
 impl Readable {
@@ -100,31 +116,41 @@ fn transformed(
     let Some(Some(prepared)) = prepared.units.pop() else {
         return Ok(None);
     };
-    let (mut made, of) = (None, 1 + prepared.more.len());
+    let (mut first, mut stored) = (None, Stored::default());
+    let of = 1 + prepared.more.len();
     let units = std::iter::once(prepared.unit).chain(prepared.more);
     for (number, unit) in (1..).zip(units) {
-        let one = transform.transform(field, unit);
-        made = made.or(one.map_err(|why| why.of_several(number, of))?);
+        let made = transform.transform(field, unit);
+        if let Some(made) = made.map_err(|why| why.of_several(number, of))? {
+            stored.add(&made);
+            first.get_or_insert(made);
+        }
     }
-    Ok(made.map(|made| readable(&made, transform)))
+    Ok(first.map(|made| readable(&made, stored, transform)))
+}
+
+/// Returns the number of tokens, both answers of a pair together; `None` for arrays.
+fn tokens(content: &Content) -> Option<usize> {
+    match content {
+        Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
+        Content::Pair([chosen, rejected]) => Some(chosen.tokens.len() + rejected.tokens.len()),
+        Content::Sample(_) => None,
+    }
 }
 
 /// Returns a document as it is trained.
-fn readable(made: &Transformed, transform: &DocumentTransform) -> Readable {
-    let (tokens, text) = match &made.content {
-        Content::Tokens(tokens) | Content::Turns(tokens, _) => (Some(tokens.len()), tokens),
-        Content::Pair([chosen, rejected]) => {
-            let both = chosen.tokens.len() + rejected.tokens.len();
-            (Some(both), &chosen.tokens)
-        }
-        Content::Sample(_) => (None, &Vec::new()),
+fn readable(made: &Transformed, stored: Stored, transform: &DocumentTransform) -> Readable {
+    let text = match &made.content {
+        Content::Tokens(tokens) | Content::Turns(tokens, _) => tokens,
+        Content::Pair([chosen, _]) => &chosen.tokens,
+        Content::Sample(_) => &Vec::new(),
     };
     let some = &text[..text.len().min(EXCERPT_CHARS)];
     let all = some.len() == text.len();
     let text = transform.decode(some).filter(|text| !text.is_empty());
     Readable {
-        tokens,
-        array_bytes: array_bytes(made),
+        tokens: tokens(&made.content),
+        stored,
         text: text.map(|text| if all { text } else { text + " ..." }),
         beyond: made.beyond,
     }
@@ -151,7 +177,7 @@ fn untransformed(unit: Unit, config: &ProducerConfig) -> Result<Option<Readable>
     Ok(some.then(|| Readable {
         tokens: None,
         text: None,
-        array_bytes: 0,
+        stored: Stored::default(),
         beyond: Beyond::default(),
     }))
 }

@@ -27,9 +27,8 @@ struct Sample {
     units: u64,
     /// Their bytes as they are read, uncompressed, with their cells.
     raw: u64,
-    /// Tokens of their documents with end tokens; 1 for a document without any, since it fills one place.
+    /// Tokens and bytes of arrays of their documents, as `Stored` counts them.
     tokens: u64,
-    /// Bytes of their arrays.
     arrays: u64,
     /// File name and tokens of the longest document.
     longest: (String, u64),
@@ -207,9 +206,9 @@ impl Sample {
             let Ok(Some(made)) = document(unit, config, Some(transform)) else {
                 continue;
             };
+            self.tokens += made.stored.tokens;
+            self.arrays += made.stored.arrays;
             let tokens = made.tokens.map_or(1, |tokens| tokens as u64 + 1);
-            self.tokens += tokens;
-            self.arrays += made.array_bytes;
             if tokens > self.longest.1 {
                 self.longest = (file.pin.name.clone(), tokens);
             }

@@ -25,9 +25,9 @@ const PROGRAMS: [&str; 5] = ["verify", "proof", "reclaimer", "producer", "consum
 const AT_ONCE: usize = 4;
 
 #[test]
-fn ten_damaged_objects_give_no_wrong_token_and_no_wrong_delete() {
+fn five_damaged_objects_give_no_wrong_token_and_no_wrong_delete() {
     let _alone = alone();
-    damaged(10);
+    damaged(5);
 }
 
 /// Damages `BATCHWEAVE_TRIALS` objects; by default each object at least once, those of small
@@ -40,11 +40,11 @@ fn each_damaged_object_gives_no_wrong_token_and_no_wrong_delete() {
 }
 
 #[test]
-fn ten_wrong_reads_of_whole_objects_change_nothing() {
+fn five_wrong_reads_of_whole_objects_change_nothing() {
     let _alone = alone();
     let seed = seed();
     let whole = Whole::make(seed);
-    reads::lied_to(&whole, &undisturbed(&whole), 10, seed);
+    reads::lied_to(&whole, &undisturbed(&whole), 5, seed);
 }
 
 /// Falsifies `BATCHWEAVE_TRIALS` of the reads of all programs; by default each of them.

@@ -76,8 +76,8 @@ fn storms(daemons: (Daemons, Daemons), count: u64) {
 }
 
 #[test]
-fn three_storms_over_changes_of_the_mixture() {
-    storms((PRODUCERS, PRODUCERS), 3);
+fn a_storm_over_changes_of_the_mixture() {
+    storms((PRODUCERS, PRODUCERS), 1);
 }
 
 #[test]

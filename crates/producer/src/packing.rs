@@ -119,8 +119,8 @@ pub enum Content {
     Tokens(Vec<u32>),
     /// A conversation as tokens, and for each token whether it is learned.
     Turns(Vec<u32>, Vec<bool>),
-    /// The preferred and the rejected conversation.
-    Pair([Answer; 2]),
+    /// The preferred and the rejected conversation. Documents are moved often, and are small without it.
+    Pair(Box<[Answer; 2]>),
     /// The bytes of each named array.
     Sample(Vec<Bytes>),
 }

@@ -12,7 +12,7 @@ use super::{
     Rows, Segment, Shape, Start, piece,
 };
 
-type WaitingPair = (Point, [Answer; 2], Option<ColumnValues>);
+type WaitingPair = (Point, Box<[Answer; 2]>, Option<ColumnValues>);
 
 /// The packer of pairs; see the header of this file.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Packer for Pairs {
     }
 
     fn waiting(&self) -> usize {
-        let answers = self.waiting.iter().flat_map(|(_, pair, _)| pair);
+        let answers = self.waiting.iter().flat_map(|(_, pair, _)| pair.iter());
         answers.map(|answer| answer.tokens.len()).sum()
     }
 }
@@ -151,7 +151,7 @@ mod tests {
                 offset: 100 * unit,
             },
             within: Within::default(),
-            content: Content::Pair([answer(&[first, first + 1]), answer(&[first])]),
+            content: Content::Pair(Box::new([answer(&[first, first + 1]), answer(&[first])])),
             columns: None,
             arrays: Vec::new(),
         }

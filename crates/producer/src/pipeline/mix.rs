@@ -298,7 +298,7 @@ impl Feed {
             self.reaches = Some(chunk.reached);
         }
         let results = received.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
-        self.ready.extend(results.map_err(Err)?);
+        self.ready = results.map_err(Err)?.into();
         if self.ready.is_empty() {
             self.reached = self.reaches;
         }

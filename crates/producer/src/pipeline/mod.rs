@@ -54,6 +54,8 @@ use crate::worker::Worker;
 const HELD_OBJECTS: usize = 4;
 /// Of several sources, progress is reported once per this number of documents.
 const PROGRESS_DOCUMENTS: u64 = 256;
+/// Of documents that need no wait, the clock is read once per this number.
+const CLOCK_DOCUMENTS: u64 = 64;
 
 /// The stages before they run.
 pub(crate) struct Pipeline {
@@ -154,19 +156,24 @@ impl BatchStage {
             if self.batching.is_over() {
                 return Ok(self.finish(last));
             }
-            let next = match self.feed.ready() {
-                Some(item) => Some(Ok(item)),
-                None => self.runtime.clone().block_on(self.next(deadline)),
-            };
-            self.note_growth();
-            let step = match next {
-                None => Ok(None),
-                Some(Ok(item)) => self.take(item, &mut deadline),
-                Some(Err(end)) => end.map(Some),
+            let asks_clock;
+            let step = if let Some(item) = self.feed.ready() {
+                asks_clock = self.given.is_multiple_of(CLOCK_DOCUMENTS);
+                self.note_growth();
+                self.take(item, &mut deadline)
+            } else {
+                asks_clock = true;
+                let next = self.runtime.clone().block_on(self.next(deadline));
+                self.note_growth();
+                match next {
+                    None => Ok(None),
+                    Some(Ok(item)) => self.take(item, &mut deadline),
+                    Some(Err(end)) => end.map(Some),
+                }
             };
             let is_last = !matches!(step, Ok(None));
             if is_last && !matches!(step, Ok(Some(ReadEnd::Complete)))
-                || deadline.is_some_and(|at| at <= Instant::now())
+                || asks_clock && deadline.is_some_and(|at| at <= Instant::now())
             {
                 deadline = None;
                 if self.batching.take().is_some_and(|group| !self.send(group)) {

@@ -145,23 +145,24 @@ impl ChunkTokenizer {
             metrics.dropped.inc_by(made.dropped);
             metrics.deaths.inc_by(made.deaths);
         }
-        let units = made.units.into_iter().zip(chunk.after);
-        units
-            .filter_map(|(unit, after)| {
-                let unit = unit?;
-                let around = Surroundings {
-                    pass: chunk.pass,
-                    after,
-                    file: inputs
-                        .files
-                        .get(unit.unit.place.file as usize)
-                        .map(|file| &file.pin),
-                    format: *configured,
-                    field,
-                };
-                self.unit(unit, around).transpose()
-            })
-            .collect()
+        let mut results = Vec::with_capacity(made.units.len());
+        for (unit, after) in made.units.into_iter().zip(chunk.after) {
+            let Some(unit) = unit else {
+                continue;
+            };
+            let around = Surroundings {
+                pass: chunk.pass,
+                after,
+                file: inputs
+                    .files
+                    .get(unit.unit.place.file as usize)
+                    .map(|file| &file.pin),
+                format: *configured,
+                field,
+            };
+            results.extend(self.unit(unit, around)?);
+        }
+        Ok(results)
     }
 
     /// Returns the result of a unit. When one of several documents of it is bad, the unit is.

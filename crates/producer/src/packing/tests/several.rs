@@ -29,7 +29,7 @@ impl Mode {
         };
         match self {
             Self::Concat | Self::BestFit => Content::Tokens(tokens),
-            Self::Pairs => Content::Pair([answer(1), answer(2)]),
+            Self::Pairs => Content::Pair(Box::new([answer(1), answer(2)])),
             Self::Samples => Content::Sample(vec![vec![first as u8; items].into()]),
         }
     }

@@ -133,7 +133,7 @@ fn transformed(
 fn tokens(content: &Content) -> Option<usize> {
     match content {
         Content::Tokens(tokens) | Content::Turns(tokens, _) => Some(tokens.len()),
-        Content::Pair([chosen, rejected]) => Some(chosen.tokens.len() + rejected.tokens.len()),
+        Content::Pair(pair) => Some(pair.iter().map(|answer| answer.tokens.len()).sum()),
         Content::Sample(_) => None,
     }
 }
@@ -142,7 +142,7 @@ fn tokens(content: &Content) -> Option<usize> {
 fn readable(made: &Transformed, stored: Stored, transform: &DocumentTransform) -> Readable {
     let text = match &made.content {
         Content::Tokens(tokens) | Content::Turns(tokens, _) => tokens,
-        Content::Pair([chosen, _]) => &chosen.tokens,
+        Content::Pair(pair) => &pair[0].tokens,
         Content::Sample(_) => &Vec::new(),
     };
     let some = &text[..text.len().min(EXCERPT_CHARS)];

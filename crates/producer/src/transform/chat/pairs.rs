@@ -103,7 +103,7 @@ impl Chat {
                 .take(shared)
                 .for_each(|learned| *learned = false);
         }
-        Ok(Content::Pair(pair))
+        Ok(Content::Pair(Box::new(pair)))
     }
 
     fn answer(&self, raw: &[u8]) -> Result<Answer, Reason> {

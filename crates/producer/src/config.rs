@@ -223,6 +223,8 @@ pub struct PackingConfig {
     pub mode: PackingMode,
     /// Number of pieces of documents that `best_fit` chooses from.
     pub look_ahead: usize,
+    /// The rows of several batches are shuffled together.
+    pub shuffle_rows: Option<ShuffleRowsConfig>,
     /// Optional arrays that slices hold beside the tokens.
     pub fields: Vec<Extra>,
     /// The arrays of a sample of `opaque`.
@@ -363,11 +365,13 @@ mod rules;
 mod setting;
 mod several;
 mod shards;
+mod shuffle_rows;
 mod table;
 
 pub use function::TransformConfig;
 pub use inbox::{Delete, InboxConfig};
 pub use part::{RunLimit, Selection, Side, SplitConfig};
 pub use several::{MixtureConfig, NamedSource, ShuffleConfig};
+pub use shuffle_rows::ShuffleRowsConfig;
 #[cfg(test)]
 mod tests;

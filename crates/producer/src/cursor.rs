@@ -10,7 +10,7 @@ use batchweave_core::order::SamplerState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::packing::{Placed, Point, Restart};
+use crate::packing::{Placed, Point, Restart, RowWindow};
 
 mod adopt;
 
@@ -36,6 +36,9 @@ pub struct State {
     /// The pieces from that point on that earlier batches hold.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
+    /// The window of shuffled rows that begins at that point, of which earlier batches hold some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<RowWindow>,
     /// Of sources with names: the state of the sampler before the document at that point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<SamplerState>,
@@ -86,6 +89,7 @@ impl State {
             format: FORMAT,
             at: restart.at,
             placed: restart.placed,
+            window: restart.window,
             order: None,
             inputs,
             settings,
@@ -264,8 +268,14 @@ mod tests {
             skip: 1 << 52,
         };
         let placed = (0..LOOK_AHEAD_MAX).map(|_| true).collect();
+        let window = Some(RowWindow {
+            first: 1 << 52,
+            batches: 1 << 52,
+            given: 1 << 52,
+            documents: Some(1 << 52),
+        });
         let state = State::new(
-            Restart { at, placed },
+            Restart { at, placed, window },
             list(),
             settings(json!({"source.field": "f".repeat(1000)})),
         );

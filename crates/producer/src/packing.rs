@@ -5,6 +5,7 @@
 //!
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
 //!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
+//! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
 //! - `encode` makes slices of batches, `extras` the optional arrays beside the tokens, `arrays` those of any length.
 
 mod arrays;
@@ -16,7 +17,9 @@ mod image_arrays;
 mod pairs;
 mod picture;
 mod point;
+mod row;
 mod samples;
+mod shuffled_rows;
 
 use std::sync::Arc;
 
@@ -33,6 +36,7 @@ pub use pairs::Pairs;
 pub use picture::Picture;
 pub use point::{Placed, Point, Restart};
 pub use samples::{ArraySpec, Samples};
+pub use shuffled_rows::{Batches, RowShuffle, RowWindow, ShuffledRows};
 
 /// The shape of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -180,6 +184,19 @@ impl PackedBatch {
         }
     }
 
+    /// Returns the number of tokens of padding.
+    pub fn padding(&self) -> u64 {
+        let BatchContent::Rows(rows) = &self.content else {
+            return 0;
+        };
+        let stored = match self.sources.form {
+            // The last token is in the next batch too.
+            Form::Sequence => self.own + 1,
+            Form::Rows => self.sources.pieces.iter().map(|piece| piece.items).sum(),
+        };
+        (rows.tokens.len() as u64).saturating_sub(stored)
+    }
+
     /// Returns the approximate size in memory in bytes.
     pub fn memory(&self) -> u64 {
         let bytes = match &self.content {
@@ -253,6 +270,8 @@ pub struct Segment {
     /// Index of its first token in the row.
     pub start: usize,
     pub tokens: usize,
+    /// It repeats the last token of the segment before it of the same document.
+    pub goes_on: bool,
     /// File, and line or row, of the document.
     pub document: (u32, u64),
     /// The document's values of the columns beside the content.
@@ -260,16 +279,28 @@ pub struct Segment {
     pub arrays: Vec<Bytes>,
 }
 
-/// A restart found another document than the one that the cursor names.
+/// A restart found other documents than those that the cursor counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the input or the tokenizer is not what it was when the cursor was saved: the cursor leaves out {skip} tokens of \
-     line or row {} of input file {}, which is no longer such a document; restore the input, or start a new producer name",
-    .place.unit + 1, .place.file + 1
-)]
-pub struct Mismatch {
-    place: Place,
-    skip: u64,
+pub enum Mismatch {
+    /// The document that the cursor names is another one.
+    #[error(
+        "the input or the tokenizer is not what it was when the cursor was saved: the cursor leaves out {skip} tokens of \
+         line or row {} of input file {}, which is no longer such a document; restore the input, or start a new producer name",
+        .place.unit + 1, .place.file + 1
+    )]
+    Document { place: Place, skip: u64 },
+    /// The documents are fewer, or shorter.
+    #[error(
+        "the input or the tokenizer is not what it was when the cursor was saved: the rows of batches {first} to {} were \
+         shuffled together, and their documents fill only {found} of these {batches} batches now; restore the input, or start a new \
+         producer name",
+        first + batches.saturating_sub(1)
+    )]
+    Window {
+        first: u64,
+        batches: u64,
+        found: u64,
+    },
 }
 
 /// Check of the first documents after a restart: they must be those of the unit that the cursor names, and long enough.
@@ -296,7 +327,7 @@ impl Start {
                 self.0 = Some(start);
                 Ok(items)
             }
-            _ => Err(Mismatch {
+            _ => Err(Mismatch::Document {
                 place: start.place(),
                 skip: start.skip,
             }),
@@ -313,7 +344,18 @@ pub trait Packer: Send + std::fmt::Debug {
     fn pop(&mut self) -> Option<PackedBatch>;
 
     /// Declares the input over at `end`; `pop` then returns the full batches that are left.
-    fn end(&mut self, end: Point);
+    fn end(&mut self, end: Point) -> Result<(), Mismatch>;
+
+    /// Takes the end back: more documents follow.
+    fn resume(&mut self) {}
+
+    /// Gives the batches that wait for others to be shuffled with.
+    fn flush(&mut self) {}
+
+    /// Returns whether `flush` would give some.
+    fn can_flush(&self) -> bool {
+        false
+    }
 
     /// Returns the rest as a last batch, filled up, if there is any; call it after `end` and the last `pop`. `begun`
     /// means that batches are single slices, and that some slices of the last whole batch were returned before.

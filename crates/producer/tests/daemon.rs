@@ -29,6 +29,8 @@ mod panics;
 mod raised;
 #[path = "daemon/shards.rs"]
 mod shards;
+#[path = "daemon/shuffled_rows.rs"]
+mod shuffled_rows;
 #[path = "daemon/starting.rs"]
 mod starting;
 mod support;

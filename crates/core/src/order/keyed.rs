@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     Documents,
     /// The order of the batches that are arranged together.
     Batches,
+    /// The order of the rows of a window.
+    Rows,
     /// The side of a split to which a document belongs.
     Split,
 }
@@ -25,6 +27,7 @@ impl Purpose {
             Self::Blocks => b"blocks\n",
             Self::Documents => b"documents\n",
             Self::Batches => b"batches\n",
+            Self::Rows => b"rows\n",
             Self::Split => b"split\n",
         }
     }
@@ -64,6 +67,14 @@ impl Key {
     pub(super) fn below(self, n: u64, bound: u64) -> u64 {
         // The bias is at most bound / 2^64.
         ((u128::from(self.draw(n)) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// Puts `items` in the order of this key: Fisher-Yates, from the end.
+    pub(super) fn shuffle<T>(self, items: &mut [T]) {
+        for n in (1..items.len()).rev() {
+            let other = self.below(n as u64, n as u64 + 1);
+            items.swap(n, other as usize);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `blocks` divides a source's input list into blocks, the units that are read as a whole;
 //! - `source` is the order of one source for one producer: blocks by a keyed `permutation`, groups of blocks, windows
 //!   of shuffled documents;
+//! - `rows` is the order of the rows of a window of batches;
 //! - `walk` gives the documents of a source from a position on; reading is the caller's;
 //! - `mixture` selects the source of the next document, `sampler` keeps what each one has given;
 //! - `changes` brings changes of the mixture from the log to the sampler, `spec` is their form in the log;
@@ -23,6 +24,7 @@ mod cursor;
 mod keyed;
 mod mixture;
 mod permutation;
+mod rows;
 mod sampler;
 mod source;
 mod spec;
@@ -37,6 +39,7 @@ pub use cursor::{Position, SamplerState, SourceState};
 pub(crate) use keyed::{Key, Purpose};
 pub use mixture::{ShareUnit, Weight, WeightError, weights};
 pub(crate) use permutation::Permutation;
+pub use rows::row_order;
 pub use sampler::{Limit, PASS_OF_EMPTY, Sampler, SamplerOptions, WhenSourceEnds};
 pub use source::{OpenBlock, Portion, Quota, Shuffle, SourceOrder};
 pub use spec::{MixtureSpec, NumberedMixture, SpecError, named_weights};

@@ -201,11 +201,7 @@ impl SourceOrder {
         let index = u64::from(self.portion.index);
         let numbers = [shuffle.seed, pass, index, group, window];
         let key = Key::new(Purpose::Documents, &self.name, &numbers);
-        // Fisher-Yates, from the end.
-        for n in (1..order.len()).rev() {
-            let other = key.below(n as u64, n as u64 + 1);
-            order.swap(n, other as usize);
-        }
+        key.shuffle(&mut order);
         order
     }
 }

@@ -6,7 +6,7 @@ use batchweave_core::ids::ProducerName;
 use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{Config, Problem};
 
-use super::{NamedSource, ProducerConfig, ShuffleConfig, hints};
+use super::{NamedSource, ProducerConfig, ShuffleConfig, ShuffleRowsConfig, hints};
 
 impl Config for ProducerConfig {
     fn hint(key: &str, value: Option<&str>) -> Option<String> {
@@ -23,9 +23,11 @@ impl Config for ProducerConfig {
             ..NamedSource::default()
         };
         let shuffle = serde_json::to_value(ShuffleConfig::default());
+        let shuffle_rows = serde_json::to_value(ShuffleRowsConfig::default());
         let tables = [
             ("sources", serde_json::to_value(source)),
             ("source.shuffle", shuffle),
+            ("packing.shuffle_rows", shuffle_rows),
         ];
         let tables = tables.into_iter();
         tables
@@ -53,6 +55,7 @@ impl Config for ProducerConfig {
         self.check_shards(&mut problems);
         self.check_paths(&mut problems);
         self.check_function(&mut problems);
+        self.check_shuffle_rows(&mut problems);
         let lanes = self.check_lanes(&mut problems);
         self.check_names(lanes, &mut problems);
         problems

@@ -89,6 +89,7 @@ impl Default for PackingConfig {
         Self {
             mode: PackingMode::Concat,
             look_ahead: 512,
+            shuffle_rows: None,
             fields: Vec::new(),
             arrays: Vec::new(),
             extra: Vec::new(),

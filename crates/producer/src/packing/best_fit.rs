@@ -213,6 +213,7 @@ impl BestFit {
             row: self.row_count,
             start,
             tokens: piece.length,
+            goes_on: piece.goes_on,
             document: (piece.at.file, piece.at.unit),
             columns: piece.columns.take(),
             arrays: std::mem::take(&mut piece.arrays),
@@ -291,11 +292,17 @@ impl Packer for BestFit {
             .take(self.window.pieces)
             .map(|p| p.placed);
         let placed = bits.collect();
-        Some(self.take_batch(Restart { at, placed }))
+        let window = None;
+        Some(self.take_batch(Restart { at, placed, window }))
     }
 
-    fn end(&mut self, end: Point) {
+    fn end(&mut self, end: Point) -> Result<(), Mismatch> {
         self.ended = Some(end);
+        Ok(())
+    }
+
+    fn resume(&mut self) {
+        self.ended = None;
     }
 
     fn rest(&mut self, _: bool) -> Option<PackedBatch> {

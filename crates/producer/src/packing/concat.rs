@@ -82,6 +82,7 @@ impl Concat {
                         row,
                         start: begins - from,
                         tokens: ends - begins,
+                        goes_on: false,
                         document: (document.at.file, document.at.unit),
                         arrays: Vec::new(),
                         columns: document.columns.clone(),
@@ -199,8 +200,13 @@ impl Packer for Concat {
         })
     }
 
-    fn end(&mut self, end: Point) {
+    fn end(&mut self, end: Point) -> Result<(), Mismatch> {
         self.ended = Some(end);
+        Ok(())
+    }
+
+    fn resume(&mut self) {
+        self.ended = None;
     }
 
     fn rest(&mut self, begun: bool) -> Option<PackedBatch> {

@@ -58,6 +58,7 @@ impl Pairs {
                 row,
                 start: 0,
                 tokens,
+                goes_on: false,
                 document: (at.file, at.unit),
                 columns,
                 arrays: Vec::new(),
@@ -97,8 +98,13 @@ impl Packer for Pairs {
         self.take(self.shape.rows() / 2)
     }
 
-    fn end(&mut self, end: Point) {
+    fn end(&mut self, end: Point) -> Result<(), Mismatch> {
         self.ended = Some(end);
+        Ok(())
+    }
+
+    fn resume(&mut self) {
+        self.ended = None;
     }
 
     fn rest(&mut self, _: bool) -> Option<PackedBatch> {
@@ -175,7 +181,7 @@ mod tests {
             let mut packer = Pairs::new(SHAPE, 9, from);
             (from.unit..end).for_each(|unit| packer.push(document(unit)).unwrap());
             let mut batches: Vec<_> = std::iter::from_fn(|| packer.pop()).collect();
-            packer.end(Point::pass(1));
+            packer.end(Point::pass(1)).unwrap();
             batches.extend(packer.rest(false));
             batches
         };

@@ -3,6 +3,7 @@
 use batchweave_core::limits::NUMBER_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::RowWindow;
 use crate::sources::Place;
 
 /// A position in the sequence of a producer's documents.
@@ -71,6 +72,8 @@ pub struct Restart {
     pub at: Point,
     /// The pieces from that point on that earlier batches hold.
     pub placed: Placed,
+    /// The window of shuffled rows that begins there, of which earlier batches hold some.
+    pub window: Option<RowWindow>,
 }
 
 impl From<Point> for Restart {
@@ -78,6 +81,7 @@ impl From<Point> for Restart {
         Self {
             at,
             placed: Placed::default(),
+            window: None,
         }
     }
 }

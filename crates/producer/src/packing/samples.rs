@@ -142,8 +142,13 @@ impl Packer for Samples {
         self.take(self.shape.rows())
     }
 
-    fn end(&mut self, end: Point) {
+    fn end(&mut self, end: Point) -> Result<(), Mismatch> {
         self.ended = Some(end);
+        Ok(())
+    }
+
+    fn resume(&mut self) {
+        self.ended = None;
     }
 
     fn rest(&mut self, _: bool) -> Option<PackedBatch> {

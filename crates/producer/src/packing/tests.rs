@@ -6,6 +6,7 @@ use super::*;
 
 mod forms;
 mod several;
+mod shuffled;
 mod sources;
 
 const SHAPE: Shape = Shape {
@@ -63,7 +64,7 @@ fn pack(
         packer.push(d.clone()).unwrap();
         batches.extend(std::iter::from_fn(|| packer.pop()));
     }
-    packer.end(Point::pass(1));
+    packer.end(Point::pass(1)).unwrap();
     batches.extend(std::iter::from_fn(|| packer.pop()));
     let full = batches.len();
     batches.extend(packer.rest(false));

@@ -18,7 +18,7 @@ use crate::config::OnBadDocument;
 use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point};
+use crate::packing::{Document, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::transform::json::Beyond;
 
@@ -217,8 +217,12 @@ impl BatchBuilder {
     }
 
     /// Declares the input over at `end`. Call `next_group` until it returns none, then `finish`.
-    pub fn end(&mut self, end: Point) {
-        self.options.packer.end(end);
+    pub fn end(&mut self, end: Point) -> Result<(), RunError> {
+        Ok(self.options.packer.end(end)?)
+    }
+
+    pub(super) fn packer(&mut self) -> &mut dyn Packer {
+        self.options.packer.as_mut()
     }
 
     /// Returns the last groups, after the full ones.
@@ -266,10 +270,7 @@ impl BatchBuilder {
 
     /// Adds a batch of the packer, or a slice of one.
     fn add(&mut self, unit: PackedBatch, metrics: &Metrics) {
-        if let BatchContent::Rows(rows) = &unit.content {
-            let padding = (rows.tokens.len() as u64).saturating_sub(unit.own + 1);
-            metrics.padding.inc_by(padding);
-        }
+        metrics.padding.inc_by(unit.padding());
         self.own += unit.own;
         let (all, of_unit) = self.options.slices;
         if of_unit == all {
@@ -375,7 +376,7 @@ impl BatchBuilder {
         let taken = self.taken();
         let whole_order = self.order_at(after.next.at);
         let changes = self.options.changes.as_mut();
-        let placed = !after.next.placed.is_empty();
+        let placed = !after.next.placed.is_empty() || after.next.window.is_some();
         let order = whole_order.map(|order| match changes {
             Some(changes) => changes.store(order, taken, placed),
             None => order,

@@ -29,7 +29,7 @@ use std::time::Duration;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -68,6 +68,7 @@ pub(crate) struct Pipeline {
     pub(crate) threads: usize,
     pub(crate) batching: BatchBuilderOptions,
     pub(crate) linger: Duration,
+    pub(crate) rows: RowWindows,
     pub(crate) uploader: Arc<Uploader>,
     pub(crate) uploads: usize,
     /// Most bytes of batches and objects that are uploaded at a time.
@@ -76,6 +77,15 @@ pub(crate) struct Pipeline {
     pub(crate) progress: Arc<InputProgress>,
     /// Cancelling it ends all waits of flow control.
     pub(crate) stop_waiting: CancellationToken,
+}
+
+/// The windows in which rows are shuffled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowWindows {
+    /// Number of batches of a window; 1 where rows stay as they are.
+    pub(crate) batches: u64,
+    /// A window of followed input ends when nothing has come for this time.
+    pub(crate) linger: Option<Duration>,
 }
 
 impl Pipeline {
@@ -89,7 +99,9 @@ impl Pipeline {
         // A reader that waits for more input in a blocking thread must not outlive this function.
         let _end = end.clone().drop_guard();
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
-        let (to_upload, groups) = mpsc::channel(1);
+        // A whole window waits here, so that the next one is made while it is uploaded.
+        let waiting = usize::try_from(self.rows.batches).unwrap_or(usize::MAX);
+        let (to_upload, groups) = mpsc::channel(waiting.min(Semaphore::MAX_PERMITS));
         let ahead = read_ahead(self.memory);
         let log = (self.reading.named).then(|| queue.mixtures());
         let watch = log.map(|log| MixtureWatch::new(self.reading.sources.clone(), log));
@@ -102,6 +114,7 @@ impl Pipeline {
             watch,
             to_upload,
             linger: self.linger,
+            rows_linger: self.rows.linger,
             metrics: self.metrics,
             progress: self.progress,
             given: 0,
@@ -138,6 +151,8 @@ struct BatchStage {
     watch: Option<MixtureWatch>,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
+    /// The time without input that ends a window of shuffled rows, of followed input.
+    rows_linger: Option<Duration>,
     metrics: Arc<Metrics>,
     progress: Arc<InputProgress>,
     /// Number of documents that were taken.
@@ -151,23 +166,29 @@ type Next = Result<MixedItem, Result<ReadEnd, RunError>>;
 impl BatchStage {
     /// On failure the batches before it are still uploaded, so that a restart fails at once, at the same place.
     fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
-        let mut deadline = None;
+        let (mut deadline, mut idle) = (None, None);
         loop {
             if self.batching.is_over() {
-                return Ok(self.finish(last));
+                return self.finish(last);
             }
             let asks_clock;
             let step = if let Some(item) = self.feed.ready() {
                 asks_clock = self.given.is_multiple_of(CLOCK_DOCUMENTS);
+                idle = None;
                 self.note_growth();
                 self.take(item, &mut deadline)
             } else {
                 asks_clock = true;
-                let next = self.runtime.clone().block_on(self.next(deadline));
+                idle = idle.or_else(|| self.idle_from_now());
+                let until = deadline.into_iter().chain(idle).min();
+                let next = self.runtime.clone().block_on(self.next(until));
                 self.note_growth();
                 match next {
-                    None => Ok(None),
-                    Some(Ok(item)) => self.take(item, &mut deadline),
+                    None => Ok(self.flush_idle(&mut idle, &mut deadline)),
+                    Some(Ok(item)) => {
+                        idle = None;
+                        self.take(item, &mut deadline)
+                    }
                     Some(Err(end)) => end.map(Some),
                 }
             };
@@ -181,7 +202,7 @@ impl BatchStage {
                 }
             }
             match step? {
-                Some(ReadEnd::Complete) => return Ok(self.finish(last)),
+                Some(ReadEnd::Complete) => return self.finish(last),
                 Some(ReadEnd::Stopped) => return Ok(ReadEnd::Stopped),
                 None if self.batching.has_group() => {
                     deadline = deadline.or_else(|| Some(Instant::now() + self.linger));
@@ -189,6 +210,27 @@ impl BatchStage {
                 None => deadline = None,
             }
         }
+    }
+
+    /// Returns when a window of shuffled rows ends, if nothing comes from now on.
+    fn idle_from_now(&mut self) -> Option<Instant> {
+        let linger = self.rows_linger?;
+        let can_flush = self.batching.packer().can_flush();
+        can_flush.then(|| Instant::now() + linger)
+    }
+
+    /// Ends a window of shuffled rows when its time is over.
+    fn flush_idle(
+        &mut self,
+        idle: &mut Option<Instant>,
+        deadline: &mut Option<Instant>,
+    ) -> Option<ReadEnd> {
+        if idle.is_none_or(|at| at > Instant::now()) {
+            return None;
+        }
+        *idle = None;
+        self.batching.packer().flush();
+        (!self.send_full(deadline)).then_some(ReadEnd::Stopped)
     }
 
     /// Notes the input list that has grown, and the place that was reached.
@@ -247,19 +289,19 @@ impl BatchStage {
         true
     }
 
-    fn finish(mut self, last: Point) -> ReadEnd {
-        self.batching.end(last);
+    fn finish(mut self, last: Point) -> Result<ReadEnd, RunError> {
+        self.batching.end(last)?;
         while let Some(group) = self.batching.next_group(&self.metrics) {
             if !self.send(group) {
-                return ReadEnd::Stopped;
+                return Ok(ReadEnd::Stopped);
             }
         }
         for group in self.batching.finish(&self.metrics) {
             if self.to_upload.blocking_send(group).is_err() {
-                return ReadEnd::Stopped;
+                return Ok(ReadEnd::Stopped);
             }
         }
-        ReadEnd::Complete
+        Ok(ReadEnd::Complete)
     }
 
     /// Returns `None` when the linger time is over. Cancel-safe: a result that is waited for stays in the feed.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use batchweave_core::ids::Seq;
 use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_core::order::{MixtureChanges, Sampler, SamplerState};
 use batchweave_log::Committer;
@@ -16,14 +17,14 @@ use crate::config::{LastBatch, ProducerConfig};
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::Metrics;
-use crate::packing::{Point, Restart};
+use crate::packing::{Batches, Packer, Point, Restart, ShuffledRows};
 use crate::pipeline::batch::BatchBuilderOptions;
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::{CHUNK_BYTES, chunk_bytes};
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
-use crate::pipeline::{MixedSources, Pipeline, Reading};
+use crate::pipeline::{MixedSources, Pipeline, Reading, RowWindows};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{FileRoot, InputFinder, Inputs, NamedPaths, SourcePlan};
@@ -99,13 +100,17 @@ pub(crate) fn assemble(
     let encoder = parts.transform.encoder.clone();
     let uploader = uploader(config, producer, &parts, metrics.clone(), sampler);
     let (reading, changes) = reading(config, producer, &parts, &metrics)?;
+    let batches = config
+        .producer
+        .limit
+        .batches(config.producer.index, config.producer.of);
     let batching = BatchBuilderOptions {
-        packer: parts.transform.packer(parts.from.clone()),
+        packer: packer(config, &parts, producer.next_seq(), batches),
         slices: (encoder.slices(), parts.transform.unit_slices()),
         encoder,
         next_seq: producer.next_seq(),
         changes,
-        batches: (config.producer.limit).batches(config.producer.index, config.producer.of),
+        batches,
         inputs: parts.head,
         settings: parts.settings,
         fill_last: config.packing.last_batch == LastBatch::Pad,
@@ -115,6 +120,7 @@ pub(crate) fn assemble(
         group_batches: flow_control::entry_max(config).min(GROUP_BATCHES_MAX),
     };
     let function = !config.transform.function.is_empty();
+    let follows = parts.plans.iter().any(|plan| plan.follows);
     let source = |config: &ProducerConfig| (config.source.format, config.source.field.clone());
     Ok(Pipeline {
         files: NamedFiles::from_config(config, parts.inputs.clone(), parts.root),
@@ -129,6 +135,13 @@ pub(crate) fn assemble(
         },
         threads: config.document_threads(),
         linger: config.commit.linger.0,
+        rows: RowWindows {
+            batches: config.window_batches(),
+            linger: follows
+                .then_some(config.packing.shuffle_rows)
+                .flatten()
+                .map(|rows| rows.linger.0),
+        },
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
         memory: config.upload.memory.bytes(),
@@ -136,6 +149,28 @@ pub(crate) fn assemble(
         progress,
         stop_waiting,
     })
+}
+
+/// Returns the packer that continues where the cursor does; `next` is the number of the next batch.
+fn packer(
+    config: &ProducerConfig,
+    parts: &Parts,
+    next: Seq,
+    limit: Option<Seq>,
+) -> Box<dyn Packer> {
+    let transform = &parts.transform;
+    let inner = transform.packer(parts.from.clone());
+    let Some(shuffle) = config.row_shuffle() else {
+        return inner;
+    };
+    let batches = Batches {
+        shape: transform.unit_shape(),
+        units: (transform.encoder.slices() / transform.unit_slices().max(1)) as usize,
+        next,
+        limit,
+    };
+    let from = parts.from.clone();
+    Box::new(ShuffledRows::new(inner, shuffle, batches, from))
 }
 
 fn uploader(

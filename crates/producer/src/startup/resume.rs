@@ -75,6 +75,7 @@ impl Resume<'_> {
         let from = Restart {
             at: state.at,
             placed: state.placed,
+            window: state.window,
         };
         Ok(Resumed {
             inputs,

@@ -20,6 +20,7 @@ pub(super) fn settings(
     let derived = of_tokens(transform)
         .into_iter()
         .chain(of_arrays(&config.packing))
+        .chain(of_rows(&config.packing))
         .chain(of_template(config))
         .chain(of_sources(config));
     let all = config.decisive().into_iter().chain(derived);
@@ -51,6 +52,13 @@ fn of_arrays(packing: &PackingConfig) -> Vec<Setting> {
         found.push(("packing.extra", columns.collect()));
     }
     found
+}
+
+/// Returns the windows of shuffled rows.
+fn of_rows(packing: &PackingConfig) -> Option<Setting> {
+    let window = packing.shuffle_rows?;
+    let value = json!({"tokens": window.tokens, "seed": window.seed});
+    Some(("packing.shuffle_rows", value))
 }
 
 /// Returns the rules by which conversations are read.

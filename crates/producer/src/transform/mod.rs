@@ -201,12 +201,17 @@ impl DocumentTransform {
         }
     }
 
-    /// Returns a packer that starts at `from` and makes [`Self::unit_slices`] slices at a time.
-    pub fn packer(&self, from: Restart) -> Box<dyn Packer> {
-        let shape = Shape {
+    /// Returns the shape of the batches that the packer returns: whole ones, or slices of large ones.
+    pub(crate) fn unit_shape(&self) -> Shape {
+        Shape {
             slices: self.unit_slices(),
             ..self.shape
-        };
+        }
+    }
+
+    /// Returns a packer that starts at `from` and makes [`Self::unit_slices`] slices at a time.
+    pub fn packer(&self, from: Restart) -> Box<dyn Packer> {
+        let shape = self.unit_shape();
         let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
         else {
             return Box::new(Samples::new(shape, from.at));

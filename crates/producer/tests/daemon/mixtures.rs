@@ -12,6 +12,7 @@ use batchweave_producer::Outcome;
 use batchweave_producer::config::{PackingMode, ProducerConfig, RunLimit, Side, SplitConfig};
 
 use crate::order::{documents, three};
+use crate::shuffled_rows::shuffled;
 use crate::support::{World, seeds};
 
 /// The weights of a mixture, by source.
@@ -101,6 +102,12 @@ async fn changes_do_not_depend_on_kills(make: fn(&World) -> ProducerConfig) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_tokens_do_not_depend_on_kills() {
     changes_do_not_depend_on_kills(three).await;
+}
+
+/// A change inside a window weighs the documents that are read behind the window.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_inside_windows_of_shuffled_rows_do_not_depend_on_kills() {
+    changes_do_not_depend_on_kills(|world| shuffled(three(world), PackingMode::BestFit)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 use batchweave_producer::config::{PackingMode, ProducerConfig};
 
 use crate::order::{documents, three};
+use crate::shuffled_rows::shuffled;
 use crate::support::{World, seeds};
 
 fn packed(world: &World) -> ProducerConfig {
@@ -16,6 +17,15 @@ fn packed(world: &World) -> ProducerConfig {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_passes_lose_and_double_no_document() {
+    raised(packed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_passes_lose_and_double_no_document_of_shuffled_rows() {
+    raised(|world| shuffled(packed(world), PackingMode::BestFit)).await;
+}
+
+async fn raised(packed: fn(&World) -> ProducerConfig) {
     let whole = World::new();
     let mut config = packed(&whole);
     config.sources[1].epochs = 3;

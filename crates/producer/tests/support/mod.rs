@@ -6,6 +6,7 @@
     reason = "a test that cannot continue panics"
 )]
 
+mod seeds;
 mod trip;
 
 use std::collections::BTreeMap;
@@ -26,17 +27,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use self::seeds::seeds;
 use self::trip::{Instant, Trip, Tripwire};
 
 pub const SLICES: u32 = 2;
 pub const ROWS: u32 = 2;
 pub const SEQ_LEN: u32 = 16;
 const END: u32 = 256;
-
-/// Returns the seeds of a test: `few` in `make test`, `many` in `make test-long`, which sets `BATCHWEAVE_LONG`.
-pub fn seeds(few: u64, many: u64) -> Range<u64> {
-    0..std::env::var_os("BATCHWEAVE_LONG").map_or(few, |_| many)
-}
 
 /// The rows of tokens of a batch.
 pub type Rows = Vec<Vec<u32>>;

@@ -30,8 +30,8 @@ fn seeds_are_clean(from: u64, to: u64) -> [Seen; 2] {
 }
 
 #[test]
-fn a_hundred_worlds() {
-    let [mut seen, other] = seeds_are_clean(0, 100);
+fn a_hundred_and_fifty_worlds() {
+    let [mut seen, other] = seeds_are_clean(0, 150);
     seen.add(&other);
     println!("{FAULTS:?}: {:?}", seen.faults);
     println!("{HOSTILE:?}: {:?}", seen.hostile);
@@ -50,7 +50,7 @@ fn a_hundred_worlds() {
 #[test]
 #[ignore = "takes minutes; make test-long runs it"]
 fn ten_thousand_worlds() {
-    seeds_are_clean(100, 10_100);
+    seeds_are_clean(150, 10_150);
 }
 
 #[test]

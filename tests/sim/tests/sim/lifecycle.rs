@@ -82,14 +82,14 @@ fn count(seen: &mut Seen, evidence: &Evidence) {
 }
 
 #[test]
-fn ten_lifecycles() {
-    seeds_are_clean(0, 10);
+fn fifteen_lifecycles() {
+    seeds_are_clean(0, 15);
 }
 
 #[test]
 #[ignore = "takes minutes; make test-long runs it"]
 fn two_thousand_lifecycles() {
-    seeds_are_clean(10, 2_010);
+    seeds_are_clean(15, 2_015);
 }
 
 #[test]

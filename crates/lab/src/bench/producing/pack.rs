@@ -167,7 +167,7 @@ impl Round {
             round.encode(transform, &batches)?;
         }
         let began = Instant::now();
-        packer.end(Point::pass(1));
+        packer.end(Point::pass(1)).map_err(bench_error)?;
         let batches: Vec<PackedBatch> = std::iter::from_fn(|| packer.pop()).collect();
         round.packing += began.elapsed();
         round.encode(transform, &batches)?;

@@ -3,8 +3,8 @@
 
 use super::*;
 
-#[derive(Debug, Clone, Copy)]
-enum Mode {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
     Concat,
     BestFit,
     Pairs,
@@ -12,7 +12,7 @@ enum Mode {
 }
 
 impl Mode {
-    fn packer(self, shape: Shape, from: Restart) -> Box<dyn Packer> {
+    pub(super) fn packer(self, shape: Shape, from: Restart) -> Box<dyn Packer> {
         match self {
             Self::Concat => concat(shape, from),
             Self::BestFit => best_fit(shape, 5, from),
@@ -36,7 +36,7 @@ impl Mode {
 }
 
 /// Returns the documents of `units`, which are given as the sizes of their documents.
-fn documents(mode: Mode, units: &[Vec<usize>], own_units: bool) -> Vec<Document> {
+pub(super) fn documents(mode: Mode, units: &[Vec<usize>], own_units: bool) -> Vec<Document> {
     let mut documents = Vec::new();
     let mut first = 0;
     for (unit, sizes) in (0..).zip(units) {

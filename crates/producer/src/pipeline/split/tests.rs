@@ -145,7 +145,7 @@ fn make(
             .unwrap();
         groups.extend(std::iter::from_fn(|| batching.next_group(&metrics)));
     }
-    batching.end(Point::pass(1));
+    batching.end(Point::pass(1)).unwrap();
     groups.extend(std::iter::from_fn(|| batching.next_group(&metrics)));
     groups.extend(batching.finish(&metrics));
     let mut batches = Vec::new();

@@ -53,12 +53,12 @@ pub(super) struct Readable {
     pub(super) tokens: Option<usize>,
     /// Its text as it is trained; `None` where it has none, or there is no tokenizer.
     pub(super) text: Option<String>,
-    /// What its unit is in a stream, with the other documents of the unit.
+    /// Its unit's size in a stream, with the other documents of the unit.
     pub(super) stored: Stored,
     beyond: Beyond,
 }
 
-/// What the documents of a unit are in a stream.
+/// The size of the documents of a unit in a stream.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Stored {
     /// Tokens with end tokens; 1 for a document without any, since it fills one place.

@@ -1,0 +1,76 @@
+//! The table `packing.shuffle_rows`: the rows of a window of batches in shuffled order.
+
+use std::time::Duration;
+
+use batchweave_daemon::config::{Period, Problem};
+use serde::{Deserialize, Serialize};
+
+use super::{PackingMode, ProducerConfig};
+use crate::packing::{RowShuffle, Shape};
+
+/// Most tokens of a window: two windows of 4 bytes and a mark each then take 2.5 GiB.
+const TOKENS_MAX: u64 = 1 << 28;
+
+/// The window in which rows are shuffled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShuffleRowsConfig {
+    /// A window has as many whole batches as reach this number of tokens, and at least two.
+    pub tokens: u64,
+    pub seed: u64,
+    /// A window of followed input ends with the batches it has when nothing has come for this time.
+    pub linger: Period,
+}
+
+impl Default for ShuffleRowsConfig {
+    fn default() -> Self {
+        Self {
+            tokens: 8 << 20,
+            seed: 0,
+            linger: Period(Duration::from_secs(30)),
+        }
+    }
+}
+
+impl ProducerConfig {
+    /// Returns what decides the order of rows.
+    pub(crate) fn row_shuffle(&self) -> Option<RowShuffle> {
+        let window = self.packing.shuffle_rows?;
+        let is_pairs = self.packing.mode == PackingMode::Pairs;
+        Some(RowShuffle {
+            seed: window.seed,
+            tokens: window.tokens,
+            together: if is_pairs { 2 } else { 1 },
+        })
+    }
+
+    /// Returns the number of batches of a window; 1 without shuffled rows.
+    pub(crate) fn window_batches(&self) -> u64 {
+        let stream = &self.stream;
+        let shape = Shape {
+            slices: stream.slices,
+            rows_per_slice: stream.rows_per_slice,
+            seq_len: stream.seq_len,
+        };
+        self.row_shuffle()
+            .map_or(1, |shuffle| shuffle.batches(shape.tokens() as u64))
+    }
+
+    pub(super) fn check_shuffle_rows(&self, problems: &mut Vec<Problem>) {
+        let Some(window) = self.packing.shuffle_rows else {
+            return;
+        };
+        if self.packing.mode == PackingMode::Opaque {
+            problems.push(Problem::new(
+                "packing.shuffle_rows",
+                "is for rows of tokens, and packing.mode = \"opaque\" has samples; shuffle them with source.shuffle",
+            ));
+        }
+        if !(1..=TOKENS_MAX).contains(&window.tokens) {
+            problems.push(Problem::new(
+                "packing.shuffle_rows.tokens",
+                format!("must be 1 to {TOKENS_MAX}: two windows wait in memory, 5 bytes a token"),
+            ));
+        }
+    }
+}

@@ -70,6 +70,27 @@ fn a_shuffle_of_one_source_is_checked_and_names_its_keys() {
 }
 
 #[test]
+fn shuffled_rows_are_checked_and_name_their_keys() {
+    for (text, part) in [
+        (
+            "[packing.shuffle_rows]\nsed = 3",
+            "packing.shuffle_rows.sed: unknown key",
+        ),
+        (
+            "[packing.shuffle_rows]\ntokens = 0",
+            "packing.shuffle_rows.tokens: must be 1 to 268435456: two windows wait in memory, 5 bytes a token",
+        ),
+        (
+            "[packing]\nmode = \"opaque\"\nshuffle_rows = {}",
+            "packing.shuffle_rows: is for rows of tokens",
+        ),
+    ] {
+        let why = report(&format!("{text}\n[producer]\nname = \"a\"\n"));
+        assert!(why.contains(part), "{part} in {why}");
+    }
+}
+
+#[test]
 fn a_shuffle_of_one_source_beside_several_is_refused() {
     let text = "[source.shuffle]\nseed = 1\n[[sources]]\nname = \"x\"\npaths = [\"y\"]\n";
     let why = parse::<ProducerConfig>("f.toml", text).unwrap_err();

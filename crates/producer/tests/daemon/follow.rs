@@ -13,7 +13,7 @@ use batchweave_producer::{Outcome, RunError};
 use crate::order::documents;
 use crate::support::{Corpus, World};
 
-fn following(folder: &Path) -> ProducerConfig {
+pub(crate) fn following(folder: &Path) -> ProducerConfig {
     let mut config = World::config(&[folder.display().to_string()], "a");
     config.source.follow = true;
     config.source.follow_every.0 = Duration::from_millis(5);
@@ -22,7 +22,7 @@ fn following(folder: &Path) -> ProducerConfig {
 }
 
 /// A corpus in files that have not arrived yet, and their folder.
-fn scene(world: &World, seed: u64) -> (Corpus, Vec<PathBuf>, PathBuf) {
+pub(crate) fn scene(world: &World, seed: u64) -> (Corpus, Vec<PathBuf>, PathBuf) {
     let corpus = Corpus::new(seed, 240);
     let files = corpus
         .write(world, 6)
@@ -34,7 +34,7 @@ fn scene(world: &World, seed: u64) -> (Corpus, Vec<PathBuf>, PathBuf) {
     (corpus, files, folder)
 }
 
-fn come(file: &Path, folder: &Path) -> PathBuf {
+pub(crate) fn come(file: &Path, folder: &Path) -> PathBuf {
     let to = folder.join(file.file_name().unwrap());
     std::fs::rename(file, &to).unwrap();
     to

@@ -1,10 +1,14 @@
 //! Rows in shuffled order: the same batches after any kill, and each document once, in every mode and over changes of the
 //! mixture.
 
+use std::time::Duration;
+
+use batchweave_daemon::config::Period;
 use batchweave_producer::config::{LastBatch, PackingMode, ProducerConfig, ShuffleRowsConfig};
 
+use crate::follow::{come, following, scene};
 use crate::order::{documents, three};
-use crate::support::{World, seeds};
+use crate::support::{Corpus, World, seeds};
 
 /// Windows of five batches of 64 tokens.
 pub(crate) fn shuffled(mut config: ProducerConfig, mode: PackingMode) -> ProducerConfig {
@@ -56,4 +60,43 @@ async fn shuffled_rows_of_a_sequence_do_not_depend_on_kills() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shuffled_rows_of_whole_documents_do_not_depend_on_kills() {
     is_the_same_after_kills(PackingMode::BestFit).await;
+}
+
+/// A window of followed input ends when nothing has come for a time; what was committed of it stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_followed_window_lingers_and_stays_as_it_was_through_kills() {
+    for seed in seeds(3, 12) {
+        let world = World::new();
+        let (corpus, files, folder) = scene(&world, seed);
+        let config = || {
+            let mut config = following(&folder);
+            config.commit.max_batches = 1 + seed as usize % 2;
+            config.packing.shuffle_rows = Some(ShuffleRowsConfig {
+                linger: Period(Duration::from_millis(20)),
+                ..ShuffleRowsConfig::default()
+            });
+            config
+        };
+        let mut before: Vec<_> = Vec::new();
+        for (n, file) in (0..).zip(&files) {
+            come(file, &folder);
+            let run = world.crash(config(), seed << 8 | n, n);
+            let _ = tokio::time::timeout(Duration::from_millis(80), run).await;
+            let (task, stop) = world.spawn(config());
+            let come = &corpus.lines[..corpus.lines.len() * (n as usize + 1) / files.len()];
+            let whole = Corpus::expected_of_lines(come).len();
+            world.wait_for_batches(whole).await;
+            stop.cancel();
+            task.await.unwrap().unwrap();
+            let now = world.batches().await;
+            assert!(now[..before.len()] == before[..], "seed {seed}");
+            before = now;
+        }
+        let mut found = before.concat();
+        let mut expected = corpus.expected(1).concat();
+        assert_ne!(found, expected, "the order is another one");
+        found.sort();
+        expected.sort();
+        assert!(found == expected, "seed {seed}");
+    }
 }

@@ -174,7 +174,10 @@ impl<'i> Collected<'i> {
             let list = self.lists.contains(&here.2.as_str());
             let span = value.span();
             match (inner, value.into_inner()) {
-                (Some(inner @ Value::Object(_)), DeValue::Table(table)) if !list => {
+                // An empty table sets an optional one to its defaults, so it is a value.
+                (Some(inner @ Value::Object(_)), DeValue::Table(table))
+                    if !list && !table.is_empty() =>
+                {
                     self.table(table, inner, &here);
                 }
                 (Some(inner), DeValue::Array(items)) if list && all_tables(&items) => {

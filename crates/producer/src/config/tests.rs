@@ -91,6 +91,20 @@ fn shuffled_rows_are_checked_and_name_their_keys() {
 }
 
 #[test]
+fn an_empty_table_sets_an_optional_one_to_its_defaults() {
+    let base = "store.url = \"file:///x\"\n[stream]\nslices = 1\nrows_per_slice = 1\nseq_len = 8\n\
+                producers = [\"a\"]\n[producer]\nname = \"a\"\n";
+    let of = |text: &str| parse::<ProducerConfig>("f.toml", &format!("{base}{text}")).unwrap();
+    let one = of("[source]\npaths = [\"x\"]\nshuffle = {}\n[packing]\nshuffle_rows = {}\n");
+    assert_eq!(one.packing.shuffle_rows, Some(ShuffleRowsConfig::default()));
+    assert_eq!(one.source.shuffle, Some(ShuffleConfig::default()));
+    let several =
+        of("[[sources]]\nname = \"w\"\npaths = [\"x\"]\nshuffle = {}\n[packing.shuffle_rows]\n");
+    assert_eq!(several.sources[0].shuffle, Some(ShuffleConfig::default()));
+    assert!(several.packing.shuffle_rows.is_some());
+}
+
+#[test]
 fn a_shuffle_of_one_source_beside_several_is_refused() {
     let text = "[source.shuffle]\nseed = 1\n[[sources]]\nname = \"x\"\npaths = [\"y\"]\n";
     let why = parse::<ProducerConfig>("f.toml", text).unwrap_err();

@@ -19,7 +19,9 @@ use crate::worker::Worker;
 const FILES: usize = 4;
 const DOCUMENTS: usize = 50;
 /// Steps that one document may fill without a warning.
-const STEPS_OF_DOCUMENT: u64 = 10;
+const STEPS_OF_DOCUMENT: u64 = 4;
+/// A document of more than one in this number of parts of a window of shuffled rows is too long for it.
+const PARTS_OF_WINDOW: u64 = 20;
 
 /// Sums over the sampled units of a source: lines, rows, files or samples, also those that give no document.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -65,8 +67,8 @@ pub(super) async fn check(
             return;
         };
         let (name, tokens) = &sample.longest;
-        if *tokens > STEPS_OF_DOCUMENT * inputs {
-            findings.opened("warning", long_document(name, *tokens, tokens / inputs));
+        if let Some(why) = long_document(config, name, *tokens, inputs) {
+            findings.opened("warning", why);
         }
         whole = whole.filter(|_| epochs > 0).map(|sum| Estimate {
             tokens: sum.tokens + once.tokens * epochs as f64,
@@ -105,13 +107,29 @@ fn about(bytes: u64) -> String {
     })
 }
 
-fn long_document(name: &str, tokens: u64, steps: u64) -> String {
-    format!(
-        "one document of {name} has about {} tokens, which fill {} steps; where the file holds many documents, set \
-         source.format",
-        short(tokens as f64),
-        grouped(steps)
-    )
+/// Returns a warning of a document that fills many steps in a row, or much of a window of shuffled rows. `inputs` are the tokens
+/// of a batch.
+fn long_document(config: &ProducerConfig, name: &str, tokens: u64, inputs: u64) -> Option<String> {
+    let fills = if config.packing.shuffle_rows.is_some() {
+        let window = config.window_batches().saturating_mul(inputs);
+        (tokens > window / PARTS_OF_WINDOW).then(|| {
+            format!(
+                "more than a twentieth of the window of shuffled rows, {} tokens; raise packing.shuffle_rows.tokens",
+                short(window as f64)
+            )
+        })
+    } else {
+        (tokens > STEPS_OF_DOCUMENT * inputs).then(|| {
+            format!(
+                "which fill {} steps in a row; set packing.shuffle_rows, or source.format where the file holds many documents",
+                grouped(tokens / inputs)
+            )
+        })
+    }?;
+    let tokens = short(tokens as f64);
+    Some(format!(
+        "one document of {name} has about {tokens} tokens, {fills}"
+    ))
 }
 
 /// Returns the bytes that are still to be stored: of `whole`, or up to the limit. `batch` is the size of a batch.

@@ -127,14 +127,15 @@ def test_a_check_warns_of_what_would_surprise_later(site: Site) -> None:
     whole = once.replace("corpus.jsonl", "corpus.txt")
     report = check("producer", site.config("whole", whole))
     assert (
-        "  warning    one document of DIR/corpus.txt has about 500k tokens, which fill 976 steps in "
-        "a row; set packing.shuffle_rows, or source.format where the file holds many documents\n"
-        in report
+        "  warning    one document of DIR/corpus.txt has about 500k tokens, which fill 976 steps "
+        "in a row; set packing.shuffle_rows, or source.format where the file holds many "
+        "documents\n" in report
     ), report
     report = check("producer", site.config("shuffled", whole + "\n[packing.shuffle_rows]\n"))
     assert (
-        "  warning    one document of DIR/corpus.txt has about 500k tokens, more than a twentieth of "
-        "the window of shuffled rows, 8.39M tokens; raise packing.shuffle_rows.tokens\n" in report
+        "  warning    one document of DIR/corpus.txt has about 500k tokens, more than a twentieth "
+        "of the window of shuffled rows, 8.39M tokens; raise packing.shuffle_rows.tokens\n"
+        in report
     ), report
 
 

@@ -285,7 +285,7 @@ pub enum Mismatch {
     /// The document that the cursor names is another one.
     #[error(
         "the input or the tokenizer is not what it was when the cursor was saved: the cursor leaves out {skip} tokens of \
-         line or row {} of input file {}, which is no longer such a document; restore the input, or start a new producer name",
+         line or row {} of input file {}, which is another document now, or a shorter one; restore the input, or start a new producer name",
         .place.unit + 1, .place.file + 1
     )]
     Document { place: Place, skip: u64 },

@@ -66,6 +66,12 @@ impl ProducerConfig {
                 "is for rows of tokens, and packing.mode = \"opaque\" has samples; shuffle them with source.shuffle",
             ));
         }
+        if !self.packing.arrays_beside().is_empty() {
+            problems.push(Problem::new(
+                "packing.shuffle_rows",
+                "can't be combined with packing.arrays: a window counts tokens, and arrays of any size would wait with them",
+            ));
+        }
         if !(1..=TOKENS_MAX).contains(&window.tokens) {
             problems.push(Problem::new(
                 "packing.shuffle_rows.tokens",

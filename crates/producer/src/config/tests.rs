@@ -84,6 +84,10 @@ fn shuffled_rows_are_checked_and_name_their_keys() {
             "[packing]\nmode = \"opaque\"\nshuffle_rows = {}",
             "packing.shuffle_rows: is for rows of tokens",
         ),
+        (
+            "[packing]\nmode = \"best_fit\"\nshuffle_rows = {}\narrays = [{ name = \"a\", dtype = \"U8\", shape = [] }]",
+            "packing.shuffle_rows: can't be combined with packing.arrays",
+        ),
     ] {
         let why = report(&format!("{text}\n[producer]\nname = \"a\"\n"));
         assert!(why.contains(part), "{part} in {why}");

@@ -164,7 +164,8 @@ struct BatchStage {
 type Next = Result<MixedItem, Result<ReadEnd, RunError>>;
 
 impl BatchStage {
-    /// On failure the batches before it are still uploaded, so that a restart fails at once, at the same place.
+    /// On failure the batches before it are still uploaded, so that a restart fails at once, at the same place; those of an open
+    /// window of shuffled rows are made again.
     fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
         let (mut deadline, mut idle) = (None, None);
         loop {

@@ -78,7 +78,17 @@ def test_readers_and_modules_show_what_matters(path: Path) -> None:
             assert repr(reader).startswith("<Reader without a job, rank 0 of 1, at step 0, ")
     public = [name for name in dir(batchweave) if not name.startswith("_")]
     assert set(public) == {
-        *("Batch", "BatchWeaveError", "Ragged", "Reader", "Slice", "Stream", "connect", "errors"),
+        *(
+            "Batch",
+            "BatchWeaveError",
+            "MicroBatch",
+            "Ragged",
+            "Reader",
+            "Slice",
+            "Stream",
+            "connect",
+            "errors",
+        ),
         *("inbox", "jax", "mesh", "open", "ray", "torch", "views"),
     }
     assert all(hasattr(batchweave, name) for name in public)

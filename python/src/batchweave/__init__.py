@@ -33,6 +33,7 @@ from batchweave._launch import (
     rank_and_world,
     socket_path,
 )
+from batchweave._micro_batches import MicroBatch
 from batchweave._names import names_checked
 from batchweave._ragged import Ragged
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
@@ -48,6 +49,7 @@ from batchweave.stream import open as open
 __all__ = [
     "Batch",
     "BatchWeaveError",
+    "MicroBatch",
     "Ragged",
     "Reader",
     "Slice",

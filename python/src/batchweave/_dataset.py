@@ -8,9 +8,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from batchweave._bins import no_rows
+from batchweave._conventions import check_labels
 from batchweave._loaders import check_joined, check_loader
 from batchweave._names import check_names
-from batchweave._packed import check_labels
+from batchweave._rows import is_balanced
 from batchweave._stopping import StopRequest, used_by_readers
 from batchweave._tensors import model_inputs
 from batchweave.batch import Batch
@@ -36,6 +38,11 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     stream has of `position_ids`, `segment_ids`, `cu_seqlens`, and others. It has the rows of all
     slices of the rank, so a restart with another number of ranks changes only the number of rows;
     with `micro_batches=True` it always is a list of such dicts, one per slice.
+
+    Balanced streams need `micro_batches=True`: an item is a list of their bins, in the order of
+    `Batch.micro_batches`, each without padding, as `packed` makes it. They have what Hugging Face's
+    `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` returns, and `num_items_in_batch`,
+    the learned tokens of the global batch: a model of Hugging Face divides its loss by that.
 
     `labels`: "unshifted" (the default) is what models of Hugging Face expect, which shift them by
     themselves: labels are input_ids, with -100 where `loss_mask` is 0. "shifted" is for a loss of
@@ -163,6 +170,13 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def _item(self, batch: Batch) -> Any:
         form = (self._dtype, self._share, self._labels)
+        if is_balanced(batch.slices[0]):
+            if not self._micro_batches:
+                raise no_rows(
+                    f"step {batch.step}: a Dataset of whole steps",
+                    "pass micro_batches=True, which makes each item a list of the bins' tensors",
+                )
+            return [model_inputs(micro, *form) for micro in batch.micro_batches()]
         if self._micro_batches:
             return [model_inputs(piece, *form) for piece in batch.slices]
         return model_inputs(batch, *form)

@@ -19,14 +19,20 @@ import os
 import threading
 import weakref
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from batchweave import _wait
+from batchweave._bins import no_rows
+from batchweave._conventions import check_labels
+from batchweave._flattened import arguments, whole
 from batchweave._joined import joined
 from batchweave._layout import Array
-from batchweave._packed import check_labels, packed
+from batchweave._micro_batches import MicroBatch
+from batchweave._packed import packed
+from batchweave._rows import is_balanced
 from batchweave._tensors import model_inputs, tensor, torch_module, widens
 from batchweave.batch import Batch, Slice
 from batchweave.errors import SystemRefusedError
@@ -66,7 +72,11 @@ class _Registered:
 
 
 def to_device(
-    batch: Batch | Slice, stream: Any = None, *, device: Any = None, labels: str = "unshifted"
+    batch: Batch | Slice | MicroBatch,
+    stream: Any = None,
+    *,
+    device: Any = None,
+    labels: str = "unshifted",
 ) -> dict[str, Any]:
     """Starts copies of all arrays to a device and returns the arguments of a model's call at once.
 
@@ -74,7 +84,8 @@ def to_device(
     stream, it must wait for the copies (`current_stream().wait_stream(stream)`). `device`: default
     "cuda", or "cpu" where there is no CUDA. `labels`: see `packed`.
 
-    Returns the dict of `packed`, of all slices of a batch, or of the given slice. Whole contiguous
+    Returns the dict of `packed`, of all slices of a batch, or of the given slice or micro-batch of
+    a balanced stream, whose lengths stay numbers of this process. Whole contiguous
     arrays are copied, then joined, widened to int64 and shifted on the device. The daemon's
     frame is held until the copies have ended; the batch may be dropped immediately. On "cpu" they
     are private copies, in pinned memory where there is CUDA.
@@ -90,9 +101,13 @@ def to_device(
         return _to_memory(torch, batch, labels)
     release_done()
     on = torch.cuda.current_stream(target) if stream is None else stream
+    if isinstance(batch, MicroBatch):
+        return _micro_batch(torch, batch, on, target, labels)
     pieces = [batch] if isinstance(batch, Slice) else batch.slices
+    if is_balanced(pieces[0]):
+        raise no_rows("to_device() of a whole step", "pass each one of batch.micro_batches()")
     with torch.cuda.stream(on):
-        copied = [_copied(torch, piece, target) for piece in pieces]
+        copied = [_copied(torch, piece, piece, target) for piece in pieces]
         event = torch.cuda.Event()
         event.record(on)
         whole = {
@@ -105,12 +120,31 @@ def to_device(
     return given
 
 
-def _to_memory(torch: Any, batch: Batch | Slice, labels: str) -> dict[str, Any]:
+def _micro_batch(
+    torch: Any, micro: MicroBatch, on: Any, target: Any, labels: str
+) -> dict[str, Any]:
+    def moved(array: Array) -> Any:
+        held.append((array, array))
+        return tensor(array).to(target, non_blocking=True)
+
+    with torch.cuda.stream(on):
+        copied, held = _copied(torch, micro, whole(micro), target)
+        given = arguments(micro, copied, moved, labels)
+        event = torch.cuda.Event()
+        event.record(on)
+    with _lock:
+        _pending.append((event, held))
+    return given
+
+
+def _to_memory(torch: Any, batch: Batch | Slice | MicroBatch, labels: str) -> dict[str, Any]:
     found = model_inputs(batch, torch.int64, labels=labels)
-    if torch.cuda.is_available():
-        return {name: value.pin_memory() for name, value in found.items()}
-    # Converted ones are private; others may still show the daemon's memory.
-    return {name: value.clone() for name, value in found.items()}
+    # Converted ones are private; others may still show the daemon's memory. Lengths are numbers.
+    call = "pin_memory" if torch.cuda.is_available() else "clone"
+    return {
+        name: getattr(value, call)() if hasattr(value, call) else value
+        for name, value in found.items()
+    }
 
 
 def in_flight() -> int:
@@ -127,9 +161,12 @@ def release_done() -> bool:
         return bool(_pending)
 
 
-def _copied(torch: Any, piece: Slice, target: Any) -> tuple[dict[str, Any], list[Any]]:
+def _copied(
+    torch: Any, piece: Slice | MicroBatch, arrays: Mapping[str, Array], target: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """Returns arrays of `piece`, copied, and what must stay as it is until then."""
     found, held = {}, []
-    for name, array in piece.items():
+    for name, array in arrays.items():
         through = array if _private(array) else _through(torch, array)
         moved = tensor(through, bfloat16=piece.is_bfloat16(name)).to(target, non_blocking=True)
         if widens(name, array, bfloat16=piece.is_bfloat16(name)):

@@ -14,7 +14,7 @@ from batchweave._joined import OFFSETS
 from batchweave._layout import Array
 from batchweave._markup import TIMES, code, counted, page_of, quiet, shape, table, whole
 from batchweave._png import pictures, sizes_of
-from batchweave._rows import count, is_offsets
+from batchweave._rows import count, is_balanced, is_offsets
 from batchweave._samples import Sample, borders
 from batchweave.errors import BatchWeaveError
 
@@ -68,7 +68,7 @@ def batch(shown: Batch, decoder: Decoder | None, bounds: Bounds = NOTEBOOK) -> s
             size += len(parts[-1])
             rows -= 1
     if rows:
-        kind = "row" if "tokens" in shown else "sample"
+        kind = _kind(shown.slices[0])
         parts.append(quiet(f"{counted(rows, f'more {kind}')}: batch.samples()"))
     return whole(parts)
 
@@ -92,11 +92,20 @@ def _decoded(
 
 def _head(shown: Batch, rows: int, decoder: Decoder | None) -> str:
     of = quiet(f" of {decoder.url}") if decoder else ""
-    what = counted(rows, "sample")
-    if "tokens" in shown:
+    what = counted(rows, kind := _kind(shown.slices[0]))
+    if kind == "bin":
+        tokens = sum(len(piece["tokens"]) for piece in shown.slices)
+        what += f" of together {counted(tokens, 'token')}"
+    elif kind == "row":
         what = f"{counted(rows, 'row')} {TIMES} {shown.slices[0]['tokens'].shape[-1]:,} tokens"
     slices = counted(len(shown.slices), "slice")
     return f"<div><b>Step {shown.step:,}</b>{of}<br>{what}, in {slices}</div>"
+
+
+def _kind(piece: Mapping[str, Array]) -> str:
+    if is_balanced(piece):
+        return "bin"
+    return "row" if "tokens" in piece else "sample"
 
 
 def _arrays(shown: Batch) -> str:
@@ -111,8 +120,9 @@ def _arrays(shown: Batch) -> str:
 
 
 def _row(shown: Batch, sample: Sample, decoded: dict[str, Any] | None, bounds: Bounds) -> str:
-    kind = "Row" if "tokens" in sample else "Sample"
-    head = f"<div><b>{kind} {sample.index}</b> {quiet(f'slice {sample.slice}')}</div>"
+    kind = "Bin" if sample.is_bin else "Row" if "tokens" in sample else "Sample"
+    cost = f", cost {sample['costs']:,.0f}" if sample.is_bin else ""
+    head = f"<div><b>{kind} {sample.index}</b> {quiet(f'slice {sample.slice}{cost}')}</div>"
     if "tokens" not in sample:
         inner = _sample(shown, sample, decoded)
     elif decoded is not None:
@@ -189,7 +199,7 @@ def _text(part: dict[str, Any], left: int) -> tuple[str, int]:
 def _ids(shown: Batch, sample: Sample, bounds: Bounds) -> Iterator[str]:
     """Yields the documents of a row as token ids, with their arrays."""
     tokens = sample["tokens"]
-    parts = borders(sample) or [(0, len(tokens))]
+    parts = borders(sample) or ([] if sample.is_bin else [(0, len(tokens))])
     beside, others = _beside(shown, sample, len(parts), bounds)
     for (at, to), arrays in zip(parts[: bounds.documents], beside, strict=False):
         words = " ".join(_id(sample, k) for k in range(at, min(to, at + IDS_MAX)))

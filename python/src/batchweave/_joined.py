@@ -13,11 +13,11 @@ from batchweave.errors import BadMeshError
 OFFSETS = ".offsets"
 
 
-def joined(step: int, name: str, parts: Sequence[Any]) -> Any:
+def joined(step: int, name: str, parts: Sequence[Any], *, borders: bool = False) -> Any:
     """Returns an array of all slices, one after another along the first axis.
 
     A single one is returned as it is. Scalars make an array with one entry per slice; offsets of
-    samples are counted on.
+    samples, and other `borders`, are counted on.
     """
     kinds = {(part.dtype, tuple(part.shape[1:]), len(part.shape)) for part in parts}
     if len(kinds) > 1:
@@ -31,7 +31,7 @@ def joined(step: int, name: str, parts: Sequence[Any]) -> Any:
         parts = [part.reshape(1) for part in parts]
     if len(parts) == 1:
         return parts[0]
-    if name.endswith(OFFSETS) and len(parts[0].shape) == 1:
+    if (borders or name.endswith(OFFSETS)) and len(parts[0].shape) == 1:
         return _counted_on(parts)
     return _concatenation(parts[0])(list(parts))
 

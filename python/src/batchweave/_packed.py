@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from batchweave.errors import BadHelloError, BadMeshError
+from batchweave._bins import no_rows
+from batchweave._conventions import (
+    IGNORED,
+    MASK,
+    OF_INPUTS,
+    as_labels,
+    check_labels,
+    ignore,
+    of_torch,
+)
+from batchweave._flattened import flattened
+from batchweave._micro_batches import MicroBatch
+from batchweave._rows import is_balanced, is_of_a_bin
+from batchweave.errors import BadMeshError
 
-CONVENTIONS = ("unshifted", "shifted")
-IGNORED = -100
-"""The label that counts for no loss, in PyTorch and in Hugging Face's models."""
-
-# Arrays with an element per token of `tokens`, and their names in models. Shifted inputs are all
-# tokens but the last, labels all but the first; arrays of that width stay unchanged there.
-OF_INPUTS = {
-    "positions": "position_ids",
-    "position_ids": "position_ids",
-    "segment_ids": "segment_ids",
-    "document_ids": "document_ids",
-}
-MASK = "loss_mask"
 # Replaced by other arrays.
 _CONSUMED = frozenset(["tokens", "num_segments", MASK])
 
@@ -43,8 +43,17 @@ def packed(arrays: Mapping[str, Any], labels: str = "unshifted") -> dict[str, An
     `segment_ids`, padding and the first token of each document. `positions` become `position_ids`;
     they, `segment_ids` and `document_ids` are as wide as the inputs; `cu_seqlens` is shortened to
     `num_segments`; other arrays are passed on. Arrays that the stream lacks are left out.
+
+    A micro-batch of a balanced stream becomes one row without padding, `[1, tokens]`, with the
+    borders of its documents: `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and `max_length_k`
+    beside unshifted labels, `cu_seqlens` and `max_seqlen` beside shifted ones, and the learned
+    tokens of the global batch as `num_items_in_batch`.
     """
     check_labels(labels)
+    if isinstance(arrays, MicroBatch):
+        return flattened(arrays, labels)
+    if is_balanced(arrays) or is_of_a_bin(arrays):
+        raise no_rows("packed()", "pass each one of batch.micro_batches()")
     if "tokens" not in arrays:
         # Opaque samples, or arguments that are packed already.
         return dict(arrays)
@@ -66,16 +75,6 @@ def packed(arrays: Mapping[str, Any], labels: str = "unshifted") -> dict[str, An
     return found
 
 
-def check_labels(labels: str) -> None:
-    """Checks the name of a convention."""
-    if labels not in CONVENTIONS:
-        raise BadHelloError(
-            f'labels={labels!r}: give "unshifted" (labels equal input_ids and the model shifts '
-            'them, as those of Hugging Face do) or "shifted" (each label is the next token, for a '
-            "loss of your own)"
-        )
-
-
 def mask_of_labels(arrays: Mapping[str, Any]) -> Any:
     """Returns 1 where the label after an input is to be learned, 0 elsewhere; None: everywhere."""
     width = arrays["tokens"].shape[-1]
@@ -88,7 +87,7 @@ def mask_of_labels(arrays: Mapping[str, Any]) -> Any:
     # A document does not predict the next one; 0 is padding.
     after = segments[..., 1:]
     found = (after == segments[..., :-1]) & (after != 0)
-    return found.byte() if _of_torch(found) else found.view(np.uint8)
+    return found.byte() if of_torch(found) else found.view(np.uint8)
 
 
 def unshifted_already(arrays: Mapping[str, Any]) -> bool:
@@ -104,26 +103,16 @@ def unshifted_already(arrays: Mapping[str, Any]) -> bool:
 
 def _with_ignored(tokens: Any, mask: Any, stored: Any) -> Any:
     """Returns a copy of the tokens with -100 where the mask is 0."""
-    of_torch = _of_torch(tokens)
-    labels = tokens.long() if of_torch else tokens.astype(np.int64)
-    if labels is tokens:
-        labels = tokens.clone()
+    labels = as_labels(tokens)
     if mask is None:
         return labels
-    _ignore(labels[..., 1:], mask == 0)
+    ignore(labels[..., 1:], mask == 0)
     # A row's first token is never predicted.
     if stored is not None and stored.shape[-1] == tokens.shape[-1]:
-        _ignore(labels[..., :1], stored[..., :1] == 0)
+        ignore(labels[..., :1], stored[..., :1] == 0)
     else:
         labels[..., :1] = IGNORED
     return labels
-
-
-def _ignore(labels: Any, where: Any) -> None:
-    if _of_torch(labels):
-        labels.masked_fill_(where, IGNORED)
-    else:
-        np.copyto(labels, IGNORED, where=where)
 
 
 def _of_inputs(name: str, value: Any, width: int, shifted: bool) -> Any:
@@ -142,7 +131,3 @@ def _borders(value: Any, segments: Any, width: int, shifted: bool) -> Any:
     found = value[..., : int(segments.max()) + 1]
     # Stored for inputs without the row's last token, which continues the last segment.
     return found if shifted else found + (found == width - 1)
-
-
-def _of_torch(value: Any) -> bool:
-    return hasattr(value, "masked_fill_")

@@ -121,10 +121,15 @@ class Ragged(Sequence[Array]):
         return f"<Ragged {self.name!r}, {len(self)} of {items}>"
 
 
-def of(arrays: Mapping[str, Array], name: str, shape: str | None = None) -> Ragged:
-    """Returns an array of a slice or a batch as views; `shape` names the array of their shapes."""
+def of(
+    arrays: Mapping[str, Array], name: str, shape: str | None = None, rows: Array | None = None
+) -> Ragged:
+    """Returns an array of a slice or a batch as views; `shape` names the array of their shapes.
+
+    `rows`: the first document of each row, where `segments.offsets` is not what says so.
+    """
     values, offsets = arrays[name], _offsets(arrays, name)
-    rows = arrays.get(SEGMENTS)
+    rows = arrays.get(SEGMENTS) if rows is None else rows
     if shape is None:
         return Ragged(name, values, offsets, rows=rows)
     shapes, owners = arrays[shape], _offsets(arrays, shape)

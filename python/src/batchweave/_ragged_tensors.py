@@ -10,6 +10,7 @@ import numpy as np
 
 from batchweave import _ragged
 from batchweave._joined import OFFSETS
+from batchweave._micro_batches import MicroBatch
 from batchweave._ragged import Ragged
 from batchweave._tensors import tensor, torch_module
 from batchweave.batch import Batch, Slice
@@ -64,13 +65,13 @@ def ragged(source: Source, name: str, shape: str | None = None) -> list[Any]:
 
 
 def _values(source: Source, name: str) -> Any:
-    if isinstance(source, Batch | Slice):
+    if isinstance(source, Batch | Slice | MicroBatch):
         return tensor(source[name], bfloat16=source.is_bfloat16(name))
     return source[name]
 
 
 def _borders(source: Source, name: str, shape: str | None, items: int) -> Ragged:
-    if isinstance(source, Batch | Slice):
+    if isinstance(source, Batch | Slice | MicroBatch):
         return source.ragged(name, shape)
     names = [name + OFFSETS] if shape is None else [name + OFFSETS, shape, shape + OFFSETS]
     arrays = {each: source[each].cpu().numpy() for each in names if each in source}

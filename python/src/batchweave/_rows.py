@@ -2,7 +2,7 @@
 
 An array NAME with `NAME.offsets` has items of any number per sample of an `opaque` stream, or per
 document of a stream of tokens with arrays. Then `segments.offsets` has the first document of each
-row, and the end.
+row, and the end. A slice of a balanced stream has bins instead of rows: see `_bins`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,24 @@ from batchweave._joined import OFFSETS
 
 SEGMENTS = "segments" + OFFSETS
 """The array of the first document of each row."""
+BINS = "bins"
+"""The array of the first document of each bin, in a balanced stream."""
+DOCUMENTS = "documents"
+"""The array of the first token of each document, in a balanced stream."""
+
+
+def is_balanced(arrays: Mapping[str, Any]) -> bool:
+    """Returns whether a slice is one of a balanced stream."""
+    return all(name in arrays for name in (BINS, DOCUMENTS, "tokens")) and _is_flat(arrays)
+
+
+def is_of_a_bin(arrays: Mapping[str, Any]) -> bool:
+    """Returns whether these are the arrays of one bin: borders of documents, but none of bins."""
+    return DOCUMENTS in arrays and "tokens" in arrays and _is_flat(arrays)
+
+
+def _is_flat(arrays: Mapping[str, Any]) -> bool:
+    return len(arrays["tokens"].shape) == 1 == len(arrays[DOCUMENTS].shape)
 
 
 def is_offsets(name: str, arrays: Mapping[str, Any]) -> bool:
@@ -36,7 +54,9 @@ def counts(arrays: Mapping[str, Any]) -> dict[str, int]:
 
 
 def count(arrays: Mapping[str, Any]) -> int:
-    """Returns the number of rows or samples of a slice."""
+    """Returns the number of rows, bins or samples of a slice."""
+    if is_balanced(arrays):
+        return len(arrays[BINS]) - 1
     found = counts(arrays)
     borders = [n for name, n in found.items() if name == SEGMENTS or is_offsets(name, arrays)]
     if borders:
@@ -54,9 +74,9 @@ def cut(arrays: Mapping[str, Any], at: int, to: int) -> dict[str, Any]:
     found = {}
     for name, array in arrays.items():
         if name == SEGMENTS:
-            found[name] = _from_zero(array, at, to)
+            found[name] = from_zero(array, at, to)
         elif is_offsets(name, arrays):
-            found[name] = _from_zero(array, first, end)
+            found[name] = from_zero(array, first, end)
         elif is_offsets(name + OFFSETS, arrays):
             offsets = arrays[name + OFFSETS]
             found[name] = array[int(offsets[first]) : int(offsets[end])]
@@ -65,6 +85,7 @@ def cut(arrays: Mapping[str, Any], at: int, to: int) -> dict[str, Any]:
     return found
 
 
-def _from_zero(offsets: Any, at: int, to: int) -> Any:
+def from_zero(offsets: Any, at: int, to: int) -> Any:
+    """Returns the borders `at` to `to`, counted from 0 again."""
     own = offsets[at : to + 1]
     return own - own[:1] if int(own[0]) else own

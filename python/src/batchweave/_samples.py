@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from batchweave._bins import COSTS, LOSS_TOKENS, Bins
 from batchweave._joined import OFFSETS
 from batchweave._layout import Array
-from batchweave._rows import SEGMENTS, count, cut, is_offsets
+from batchweave._rows import DOCUMENTS, SEGMENTS, count, cut, is_balanced, is_offsets
 
 # Arrays that have an entry per token of a row.
 _PER_TOKEN = ("tokens", "loss_mask", "positions", "segment_ids", "document_ids")
@@ -20,12 +21,19 @@ class Sample(dict[str, Array]):
 
     Arrays of documents (NAME) have the items of all documents of the row, and `NAME.offsets` the
     first item of each in them. Arrays without an entry per row are the same in all samples of a
-    slice.
+    slice. A bin of a balanced stream is a row; its `documents` are the borders in its tokens.
     """
 
-    __slots__ = ("index", "slice", "row")
+    __slots__ = ("index", "slice", "row", "_of_bin")
 
-    def __init__(self, arrays: Mapping[str, Array], index: int, piece: int, row: int) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        index: int,
+        piece: int,
+        row: int,
+        of_bin: tuple[str, ...] | None = None,
+    ) -> None:
         super().__init__(arrays)
         self.index = index
         """The sample's number in this batch."""
@@ -33,18 +41,24 @@ class Sample(dict[str, Array]):
         """The number of its slice in the step."""
         self.row = row
         """Its number in that slice."""
+        # The names of arrays with an entry per token; None where there are rows instead of bins.
+        self._of_bin = of_bin
+
+    @property
+    def is_bin(self) -> bool:
+        """Whether the sample is a bin of a balanced stream."""
+        return self._of_bin is not None
 
     @property
     def documents(self) -> list[dict[str, Array]]:
         """The arrays of each document of the row, without padding, as views.
 
         The per-token ones are in it where the stream stores borders (`packing.fields`, with
-        segment_ids or document_ids), those of `packing.arrays` always. Empty without both.
+        segment_ids or document_ids) or is balanced, those of `packing.arrays` always. Empty
+        without both.
         """
-        parts = [
-            {name: self[name][at:to] for name in _PER_TOKEN if name in self}
-            for at, to in borders(self)
-        ]
+        names = [name for name in self._of_bin or _PER_TOKEN if name in self]
+        parts = [{name: self[name][at:to] for name in names} for at, to in borders(self)]
         ragged = [name for name in self if is_offsets(name + OFFSETS, self)]
         for name in ragged:
             offsets = self[name + OFFSETS].tolist()
@@ -62,6 +76,8 @@ class Sample(dict[str, Array]):
 
 def borders(sample: Mapping[str, Array]) -> list[tuple[int, int]]:
     """Returns the beginning and end of each document in a row of tokens, without padding."""
+    if isinstance(sample, Sample) and sample.is_bin:
+        return list(itertools.pairwise(sample[DOCUMENTS].tolist()))
     for name, padding in (("segment_ids", 0), ("document_ids", -1)):
         ids = sample.get(name)
         if ids is None or ids.ndim != 1 or not ids.size:
@@ -74,6 +90,13 @@ def borders(sample: Mapping[str, Array]) -> list[tuple[int, int]]:
 
 def of_slice(arrays: Mapping[str, Array], first: int, piece: int) -> Iterator[Sample]:
     """Yields the samples of a slice; `first` is the number of the first one in the batch."""
+    if is_balanced(arrays):
+        bins = Bins(arrays, f"slice {piece}")
+        for row in range(len(bins)):
+            found = bins.arrays(row)
+            found[COSTS], found[LOSS_TOKENS] = arrays[COSTS][row, ...], arrays[LOSS_TOKENS]
+            yield Sample(found, first + row, piece, row, bins.per_token)
+        return
     rows = count(arrays)
     for row in range(rows):
         yield Sample(_of_row(arrays, row, rows), first + row, piece, row)

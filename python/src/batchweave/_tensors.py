@@ -14,10 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from batchweave._bins import no_rows
+from batchweave._conventions import OF_INPUTS
+from batchweave._flattened import arguments, whole
 from batchweave._layout import Array
-from batchweave._packed import OF_INPUTS, packed
+from batchweave._micro_batches import MicroBatch
+from batchweave._packed import packed
+from batchweave._rows import is_balanced
 from batchweave.batch import Batch, Slice
-from batchweave.views import WHOLE, Share, context_parallel
+from batchweave.views import WHOLE, Share, context_parallel, padded_for
 
 # Indexes of models, which need wide numbers whatever their stored type.
 _INDEXES = frozenset(["tokens", "input_ids", "labels", *OF_INPUTS, *OF_INPUTS.values()])
@@ -53,8 +58,10 @@ def tensor(array: Array, *, bfloat16: bool = False) -> Any:
     return found.view(torch.bfloat16) if bfloat16 else found
 
 
-def tensors(piece: Slice, dtype: Any = None) -> dict[str, Any]:
-    """Returns the arrays of a slice as tensors. With `dtype`, integers are converted by a copy.
+def tensors(piece: Slice | MicroBatch, dtype: Any = None) -> dict[str, Any]:
+    """Returns the arrays of a slice or of a balanced stream's micro-batch as tensors.
+
+    With `dtype`, integers are converted by a copy.
 
     torch has few operations for uint16 and uint32 on the CPU, so models need `torch.int64` there.
     Arrays of bytes (U8: masks, pictures) stay uint8.
@@ -69,7 +76,9 @@ def widens(name: str, array: Array, *, bfloat16: bool) -> bool:
     return array.dtype != np.uint8 or name in _INDEXES
 
 
-def _tensors(piece: Batch | Slice, arrays: Mapping[str, Array], dtype: Any) -> dict[str, Any]:
+def _tensors(
+    piece: Batch | Slice | MicroBatch, arrays: Mapping[str, Array], dtype: Any
+) -> dict[str, Any]:
     """Returns arrays of `piece`, perhaps under other names, as tensors."""
     found = {name: tensor(a, bfloat16=piece.is_bfloat16(name)) for name, a in arrays.items()}
     if dtype is None:
@@ -90,11 +99,24 @@ def _converted(value: Any, array: Array, dtype: Any) -> Any:
 
 
 def model_inputs(
-    source: Batch | Slice, dtype: Any, share: Share = WHOLE, labels: str = "unshifted"
+    source: Batch | Slice | MicroBatch, dtype: Any, share: Share = WHOLE, labels: str = "unshifted"
 ) -> dict[str, Any]:
     """Returns the tensors of a model's call, of all slices of a batch, only this rank's columns."""
+    if isinstance(source, MicroBatch):
+        return _of_micro_batch(source, dtype, share, labels)
+    if is_balanced(source if isinstance(source, Slice) else source.slices[0]):
+        raise no_rows("tensors of a whole step", "take those of each batch.micro_batches()")
     arrays = dict(source)
     # Cut first, so that the parts of other ranks are not converted.
     if share[2] == "full":
         return _tensors(source, packed(arrays, labels), dtype)
     return _tensors(source, context_parallel(arrays, *share), dtype)
+
+
+def _of_micro_batch(micro: MicroBatch, dtype: Any, share: Share, labels: str) -> dict[str, Any]:
+    divided = share[2] != "full"
+    if divided:
+        micro, labels = padded_for(micro, share), "shifted"
+    given = _tensors(micro, whole(micro), dtype)
+    found = arguments(micro, given, tensor, labels)
+    return context_parallel(found, *share) if divided else found

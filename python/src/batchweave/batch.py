@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from batchweave import _html, _ragged
+from batchweave import _html, _micro_batches, _ragged
+from batchweave._bins import LOSS_TOKENS, loss_tokens, no_rows
 from batchweave._documents import Decoder, Source
 from batchweave._joined import OFFSETS, joined
 from batchweave._layout import Array, Arrays, Layout
+from batchweave._micro_batches import MicroBatch
 from batchweave._packed import mask_of_labels
 from batchweave._ragged import Ragged
-from batchweave._rows import SEGMENTS, count, counts, cut
+from batchweave._rows import BINS, DOCUMENTS, SEGMENTS, count, counts, cut, is_balanced
 from batchweave._samples import Sample, of_slice
-from batchweave.errors import BadMeshError, NoSourcesError, NoTokenizerError
+from batchweave.errors import BadMeshError, BadShapeError, NoSourcesError, NoTokenizerError
 from batchweave.state import State
 from batchweave.views import micro_batches
 
@@ -47,6 +49,9 @@ class Slice(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self._layout.arrays)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._layout.names
+
     def copy(self) -> Slice:
         """Returns private, writable copies of the arrays."""
         return Slice(self.index, {name: view.copy() for name, view in self.items()}, self._layout)
@@ -56,6 +61,12 @@ class Slice(Mapping[str, Array]):
 
         Arrays of documents or samples (NAME with `NAME.offsets`) have the items of these rows.
         """
+        if is_balanced(self):
+            raise BadMeshError(
+                f"slice {self.index} of a balanced stream cannot be split into {parts} parts: its "
+                "bins are micro-batches of one rank, in the order of their costs; use fewer ranks, "
+                "or a stream with more slices"
+            )
         found = counts(self)
         each = max(found.values())
         if set(found.values()) != {each} or each % parts:
@@ -68,17 +79,17 @@ class Slice(Mapping[str, Array]):
 
     def ragged(self, name: str, shape: str | None = None) -> Ragged:
         """Returns an array with `NAME.offsets` as views: see `Batch.ragged`."""
-        return _ragged.of(self, name, shape)
+        return _ragged.of(self, name, shape, self[BINS] if is_balanced(self) else None)
 
     @property
     def inputs(self) -> Array:
         """The rows of `tokens` without their last token."""
-        return self["tokens"][:, :-1]
+        return _rows(self, f"slice {self.index}")[:, :-1]
 
     @property
     def labels(self) -> Array:
         """The rows of `tokens` without their first token: the token after each input."""
-        return self["tokens"][:, 1:]
+        return _rows(self, f"slice {self.index}")[:, 1:]
 
     @property
     def loss_mask(self) -> Array:
@@ -87,7 +98,7 @@ class Slice(Mapping[str, Array]):
         The stream's `loss_mask`; without one, from `segment_ids` (0 at padding and at the first
         token of each document); without either, 1 everywhere.
         """
-        return _loss_mask(self)
+        return _loss_mask(self, f"slice {self.index}")
 
     def is_bfloat16(self, name: str) -> bool:
         """Returns whether the array holds bfloat16, which numpy shows as uint16."""
@@ -121,21 +132,53 @@ class Batch:
         """Returns the position after this batch: save it with the model trained on it."""
         return dataclasses.replace(self._origin, next_step=self.step + 1).to_dict()
 
-    def micro_batches(self, rows: int) -> Iterator[dict[str, Array]]:
-        """Yields the arrays `rows` rows at a time: views, or copies where one spans slices."""
-        return micro_batches(self, rows)
+    @overload
+    def micro_batches(self) -> Iterator[MicroBatch]: ...
+
+    @overload
+    def micro_batches(self, rows: int) -> Iterator[dict[str, Array]]: ...
+
+    def micro_batches(
+        self, rows: int | None = None
+    ) -> Iterator[MicroBatch] | Iterator[dict[str, Array]]:
+        """Yields the bins of a balanced stream, or the rows of another one, `rows` at a time.
+
+        Bins are views. Those of several slices come by index: the first bin of each slice, then
+        the second of each, so any number of ranks makes the same micro-batches of a step. Without
+        `rows` there is no division of rows. With it, arrays are views, or copies where a
+        micro-batch spans slices.
+        """
+        return _micro_batches.of_batch(self) if rows is None else micro_batches(self, rows)
+
+    @property
+    def loss_tokens(self) -> int:
+        """The number of learned tokens of the global batch, over all ranks: balanced streams only.
+
+        A sum of losses divided by it is this rank's part of the mean over the global batch.
+        """
+        if not is_balanced(self.slices[0]):
+            raise BadShapeError(
+                f"step {self.step}: only balanced streams have loss_tokens, and a rank knows no "
+                "masks of other ranks: add up batch.loss_mask.sum() of all ranks (all_reduce)",
+                step=self.step,
+            )
+        return loss_tokens(self.step, self.slices)
 
     def __getitem__(self, name: str) -> Array:
         """Returns an array of all slices, one after another along the first axis.
 
-        An array without axes has one entry per slice; `NAME.offsets` of samples are counted on.
+        An array without axes has one entry per slice; `NAME.offsets` of samples are counted on, as
+        are `documents` and `bins` of a balanced stream. Its `loss_tokens` are those of one slice.
         """
         if self._whole is None:
             self._whole = {}
         found = self._whole.get(name)
         if found is None:
             parts = [piece[name] for piece in self.slices]
-            found = self._whole[name] = joined(self.step, name, parts)
+            borders = False
+            if name in (BINS, DOCUMENTS, LOSS_TOKENS) and is_balanced(self.slices[0]):
+                borders, parts = name != LOSS_TOKENS, parts[: 1 if name == LOSS_TOKENS else None]
+            found = self._whole[name] = joined(self.step, name, parts, borders=borders)
             if len(parts) > 1:
                 found.flags.writeable = parts[0].flags.writeable
         return found
@@ -153,17 +196,17 @@ class Batch:
     @property
     def inputs(self) -> Array:
         """The rows of `tokens` without their last token, of all slices."""
-        return self["tokens"][:, :-1]
+        return _rows(self, f"step {self.step}")[:, :-1]
 
     @property
     def labels(self) -> Array:
         """The rows of `tokens` without their first token: the token after each input."""
-        return self["tokens"][:, 1:]
+        return _rows(self, f"step {self.step}")[:, 1:]
 
     @property
     def loss_mask(self) -> Array:
         """1 where a label is to be learned, 0 elsewhere: see `Slice.loss_mask`."""
-        return _loss_mask(self)
+        return _loss_mask(self, f"step {self.step}")
 
     def is_bfloat16(self, name: str) -> bool:
         """Returns whether the array holds bfloat16, which numpy shows as uint16."""
@@ -178,10 +221,15 @@ class Batch:
         names = [name] if shape is None else [name, shape]
         more = [each + OFFSETS for each in names] + [SEGMENTS]
         arrays = {each: self[each] for each in names + [each for each in more if each in self]}
+        if is_balanced(self.slices[0]):
+            arrays[SEGMENTS] = self[BINS]
         return _ragged.of(arrays, name, shape)
 
     def samples(self) -> Iterator[Sample]:
-        """Yields each row, or each sample of an `opaque` stream: its arrays by name, as views."""
+        """Yields each row, each bin of a balanced stream, or each sample of an `opaque` one.
+
+        Their arrays by name are views.
+        """
         first = 0
         for piece in self.slices:
             yield from of_slice(piece, first, piece.index)
@@ -198,7 +246,7 @@ class Batch:
         return self._decoder.sources(count(self.slices[0]), self.slices[0].index)
 
     def text(self) -> list[str]:
-        """Returns the text of each row, without padding: only of a stream of `batchweave.open`.
+        """Returns the text of each row or bin, without padding: only with `batchweave.open`.
 
         Special tokens are visible. It starts `batchweave`: for many steps, decode the rows by the
         stream's `tokenizer`.
@@ -234,7 +282,15 @@ class Batch:
         )
 
 
-def _loss_mask(source: Slice | Batch) -> Array:
+def _rows(source: Slice | Batch, where: str) -> Array:
+    tokens = source["tokens"]
+    if tokens.ndim == 1:
+        raise no_rows(where, "loop over batch.micro_batches(), which have inputs and labels")
+    return tokens
+
+
+def _loss_mask(source: Slice | Batch, where: str) -> Array:
+    _rows(source, where)
     names = ("tokens", "loss_mask", "segment_ids")
     found: Array | None = mask_of_labels({name: source[name] for name in names if name in source})
     return np.ones(source.labels.shape, np.uint8) if found is None else found

@@ -1,18 +1,24 @@
-"""For trainers with JAX: the attempt's id.
+"""For trainers with JAX: the attempt's id, and balanced batches of a fixed shape.
 
-Importing this module does not import JAX; its functions do when they are called.
+Importing this module does not import JAX; `attempt` does when it is called.
 """
 
 from __future__ import annotations
 
 import importlib
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchweave._launch import DrawnId, launched
+from batchweave._layout import Array
 from batchweave.errors import NoAttemptError
+
+if TYPE_CHECKING:
+    from batchweave.batch import Batch
+
+_STACKED = ("inputs", "labels", "loss_mask", "positions", "segment_ids")
 
 
 def attempt() -> str:
@@ -31,3 +37,27 @@ def attempt() -> str:
     found = np.asarray(multihost.broadcast_one_to_all(drawn)).astype(np.uint8).tobytes().hex()
     processes = importlib.import_module("jax").process_count()
     return found if processes > 1 or launched() else DrawnId(found)
+
+
+def micro_batches(batch: Batch, seq_len: int) -> dict[str, Array]:
+    """Returns the bins of a balanced batch as arrays of one shape in every step.
+
+    `inputs`, `labels`, `loss_mask`, `positions` and `segment_ids`: `[bins, seq_len]`, one bin per
+    row in the order of `batch.micro_batches()`, filled up with 0, so that padding has no segment
+    and no loss. `seq_len=reader.info.seq_len` fits every bin of the stream. Columns of the stream
+    with an entry per token are `[bins, seq_len + 1]`; `costs` are `[bins]`, and `loss_tokens` has
+    no axis. They are numpy arrays of this process; whole numbers are int32, columns stay as they
+    are. Arrays of documents have no fixed shape: see `batch.ragged`.
+    """
+    micros = [micro.padded(seq_len) for micro in batch.micro_batches()]
+    found = {
+        name: np.stack([getattr(micro, name) for micro in micros]).astype(np.int32)
+        for name in _STACKED
+    }
+    own = ("tokens", *_STACKED)
+    for name in micros[0].per_token:
+        if name not in own:
+            found[name] = np.stack([micro[name] for micro in micros])
+    found["costs"] = np.array([micro.cost for micro in micros], np.float32)
+    found["loss_tokens"] = np.array(batch.loss_tokens, np.int32)
+    return found

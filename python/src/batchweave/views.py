@@ -7,12 +7,16 @@ tensors alike.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from batchweave._bins import no_rows
+from batchweave._conventions import MASK, OF_INPUTS
 from batchweave._joined import OFFSETS, joined
-from batchweave._packed import MASK, OF_INPUTS, packed, unshifted_already
-from batchweave._rows import counts, cut, is_offsets
+from batchweave._micro_batches import MicroBatch
+from batchweave._packed import packed, unshifted_already
+from batchweave._rows import counts, cut, is_balanced, is_offsets
 from batchweave.errors import BadMeshError
 from batchweave.mesh import divisors
 
@@ -63,7 +67,15 @@ def context_parallel(
     inputs, labels, position_ids, segment_ids, document_ids, loss_mask. `cu_seqlens` stays whole:
     its borders are positions in the whole row, which all its ranks need. Other arrays are passed
     on; those as wide as a row are an error, because only the caller knows how to shift them.
+
+    A micro-batch of a balanced stream is padded first (`padded_for`), so its parts are copies:
+    lengths of bins are arbitrary, so an error for those that do not divide would be the rule, and
+    the padding is less than `size` tokens, or twice that for zigzag. Its borders are those of the
+    whole bin, for ring attention over packed documents. Zigzag makes the parts of a bin equal, not
+    those of each document.
     """
+    if isinstance(arrays, MicroBatch):
+        arrays = padded_for(arrays, (rank, size, way))
     given = packed(arrays, labels="shifted")
     if way == "full":
         check_share(0, (rank, size, way))
@@ -82,12 +94,25 @@ def context_parallel(
     width = given["input_ids"].shape[-1]
     for name, value in given.items():
         # Items of documents are passed on: they are independent of the positions in a row.
-        if not is_offsets(name + OFFSETS, given):
+        if hasattr(value, "shape") and not is_offsets(name + OFFSETS, given):
             _check_array(name, value.shape, width)
     return {
         name: context(value, rank, size, way) if name in _CUT else value
         for name, value in given.items()
     }
+
+
+def padded_for(micro: MicroBatch, share: Share) -> MicroBatch:
+    """Returns a micro-batch with the least padding that lets it have such a share."""
+    _, size, way = share
+    # Rows of length 0 have any share, so this checks only the arguments.
+    check_share(0, share)
+    parts = _parts(size, way)
+    return micro.padded(math.ceil(len(micro.inputs) / parts) * parts)
+
+
+def _parts(size: int, way: str) -> int:
+    return {"full": 1, "contiguous": size, "zigzag": 2 * size}[way]
 
 
 def check_share(length: int, share: Share) -> None:
@@ -98,7 +123,7 @@ def check_share(length: int, share: Share) -> None:
             f"context-parallel rank {rank} of {size}, way {way!r}: ranks are 0 to {size - 1}, ways "
             f"{', '.join(WAYS)}"
         )
-    parts = {"full": 1, "contiguous": size, "zigzag": 2 * size}[way]
+    parts = _parts(size, way)
     if length % parts:
         fit = [n for n in divisors(length) if way == "contiguous" or length % (2 * n) == 0]
         raise BadMeshError(
@@ -122,11 +147,20 @@ def _check_array(name: str, shape: tuple[int, ...], width: int) -> None:
 
 
 def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
-    """Yields the arrays of a batch `rows` rows at a time, in order.
+    """Returns the arrays of a batch `rows` rows at a time, in order.
 
     Views where a micro-batch lies in one slice; copies where it spans several. Arrays of documents
     or samples (NAME with `NAME.offsets`) have the items of these rows, and offsets count from 0.
     """
+    if any(is_balanced(piece) for piece in batch.slices):
+        raise no_rows(
+            f"step {batch.step}: micro-batches of {rows} rows",
+            "call micro_batches() without rows, which yields the bins",
+        )
+    return _of_rows(batch, rows)
+
+
+def _of_rows(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
     slices: list[Mapping[str, Any]] = [dict(piece) for piece in batch.slices]
     found = [counts(piece) for piece in slices]
     for of_slice in found:

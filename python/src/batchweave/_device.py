@@ -128,7 +128,7 @@ def _micro_batch(
         return tensor(array).to(target, non_blocking=True)
 
     with torch.cuda.stream(on):
-        copied, held = _copied(torch, micro, whole(micro), target)
+        copied, held = _copied(torch, micro, whole(micro, labels), target)
         given = arguments(micro, copied, moved, labels)
         event = torch.cuda.Event()
         event.record(on)

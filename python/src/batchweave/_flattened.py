@@ -11,19 +11,24 @@ from typing import Any
 
 from batchweave._conventions import MASK, OF_INPUTS, as_labels, ignore
 from batchweave._layout import Array
-from batchweave._micro_batches import POSITIONS, MicroBatch
+from batchweave._micro_batches import POSITIONS, SEGMENT_IDS, MicroBatch
 from batchweave._rows import DOCUMENTS
 
 
 def flattened(micro: MicroBatch, labels: str) -> dict[str, Any]:
     """Returns the arguments as numpy arrays, views where the arrays of the stream are."""
-    return arguments(micro, whole(micro), lambda array: array, labels)
+    return arguments(micro, whole(micro, labels), lambda array: array, labels)
 
 
-def whole(micro: MicroBatch) -> dict[str, Array]:
-    """Returns the arrays of a micro-batch, with masks and positions that the stream lacks."""
+def whole(micro: MicroBatch, labels: str) -> dict[str, Array]:
+    """Returns the arrays of a micro-batch, with masks and positions that the stream lacks.
+
+    Beside shifted labels also its segment ids, from which attention that takes no borders makes
+    a mask.
+    """
     found = {name: array for name, array in micro.items() if name != DOCUMENTS}
-    return {**found, MASK: micro.mask_of_tokens(), POSITIONS: micro.positions_of_tokens()}
+    found |= {MASK: micro.mask_of_tokens(), POSITIONS: micro.positions_of_tokens()}
+    return {**found, SEGMENT_IDS: micro.segments_of_tokens()} if labels == "shifted" else found
 
 
 def arguments(

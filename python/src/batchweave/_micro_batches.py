@@ -118,10 +118,7 @@ class MicroBatch(Mapping[str, Array]):
     @property
     def segment_ids(self) -> Array:
         """The number of each input's document in the bin, from 1, and 0 at padding: int32."""
-        if SEGMENT_IDS in self._arrays:
-            return self._arrays[SEGMENT_IDS][:-1]
-        found: Array = np.repeat(self._numbers(), np.diff(self._all_borders()))
-        return found[:-1]
+        return self.segments_of_tokens()[:-1]
 
     @property
     def cu_seqlens(self) -> Array:
@@ -160,6 +157,13 @@ class MicroBatch(Mapping[str, Array]):
         borders = self._all_borders()
         starts = np.repeat(borders[:-1], np.diff(borders))
         found: Array = np.arange(len(self.tokens), dtype=np.int32) - starts
+        return found
+
+    def segments_of_tokens(self) -> Array:
+        """Returns the number of each token's document in the bin, from 1, and 0 at padding."""
+        if SEGMENT_IDS in self._arrays:
+            return self._arrays[SEGMENT_IDS]
+        found: Array = np.repeat(self._numbers(), np.diff(self._all_borders()))
         return found
 
     def ragged(self, name: str, shape: str | None = None) -> Ragged:

@@ -46,8 +46,8 @@ def packed(arrays: Mapping[str, Any], labels: str = "unshifted") -> dict[str, An
 
     A micro-batch of a balanced stream becomes one row without padding, `[1, tokens]`, with the
     borders of its documents: `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and `max_length_k`
-    beside unshifted labels, `cu_seqlens` and `max_seqlen` beside shifted ones, and the learned
-    tokens of the global batch as `num_items_in_batch`.
+    beside unshifted labels; `cu_seqlens`, `max_seqlen`, `loss_mask` and `segment_ids` beside
+    shifted ones; and the learned tokens of the global batch as `num_items_in_batch`.
     """
     check_labels(labels)
     if isinstance(arrays, MicroBatch):

@@ -117,6 +117,6 @@ def _of_micro_batch(micro: MicroBatch, dtype: Any, share: Share, labels: str) ->
     divided = share[2] != "full"
     if divided:
         micro, labels = padded_for(micro, share), "shifted"
-    given = _tensors(micro, whole(micro), dtype)
+    given = _tensors(micro, whole(micro, labels), dtype)
     found = arguments(micro, given, tensor, labels)
     return context_parallel(found, *share) if divided else found

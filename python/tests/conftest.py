@@ -27,6 +27,7 @@ _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_S
 _FRAMEWORKS = {
     "torch": [
         "test_torch_data.py",
+        "test_torch_micro_batches.py",
         "test_torch_models.py",
         "test_torch_ragged.py",
         "test_torch_runs.py",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from batchweave._bins import no_rows
 from batchweave._conventions import check_labels
 from batchweave._loaders import check_joined, check_loader
+from batchweave._micro_batches import MicroBatch
 from batchweave._names import check_names
 from batchweave._rows import is_balanced
 from batchweave._stopping import StopRequest, used_by_readers
@@ -42,7 +43,8 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     Balanced streams need `micro_batches=True`: an item is a list of their bins, in the order of
     `Batch.micro_batches`, each without padding, as `packed` makes it. They have what Hugging Face's
     `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` returns, and `num_items_in_batch`,
-    the learned tokens of the global batch: a model of Hugging Face divides its loss by that.
+    the learned tokens of the global batch: a model of Hugging Face divides its loss by that. An
+    empty bin has one input of padding, since models fail without any.
 
     `labels`: "unshifted" (the default) is what models of Hugging Face expect, which shift them by
     themselves: labels are input_ids, with -100 where `loss_mask` is 0. "shifted" is for a loss of
@@ -176,7 +178,8 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
                     f"step {batch.step}: a Dataset of whole steps",
                     "pass micro_batches=True, which makes each item a list of the bins' tensors",
                 )
-            return [model_inputs(micro, *form) for micro in batch.micro_batches()]
+            micros = (_not_empty(micro, self._labels) for micro in batch.micro_batches())
+            return [model_inputs(micro, *form) for micro in micros]
         if self._micro_batches:
             return [model_inputs(piece, *form) for piece in batch.slices]
         return model_inputs(batch, *form)
@@ -245,6 +248,11 @@ _OF_CONNECT = frozenset(inspect.signature(Dataset.__init__).parameters) - {
     "micro_batches",
     "cp",
 }
+
+
+def _not_empty(micro: MicroBatch, labels: str) -> MicroBatch:
+    inputs = micro.tokens if labels == "unshifted" else micro.inputs
+    return micro if inputs.size else micro.padded(1)
 
 
 def _labels(labels: str | None, share: Share) -> str:

@@ -28,6 +28,9 @@ from test_whole import batch_of
 
 import batchweave
 from batchweave import MicroBatch, errors
+from batchweave._layout import Layout
+from batchweave.batch import Batch, Slice
+from batchweave.state import State
 
 SLICED = arranged(documents(60))
 NO_FIELDS: tuple[str, ...] = ()
@@ -256,3 +259,14 @@ def test_micro_batches_view_and_hold_the_daemons_memory(path: Path) -> None:
             assert 1 not in peer.released
             assert kept.tolist() == of_bin(SLICED[0][0])["tokens"][:-1]
             del kept, second
+
+
+def test_a_micro_batch_knows_which_columns_are_bfloat16() -> None:
+    arrays = slice_of(SLICED[0], 9, ("document_ids",))
+    arrays["reward"] = np.ones(len(arrays["tokens"]), np.uint16)
+    listed = tuple((name, array.dtype, array.shape, 0) for name, array in arrays.items())
+    piece = Slice(0, arrays, Layout(1 << 30, listed, frozenset(["reward"])))
+    for micro in Batch(7, [piece], State("", 0)).micro_batches():
+        for found in (micro, micro.padded(40)):
+            assert found.is_bfloat16("reward")
+            assert not found.is_bfloat16("tokens")

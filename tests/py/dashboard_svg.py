@@ -103,19 +103,22 @@ def trend_svg(panel: dict[str, Any], ask: Ask, span: tuple[float, float]) -> lis
     at, drawn = panel["gridPos"], lines(panel, ask)
     width, height = at["w"] * COLUMN - 8, at["h"] * ROW - 8
     unit = panel["fieldConfig"]["defaults"]["unit"]
-    top = max((value for _, points in drawn for _, value in points), default=0.0) or 1.0
+    bottom = float(panel["fieldConfig"]["defaults"]["min"])
+    top = max((value for _, points in drawn for _, value in points), default=bottom)
+    top = top if top > bottom else bottom + 1.0
     left, upper, right, lower = 62, 40, width - 10, height - 30
 
     def place(point: tuple[float, float]) -> str:
         x = left + (point[0] - span[0]) / (span[1] - span[0]) * (right - left)
-        return f"{x:.0f},{lower - point[1] / top * (lower - upper):.1f}"
+        y = lower - (point[1] - bottom) / (top - bottom) * (lower - upper)
+        return f"{x:.0f},{y:.1f}"
 
     axis = panel["fieldConfig"]["defaults"]["custom"]["axisLabel"]
     out = [f'<text class="axis name" x="10" y="32">{escape(axis)}</text>']
     for part in (0.0, 0.5, 1.0):
         y = lower - part * (lower - upper)
         out.append(f'<path class="grid" d="M{left} {y:.0f}H{right}"/>')
-        label = short(part * top, unit)
+        label = short(bottom + part * (top - bottom), unit)
         out.append(f'<text class="axis" x="{left - 5}" y="{y + 4:.0f}">{label}</text>')
     names = []
     for number, (name, points) in enumerate(drawn):

@@ -23,6 +23,14 @@ import batchweave
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = Path(os.environ.get("BATCHWEAVE_BIN_DIR", ROOT / "target" / "release"))
 
+# Keys of a producer that say what a step is: of rows, and of bins of equal cost.
+ROWS = "stream = { slices = 2, rows_per_slice = 2, seq_len = 128 }"
+BINS = """
+stream.slices = 2
+packing.mode = "balanced"
+packing.balanced = { tokens = 1024, micro_batches = 2, window = 2 }
+"""
+
 
 def free_port() -> int:
     """Return a free port, outside the range that the system hands out, from which an
@@ -65,8 +73,9 @@ def get(port: int, path: str) -> tuple[int, str]:
 class Site:
     """A stream in a folder (or elsewhere), a producer and a consumer with their admin endpoints."""
 
-    def __init__(self, folder: Path, url: str | None = None) -> None:
+    def __init__(self, folder: Path, url: str | None = None, shape: str = ROWS) -> None:
         self.folder = folder
+        self.shape = shape
         self.url = url or f"file://{folder / 'stream'}"
         (folder / "stream").mkdir()
         self.socket = folder / "consumer.sock"
@@ -89,7 +98,7 @@ class Site:
             "producer",
             f"""
             store.url = "{self.url}"
-            stream = {{ slices = 2, rows_per_slice = 2, seq_len = 128 }}
+            {self.shape}
             producer.name = "tokens-0"
             source = {{ paths = ["{self.folder / "corpus.jsonl"}"], epochs = 0 }}
             tokenizer.kind = "bytes"

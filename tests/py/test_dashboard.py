@@ -15,7 +15,7 @@ import pytest
 from dashboard import VARIABLES, filled, panels, queries, read
 from dashboard_svg import Series, draw, series
 from prometheus_server import Server, promtool
-from site_of_daemons import ROOT, Site, eventually, get
+from site_of_daemons import BINS, ROOT, Site, eventually, get
 
 PICTURES = os.environ.get("BATCHWEAVE_PICTURES")
 # Colours of Grafana's palette: they follow its light and dark theme.
@@ -160,6 +160,11 @@ SCRAPED = [
     case(f"batchweave_producer_held{{{PRODUCER % ('main', 1)}}}", "1x40"),
     case(f"batchweave_producer_held{{{PRODUCER % ('main', 2)}}}", "0x40"),
     case(f"batchweave_producer_held{{{PRODUCER % ('other', 3)}}}", "1x40"),
+    # A producer of rows has no imbalance.
+    case(f"batchweave_producer_batch_imbalance{{{PRODUCER % ('main', 1)}}}", "1.25x40"),
+    case(f"batchweave_producer_batch_imbalance{{{PRODUCER % ('main', 2)}}}", "0x40"),
+    case(f"batchweave_producer_fill{{{PRODUCER % ('main', 1)}}}", "0.75x40"),
+    case(f"batchweave_producer_fill{{{PRODUCER % ('main', 2)}}}", "0x40"),
     case(f"batchweave_producer_ready{{{PRODUCER % ('main', 1)}}}", "1x40"),
     case(f"batchweave_producer_ready{{{PRODUCER % ('main', 2)}}}", "1x40"),
     case(f"batchweave_producer_ready{{{PRODUCER % ('other', 3)}}}", "1x8 stale"),
@@ -189,6 +194,8 @@ ADDS_UP: list[tuple[str, dict[str, str], str, float]] = [
     ("Nodes", {"node": "c:3"}, '{instance="c:3"}', -1.0),
     ("Nodes", {"job": "eval"}, '{instance="c:2"}', 0.0),
     ("Producers", {"stream": "other"}, '{instance="p:3"}', -1.0),
+    ("Imbalance of batches", {}, '{instance="p:1"}', 1.25),
+    ("Fill of bins", {"stream": "main"}, '{instance="p:1"}', 0.75),
     ("Ranks", {"job": "pretrain", "rank": "0"}, '{instance="c:1", dp_rank="0"}', 0.375),
 ]
 
@@ -210,6 +217,18 @@ def test_numbers_add_up_over_nodes_ranks_and_streams(tmp_path: Path) -> None:
     # JSON is YAML.
     (tmp_path / "test.yml").write_text(json.dumps({"rule_files": [], "tests": [group]}))
     promtool("test", "rules", str(tmp_path / "test.yml"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Start daemons of a stream of bins: the only ones with data for every panel."""
+    site = Site(tmp_path_factory.mktemp("site"), shape=BINS)
+    try:
+        site.run()
+        eventually("batches at the rank", lambda: site.delivered > 100, output=site.logs)
+        yield site
+    finally:
+        site.end()
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ fn stream() -> StreamConfig {
         seq_len: 8,
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
+        form: None,
     }
 }
 
@@ -108,6 +109,7 @@ impl World {
                 digest: Digest([n as u8; 32]),
                 parts: vec![part(n)],
                 provenance: None,
+                cost: None,
             })
             .collect();
         for n in 0..SHARED {

@@ -184,9 +184,9 @@ def test_a_newer_frame_is_refused_by_name(site: Small) -> None:
 
 def test_daemons_stop_at_a_newer_stream(site: Small) -> None:
     path = site.folder / "stream" / "stream.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    path.write_text(path.read_text().replace('"format": 1', '"format": 3'))
     assert site.producer(0).wait(timeout=60) == 76
-    output = "stream.json: format 2 is not known to this build (it reads format 1)"
+    output = "stream.json: format 3 is not known to this build (it reads format 1 to 2)"
     assert output in site.log("batchweave-producer")
     config = site.consumer_config()
     daemon = site.start("batchweave-consumer", "--config", str(config))

@@ -124,6 +124,7 @@ impl InitArgs {
             seq_len: self.seq_len.unwrap_or_default(),
             rows_per_slice: self.rows_per_slice.unwrap_or_default(),
             created: String::new(),
+            form: None,
         }
     }
 }

@@ -81,6 +81,11 @@ pub enum ClientError {
         /// Names, types and shapes of the slice's arrays.
         have: String,
     },
+    /// Borders of bins that do not divide their slice.
+    #[error(
+        "slice {slice}: its arrays documents and bins do not divide its tokens; `batchweave show STEP --slices` reads them again"
+    )]
+    BadBins { slice: u32 },
     /// The system refused a segment or a system call.
     #[error(transparent)]
     System(#[from] ArenaError),
@@ -105,6 +110,7 @@ impl ClientError {
             Self::BadHello(_) => ErrorName::BadHello.name(),
             Self::Closed(_) => "closed",
             Self::NoArray { .. } => "no_array",
+            Self::BadBins { .. } => "bad_bins",
             Self::System(_) | Self::Socket(_) | Self::Io(_) => "system",
         }
     }

@@ -24,6 +24,7 @@
 //! - `connect`, `options`: from options to a session; `session`: one connection; `reader`: steps in order,
 //!   over several sessions.
 //! - `batch`, `frames`: delivered slices and their release; `state`, `marks`: positions and checkpoints.
+//! - `micro_batch`: the bins of balanced streams;
 //! - `context`: columns for context parallelism; `watch`: the cause of a wait, for other threads.
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod context;
 mod error;
 mod frames;
 mod marks;
+mod micro_batch;
 mod options;
 mod reader;
 mod session;
@@ -45,6 +47,7 @@ pub use batchweave_wire::{ArrayLayout, Dtype, ErrorName, Fault, WaitCause};
 pub use connect::Client;
 pub use context::{ContextCut, context_columns};
 pub use error::ClientError;
+pub use micro_batch::MicroBatch;
 pub use options::{ConnectOptions, Start};
 pub use reader::Reader;
 pub use state::State;

@@ -14,9 +14,15 @@ pub enum FormatError {
     },
     /// A format number that this build does not support.
     #[error(
-        "{key}: format {found} is not known to this build (it reads format 1): upgrade BatchWeave"
+        "{key}: format {found} is not known to this build (it reads format {}): upgrade BatchWeave",
+        if *newest == 1 { "1".to_owned() } else { format!("1 to {newest}") }
     )]
-    UnknownFormat { key: String, found: u64 },
+    UnknownFormat {
+        key: String,
+        found: u64,
+        /// The newest that this build reads.
+        newest: u64,
+    },
     /// Not the JSON that the format describes.
     #[error("{key}: not readable: {detail}")]
     Malformed {

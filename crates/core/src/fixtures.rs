@@ -26,6 +26,7 @@ pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) ->
         seq_len: SEQ_LEN,
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
+        form: None,
     }
 }
 
@@ -46,6 +47,7 @@ pub fn tgb(key: &str, index: u64, bytes: u64, digest: Digest) -> TgbRecord {
             index: None,
         }],
         provenance: None,
+        cost: None,
     }
 }
 

@@ -71,12 +71,22 @@ pub fn is_intact(bytes: &[u8]) -> bool {
 /// Parses an object of format 1. The format number is checked before anything else, so that a newer object
 /// causes "upgrade", not "unknown field".
 pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Result<T, FormatError> {
+    parse_up_to(bytes, key, limit, 1)
+}
+
+/// Like [`parse`], for an object of a format from 1 to `newest`.
+pub fn parse_up_to<T: DeserializeOwned>(
+    bytes: &[u8],
+    key: &str,
+    limit: usize,
+    newest: u64,
+) -> Result<T, FormatError> {
     bounded(bytes, key, limit)?;
     let (body, matches) = split(bytes).unwrap_or((&[], false));
     if !matches {
         // A newer format may compute its digest in another way.
         let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
-        refuse_unknown(&head, key)?;
+        refuse_unknown(&head, key, newest)?;
         let key = key.to_owned();
         let whole: Option<Digested> = serde_json::from_slice(bytes).ok();
         return Err(match whole {
@@ -86,7 +96,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Resu
             _ => FormatError::Damaged { key },
         });
     }
-    parse_named(&[body, b"}"].concat(), key, limit)
+    parse_body(&[body, b"}"].concat(), key, newest)
 }
 
 /// Parses an object without a digest: its name holds the hash of its bytes, which the caller has compared.
@@ -96,10 +106,14 @@ pub fn parse_named<T: DeserializeOwned>(
     limit: usize,
 ) -> Result<T, FormatError> {
     bounded(bytes, key, limit)?;
+    parse_body(bytes, key, 1)
+}
+
+fn parse_body<T: DeserializeOwned>(bytes: &[u8], key: &str, newest: u64) -> Result<T, FormatError> {
     // Objects of this build begin like this; a second `format` after it is refused below.
     if !bytes.starts_with(b"{\"format\":1,") {
         let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
-        refuse_unknown(&head, key)?;
+        refuse_unknown(&head, key, newest)?;
     }
     serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))
 }
@@ -122,13 +136,14 @@ fn malformed(error: &serde_json::Error, key: &str) -> FormatError {
     }
 }
 
-fn refuse_unknown(head: &Head, key: &str) -> Result<(), FormatError> {
-    if head.format == 1 {
+fn refuse_unknown(head: &Head, key: &str, newest: u64) -> Result<(), FormatError> {
+    if (1..=newest).contains(&head.format) {
         return Ok(());
     }
     Err(FormatError::UnknownFormat {
         key: key.to_owned(),
         found: head.format,
+        newest,
     })
 }
 

@@ -28,11 +28,19 @@ pub struct TokenizerId {
     pub fingerprint: Hash,
 }
 
+/// The form of a stream's slices, where they are not rows of one width or samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SliceForm {
+    /// Bins of documents side by side, of any length and of equal cost.
+    Balanced,
+}
+
 /// The content of `stream.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamConfig {
-    /// Format of this object; 1.
+    /// Format of this object: 2 with `form`, so that releases that do not know it refuse the stream, else 1.
     pub format: u32,
     /// Random id: a root that is removed and created again is another stream.
     pub stream_id: StreamId,
@@ -43,15 +51,31 @@ pub struct StreamConfig {
     /// may produce, and only a seal ends the stream.
     pub producers: Vec<ProducerName>,
     pub tokenizer: TokenizerId,
-    /// Tokens that a row advances by; a row stores one more.
+    /// Tokens that a row advances by; a row stores one more. Most tokens of a bin.
     pub seq_len: u32,
-    /// Rows in a slice.
+    /// Rows or bins in a slice.
     pub rows_per_slice: u32,
+    /// The form of slices, where they are not rows of one width or samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<SliceForm>,
     /// The creation time, RFC 3339, for people.
     pub created: String,
 }
 
+/// The format of an object with a form of slices.
+const FORMAT_WITH_FORM: u32 = 2;
+
 impl StreamConfig {
+    /// Returns the number of the object's format.
+    pub fn format_of(form: Option<SliceForm>) -> u32 {
+        form.map_or(1, |_| FORMAT_WITH_FORM)
+    }
+
+    /// Returns whether slices are bins of equal cost.
+    pub fn is_balanced(&self) -> bool {
+        self.form == Some(SliceForm::Balanced)
+    }
+
     /// Returns the tokens of a batch, or its samples.
     pub fn batch_items(&self) -> u64 {
         u64::from(self.slices) * u64::from(self.rows_per_slice) * u64::from(self.seq_len)
@@ -64,7 +88,8 @@ impl StreamConfig {
 
     /// Reads and checks `stream.json`. `key` is for messages.
     pub fn from_json(bytes: &[u8], key: &str) -> Result<Self, FormatError> {
-        let config: Self = json::parse(bytes, key, STREAM_BYTES_MAX)?;
+        let config: Self =
+            json::parse_up_to(bytes, key, STREAM_BYTES_MAX, FORMAT_WITH_FORM.into())?;
         config
             .check()
             .map_err(|reason| FormatError::rule(key, reason))?;
@@ -77,6 +102,12 @@ impl StreamConfig {
             return Err(format!(
                 "slices must be 1 to {SLICES_MAX}, not {}",
                 self.slices
+            ));
+        }
+        if self.format != Self::format_of(self.form) {
+            return Err(format!(
+                "format is {}, and must be 2 with a form, 1 without",
+                self.format
             ));
         }
         if self.rows_per_slice == 0 || self.seq_len == 0 {
@@ -105,7 +136,11 @@ impl StreamConfig {
     /// the stream has 8, this configuration 16`.
     pub fn differences(&self, wanted: &Self) -> Vec<String> {
         let order = |c: &Self| format!("{:?}", c.order).to_lowercase();
-        let rows: [(&str, String, String); 7] = [
+        let form = |c: &Self| {
+            let form = c.form.map_or("rows", |SliceForm::Balanced| "balanced");
+            form.to_owned()
+        };
+        let rows: [(&str, String, String); 8] = [
             ("slices", self.slices.to_string(), wanted.slices.to_string()),
             ("order", order(self), order(wanted)),
             ("producers", producer_names(self), producer_names(wanted)),
@@ -129,6 +164,7 @@ impl StreamConfig {
                 self.rows_per_slice.to_string(),
                 wanted.rows_per_slice.to_string(),
             ),
+            ("form", form(self), form(wanted)),
         ];
         rows.into_iter()
             .filter(|(_, is, want)| is != want)

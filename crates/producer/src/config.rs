@@ -89,6 +89,10 @@ pub enum SourceContent {
     Text,
     /// Token ids, ready made.
     Ids,
+    /// Conversations, with `packing.mode = "balanced"`.
+    Conversations,
+    /// Preference pairs, with `packing.mode = "balanced"`.
+    Pairs,
 }
 
 /// The table `[source]`: the input.
@@ -205,15 +209,10 @@ pub enum PackingMode {
     Chat,
     /// A preferred and a rejected answer in two neighbouring rows, by the model's template.
     Pairs,
+    /// Documents in bins of equal cost.
+    Balanced,
     /// Samples of named arrays instead of tokens.
     Opaque,
-}
-
-impl PackingMode {
-    /// Returns whether the model's template makes the tokens.
-    pub fn has_template(self) -> bool {
-        matches!(self, Self::Chat | Self::Pairs)
-    }
 }
 
 /// The table `[packing]` of the configuration.
@@ -223,6 +222,7 @@ pub struct PackingConfig {
     pub mode: PackingMode,
     /// Number of pieces of documents that `best_fit` chooses from.
     pub look_ahead: usize,
+    pub balanced: BalancedConfig,
     /// The rows of several batches are shuffled together.
     pub shuffle_rows: Option<ShuffleRowsConfig>,
     /// Optional arrays that slices hold beside the tokens.
@@ -349,11 +349,13 @@ pub struct AdminConfig {
     pub listen: Listen,
 }
 
+mod balanced;
 mod check;
 mod check_chat;
 mod check_columns;
 mod check_paths;
 mod check_sources;
+mod content;
 mod defaults;
 mod end;
 mod function;
@@ -368,6 +370,8 @@ mod shards;
 mod shuffle_rows;
 mod table;
 
+pub use balanced::{BalancedConfig, CostSetting, LongDocuments, NamedCost, OwnCost};
+pub use content::DocumentKind;
 pub use function::TransformConfig;
 pub use inbox::{Delete, InboxConfig};
 pub use part::{RunLimit, Selection, Side, SplitConfig};

@@ -10,7 +10,7 @@ use batchweave_core::order::SamplerState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::packing::{Placed, Point, Restart, RowWindow};
+use crate::packing::{Carried, Placed, Point, Restart, RowWindow};
 
 mod adopt;
 
@@ -36,7 +36,10 @@ pub struct State {
     /// The pieces from that point on that earlier batches hold.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
-    /// The window of shuffled rows that begins at that point, of which earlier batches hold some.
+    /// Of bins: the pieces from that point on that wait, among those that earlier batches hold.
+    #[serde(default, skip_serializing_if = "Carried::is_empty")]
+    pub carried: Carried,
+    /// The window of batches that begins at that point, of which earlier batches are some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<RowWindow>,
     /// Of sources with names: the state of the sampler before the document at that point.
@@ -89,6 +92,7 @@ impl State {
             format: FORMAT,
             at: restart.at,
             placed: restart.placed,
+            carried: restart.carried,
             window: restart.window,
             order: None,
             inputs,
@@ -275,7 +279,12 @@ mod tests {
             documents: Some(1 << 52),
         });
         let state = State::new(
-            Restart { at, placed, window },
+            Restart {
+                at,
+                placed,
+                window,
+                ..Restart::default()
+            },
             list(),
             settings(json!({"source.field": "f".repeat(1000)})),
         );

@@ -1,5 +1,6 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
+mod balance;
 mod commits;
 mod json_beyond;
 
@@ -13,6 +14,7 @@ use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
 use prometheus::{CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+pub use self::balance::BalanceMetrics;
 use self::commits::CommitMetrics;
 pub use json_beyond::JsonBeyondMetrics;
 
@@ -35,6 +37,7 @@ pub struct Metrics {
     pub tokens: IntCounter,
     /// Number of tokens that only fill up rows.
     pub padding: IntCounter,
+    pub balance: BalanceMetrics,
     /// Number of data objects uploaded.
     pub objects: IntCounter,
     /// Bytes of the uploaded data objects.
@@ -196,6 +199,7 @@ impl Metrics {
                 "padding_tokens_total",
                 "Tokens that only fill up rows: the waste of packing.mode = \"best_fit\".",
             )?,
+            balance: BalanceMetrics::new(m)?,
             objects: m.counter("objects_total", "Data objects uploaded.")?,
             object_bytes: m.counter("object_bytes_total", "Bytes of the uploaded data objects.")?,
             commits: CommitMetrics::new(m)?,

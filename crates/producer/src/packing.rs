@@ -6,12 +6,17 @@
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
 //!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
 //! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
-//! - `encode` makes slices of batches, `extras` the optional arrays beside the tokens, `arrays` those of any length.
+//! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`);
+//! - `encode` makes slices of batches, `encode_bins` those of bins, `extras` the optional arrays beside the tokens, `arrays` those of any length.
 
 mod arrays;
+mod balanced;
 mod best_fit;
+mod bin_piece;
+mod bins;
 mod concat;
 mod encode;
+mod encode_bins;
 mod extras;
 mod image_arrays;
 mod pairs;
@@ -23,18 +28,23 @@ mod shuffled_rows;
 
 use std::sync::Arc;
 
+use batchweave_core::balance::{ArrangeError, CostError};
 use batchweave_core::provenance::{Form, Piece, Sources};
+use batchweave_core::tgb::SliceCost;
 use bytes::Bytes;
 
 use crate::sources::Place;
 
+pub use balanced::{Balanced, Balancing};
 pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
+pub use bins::{BinEnd, Bins};
 pub use concat::Concat;
 pub use encode::{Encoder, Slice};
+pub use encode_bins::BIN_ARRAYS;
 pub use extras::{Beside, Extra};
 pub use pairs::Pairs;
 pub use picture::Picture;
-pub use point::{Placed, Point, Restart};
+pub use point::{Carried, Placed, Point, Restart};
 pub use samples::{ArraySpec, Samples};
 pub use shuffled_rows::{Batches, RowShuffle, RowWindow, ShuffledRows};
 
@@ -184,6 +194,14 @@ impl PackedBatch {
         }
     }
 
+    /// Returns the cost of the slices of the whole batch, of bins.
+    pub fn cost(&self) -> Option<SliceCost> {
+        match &self.content {
+            BatchContent::Bins(bins) => Some(bins.cost),
+            BatchContent::Rows(_) | BatchContent::Samples(_) => None,
+        }
+    }
+
     /// Returns the number of tokens of padding.
     pub fn padding(&self) -> u64 {
         let BatchContent::Rows(rows) = &self.content else {
@@ -207,6 +225,13 @@ impl PackedBatch {
                     + size_of_val(&rows.learned[..])
                     + arrays.map(|a| a.len() + 32).sum::<usize>()
             }
+            BatchContent::Bins(bins) => {
+                let arrays = bins.segments.iter().flat_map(|segment| &segment.arrays);
+                size_of_val(&bins.tokens[..])
+                    + size_of_val(&bins.segments[..])
+                    + size_of_val(&bins.learned[..])
+                    + arrays.map(|a| a.len() + 32).sum::<usize>()
+            }
             BatchContent::Samples(samples) => samples.iter().flatten().map(|a| a.len() + 32).sum(),
         };
         bytes as u64
@@ -217,6 +242,7 @@ impl PackedBatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchContent {
     Rows(Rows),
+    Bins(Bins),
     /// The arrays of each sample, in order; the last batch may have fewer samples than its shape.
     Samples(Vec<Vec<Bytes>>),
 }
@@ -301,6 +327,21 @@ pub enum Mismatch {
         batches: u64,
         found: u64,
     },
+    /// Documents whose cost can't be balanced.
+    #[error("packing.balanced.cost: {0}")]
+    Cost(String),
+}
+
+impl From<CostError> for Mismatch {
+    fn from(why: CostError) -> Self {
+        Self::Cost(why.to_string())
+    }
+}
+
+impl From<ArrangeError> for Mismatch {
+    fn from(why: ArrangeError) -> Self {
+        Self::Cost(why.to_string())
+    }
 }
 
 /// Check of the first documents after a restart: they must be those of the unit that the cursor names, and long enough.
@@ -349,8 +390,10 @@ pub trait Packer: Send + std::fmt::Debug {
     /// Takes the end back: more documents follow.
     fn resume(&mut self) {}
 
-    /// Gives the batches that wait for others to be shuffled with.
-    fn flush(&mut self) {}
+    /// Gives the full batches that wait for others of their window.
+    fn flush(&mut self) -> Result<(), Mismatch> {
+        Ok(())
+    }
 
     /// Returns whether `flush` would give some.
     fn can_flush(&self) -> bool {
@@ -361,8 +404,8 @@ pub trait Packer: Send + std::fmt::Debug {
     /// means that batches are single slices, and that some slices of the last whole batch were returned before.
     fn rest(&mut self, begun: bool) -> Option<PackedBatch>;
 
-    /// Returns a batch of padding only; call it after `rest`.
-    fn blank(&self) -> PackedBatch;
+    /// Returns the next slice of the last batch, or one of padding only; call it after `rest`.
+    fn blank(&mut self) -> PackedBatch;
 
     /// Returns whether the next document is among those whose pieces the cursor counted.
     fn replays(&self) -> bool {

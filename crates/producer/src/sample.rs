@@ -85,12 +85,14 @@ impl SampleTaker {
     }
 
     fn sample(&self, batch: &PackedBatch, seq: Seq) -> Option<DataSample> {
-        let BatchContent::Rows(rows) = &batch.content else {
-            return None;
+        let (tokens, row) = match &batch.content {
+            BatchContent::Rows(rows) => (&rows.tokens, rows.stride.saturating_add(1)),
+            BatchContent::Bins(bins) => (&bins.tokens, bins.ends.first()?.token),
+            BatchContent::Samples(_) => return None,
         };
         let piece = batch.sources.pieces.first()?;
-        let row = rows.tokens.len().min(rows.stride.saturating_add(1));
-        let text = self.transform.decode(&rows.tokens[..row.min(TOKENS_MAX)])?;
+        let row = tokens.len().min(row);
+        let text = self.transform.decode(&tokens[..row.min(TOKENS_MAX)])?;
         let list = self.inputs.now();
         let file = list.files.get(piece.file as usize);
         let name = file.map_or("an input file", |file| file.pin.name.as_str());

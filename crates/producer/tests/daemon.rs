@@ -5,6 +5,8 @@
 
 #[path = "daemon/bad_input.rs"]
 mod bad_input;
+#[path = "daemon/balanced.rs"]
+mod balanced;
 #[path = "daemon/follow.rs"]
 mod follow;
 #[path = "daemon/formats.rs"]

@@ -63,6 +63,7 @@ impl Object {
                 index: None,
             }],
             provenance: None,
+            cost: None,
         })
     }
 }

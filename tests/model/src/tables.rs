@@ -328,5 +328,6 @@ fn stream(config: &Config) -> StreamConfig {
         seq_len: 8,
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
+        form: None,
     }
 }

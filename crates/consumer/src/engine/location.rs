@@ -188,6 +188,7 @@ mod tests {
                 digest: Digest([0; 32]),
                 parts: vec![part("a", 0, 8), part("b", 8, 3000), part("c", 3008, 2)],
                 provenance: None,
+                cost: None,
             },
         };
         let found = |slices: &[Range<u32>]| -> Vec<(String, Range<u32>)> {

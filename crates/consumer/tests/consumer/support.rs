@@ -61,6 +61,7 @@ fn config(slices: u32) -> StreamConfig {
         seq_len: SEQ_LEN,
         rows_per_slice: ROWS,
         created: "2026-01-01T00:00:00Z".into(),
+        form: None,
     }
 }
 

@@ -5,6 +5,7 @@ use super::even::Evening;
 use super::place::{NOWHERE, Placement};
 use super::settings::{BalanceSettings, SettingsError, WindowFill};
 use super::{CARRIED_MAX, Document, rows};
+use crate::limits::NUMBER_MAX;
 use crate::order::{Key, Permutation, Purpose};
 
 /// Documents that can't be arranged.
@@ -22,7 +23,7 @@ pub enum ArrangeError {
         tokens: u32,
         capacity: u32,
     },
-    /// Costs whose sum is not a number of 64 bits.
+    /// Costs whose sum is not below the limit of numbers.
     #[error("the cost of a window exceeds the largest number: use smaller coefficients")]
     CostOverflow,
     /// More documents than have numbers.
@@ -83,8 +84,9 @@ fn check(settings: &BalanceSettings, documents: &[Document]) -> Result<(), Arran
         });
     }
     let mut costs = documents.iter().map(|document| document.cost);
-    costs
-        .try_fold(0, u64::checked_add)
+    let sum = costs.try_fold(0, u64::checked_add);
+    // The log has the costs of slices.
+    sum.filter(|sum| *sum < NUMBER_MAX)
         .map(|_| ())
         .ok_or(ArrangeError::CostOverflow)
 }
@@ -106,7 +108,8 @@ fn place(settings: &BalanceSettings, documents: &[Document]) -> Placement {
         if batches < settings.window && placement.bin_of[..carried].contains(&NOWHERE) {
             // A smaller window than the one before: what that one carried must not wait again.
             batches += 1;
-            taken = prefix(settings, documents, batches);
+            // As in a window that may have no more batches than these.
+            (taken, round) = (prefix(settings, documents, batches), 0);
         } else if excess > 0 && taken > carried {
             // More are returned in each round, so that there are few.
             taken = carried.max(taken.saturating_sub(excess << round));

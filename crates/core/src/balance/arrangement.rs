@@ -2,15 +2,7 @@
 
 use super::place::NOWHERE;
 use super::rows::BatchRows;
-
-/// The cost of a batch's slices, in parts of a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BatchCost {
-    /// Of the dearest slice.
-    pub max: u64,
-    /// The mean, rounded down.
-    pub mean: u64,
-}
+use crate::tgb::SliceCost;
 
 /// Documents in the bins of a batch. A document is named by its index among those that were arranged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +12,7 @@ pub struct BalancedBatch {
     /// The end of each bin in `documents`.
     ends: Vec<usize>,
     micro_batches: usize,
-    pub cost: BatchCost,
+    pub cost: SliceCost,
 }
 
 impl BalancedBatch {
@@ -47,7 +39,7 @@ impl BalancedBatch {
             documents: Vec::new(),
             ends: Vec::with_capacity(rows.len() * costs.len()),
             micro_batches: rows.len(),
-            cost: BatchCost {
+            cost: SliceCost {
                 max: costs.iter().copied().max().unwrap_or(0),
                 mean: costs.iter().sum::<u64>() / costs.len().max(1) as u64,
             },

@@ -25,7 +25,7 @@ mod rows;
 mod settings;
 
 pub use arrange::{ArrangeError, arrange};
-pub use arrangement::{Arrangement, BalancedBatch, BatchCost};
+pub use arrangement::{Arrangement, BalancedBatch};
 pub use cost::{COST_OF_TOKEN, CostError, CostModel, CostSpec};
 pub use settings::{BalanceSettings, SettingsError, WindowFill};
 

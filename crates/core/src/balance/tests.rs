@@ -73,6 +73,18 @@ fn bins(arrangement: &Arrangement) -> Vec<Vec<u32>> {
     all
 }
 
+proptest! {
+    /// A window that ended early is made again as one that may have no more batches than it had.
+    #[test]
+    fn a_window_has_the_same_bins_when_it_may_have_no_more_batches((settings, documents) in windows()) {
+        let made = arrange(&settings, &documents, 7).unwrap();
+        prop_assume!(!made.batches.is_empty());
+        let window = made.batches.len() as u32;
+        let again = arrange(&BalanceSettings { window, ..settings }, &documents, 7).unwrap();
+        prop_assert_eq!(again, made);
+    }
+}
+
 fn tokens(documents: &[Document], bin: &[u32]) -> u64 {
     bin.iter()
         .map(|d| u64::from(documents[*d as usize].tokens))
@@ -200,7 +212,7 @@ fn a_document_longer_than_a_bin_is_an_error() {
 #[test]
 fn costs_and_settings_have_bounds() {
     let dear = Document {
-        cost: u64::MAX / 2 + 1,
+        cost: (1 << 52) + 1,
         ..Document::default()
     };
     assert!(arrange(&SMALL, &[dear], 0).is_ok());

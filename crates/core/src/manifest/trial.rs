@@ -100,6 +100,7 @@ fn weight(bytes: u64) -> TgbRecord {
         digest: Digest([0; 32]),
         parts: vec![part],
         provenance: None,
+        cost: None,
     }
 }
 

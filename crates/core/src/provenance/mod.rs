@@ -285,7 +285,10 @@ impl Sources {
             if piece.new_row && n > 0 {
                 (row, at) = (row + 1, 0);
             }
-            placed.push((row, at, *piece));
+            // A row without tokens has a piece that only begins it.
+            if piece.items > 0 {
+                placed.push((row, at, *piece));
+            }
             at += piece.items;
         }
         placed

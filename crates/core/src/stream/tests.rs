@@ -16,6 +16,7 @@ fn sample() -> StreamConfig {
         seq_len: 128,
         rows_per_slice: 4,
         created: "2026-11-21T00:00:00Z".into(),
+        form: None,
     }
 }
 
@@ -31,7 +32,7 @@ fn round_trips() {
 #[test]
 fn each_rule_is_refused_by_name() {
     type Break = fn(&mut StreamConfig);
-    let cases: [(Break, &str); 7] = [
+    let cases: [(Break, &str); 8] = [
         (|c| c.slices = 0, "slices must be"),
         (|c| c.slices = SLICES_MAX + 1, "slices must be"),
         (|c| c.rows_per_slice = 0, "at least 1"),
@@ -47,7 +48,8 @@ fn each_rule_is_refused_by_name() {
             },
             "needs the lanes",
         ),
-        (|c| c.format = 2, "format 2"),
+        (|c| c.format = 2, "format is 2"),
+        (|c| c.format = 3, "it reads format 1 to 2"),
     ];
     for (break_it, message) in cases {
         let mut config = sample();

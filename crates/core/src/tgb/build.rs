@@ -328,5 +328,6 @@ fn record(tgb: &TgbData, objects: &[Object]) -> TgbRecord {
         digest: Digest::from_crcs(runs().flat_map(|run| run.crcs.iter().copied())),
         parts: runs().map(|run| run.part.clone()).collect(),
         provenance: tgb.provenance.clone(),
+        cost: None,
     }
 }

@@ -24,7 +24,7 @@ pub use frame::{Expect, FrameHeader, verify, verify_summed};
 pub use index::IndexEntry;
 pub use layout::{Array, Dtype, Layout, LayoutError};
 pub use object::{Contents, check_object};
-pub use part::{Digest, ObjectPart, PartError, TgbRecord};
+pub use part::{Digest, ObjectPart, PartError, SliceCost, TgbRecord};
 pub use trailer::Trailer;
 
 use crate::ids::{Epoch, Hash, ProducerName, StreamId};

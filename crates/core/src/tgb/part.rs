@@ -86,6 +86,29 @@ pub struct TgbRecord {
     /// Key of the provenance object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
+    /// Of a balanced stream: the cost of its slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<SliceCost>,
+}
+
+/// The cost of a TGB's slices, in 1/65,536 of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SliceCost {
+    /// Of the dearest slice.
+    pub max: u64,
+    /// The mean, rounded down.
+    pub mean: u64,
+}
+
+impl SliceCost {
+    /// Returns the cost of the dearest slice over the mean.
+    pub fn imbalance(self) -> f64 {
+        if self.mean == 0 {
+            return 1.0;
+        }
+        self.max as f64 / self.mean as f64
+    }
 }
 
 /// A fault of a TGB in a record.
@@ -128,6 +151,9 @@ pub enum PartError {
         "a TGB has 1 to {TGB_ROWS_MAX} rows and at most {TGB_TOKENS_MAX} tokens, not {rows} and {tokens}"
     )]
     Size { rows: u64, tokens: u64 },
+    /// A mean above the dearest slice, or a number that the format does not allow.
+    #[error("the dearest slice costs {}, and the mean is {}: expected at most that, below 2^53", cost.max, cost.mean)]
+    Cost { cost: SliceCost },
 }
 
 impl ObjectPart {
@@ -196,6 +222,11 @@ impl TgbRecord {
                 rows: self.rows,
                 tokens: self.tokens,
             });
+        }
+        if let Some(cost) = self.cost
+            && (cost.mean > cost.max || cost.max >= NUMBER_MAX)
+        {
+            return Err(PartError::Cost { cost });
         }
         if self.parts.is_empty() || self.parts.len() > TGB_PARTS_MAX {
             return Err(PartError::Count(self.parts.len()));

@@ -33,6 +33,12 @@ pub trait Config: DeserializeOwned + Default + Serialize {
     /// Returns contradictions between keys and missing required keys.
     fn check(&self) -> Vec<Problem>;
 
+    /// Returns the keys that must not be in the file beside others, whatever their values; `given` says which are there.
+    fn check_given(&self, given: &dyn Fn(&str) -> bool) -> Vec<Problem> {
+        let _ = given;
+        Vec::new()
+    }
+
     /// Returns the remedy for an unknown key with the text `value`: the name that another program gives to
     /// something of this one.
     fn hint(key: &str, value: Option<&str>) -> Option<String> {
@@ -181,7 +187,9 @@ fn parse_with<T: Config>(file: &str, text: &str, overrides: &Overrides) -> Resul
     }
     // With broken syntax, keys that the file does contain are missing: contradictions would be guesses.
     if syntax.is_empty() {
-        for problem in walked.config.check() {
+        let given = |key: &str| walked.places.has(key) || overrides.has(key);
+        let all = walked.config.check_given(&given).into_iter();
+        for problem in all.chain(walked.config.check()) {
             let stand_ins = T::stands_in(&problem.key);
             let excused = |key: &str| {
                 let stands_in = |one: &&str| match one.strip_suffix('*') {

@@ -23,6 +23,12 @@ impl Overrides {
         }
     }
 
+    /// Returns whether the command line gives this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        let assigned = self.set.iter().filter_map(|one| one.split_once('='));
+        assigned.into_iter().any(|(name, _)| name == key)
+    }
+
     /// Returns `config` with the replaced keys; an error names the key.
     pub(super) fn apply<T: Config>(&self, config: &T) -> Result<T, String> {
         let failed = |why: &dyn std::fmt::Display| format!("--set {}: {why}", self.set.join(" "));

@@ -20,6 +20,11 @@ use super::{Config, Located};
 pub(super) struct Places(BTreeMap<String, Range<usize>>);
 
 impl Places {
+    /// Returns whether the file has this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     /// Returns the place of `key`, or of the nearest enclosing table in the file.
     pub(super) fn nearest(&self, mut key: &str) -> Option<Range<usize>> {
         loop {

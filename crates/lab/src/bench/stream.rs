@@ -36,6 +36,7 @@ pub(super) fn config() -> StreamConfig {
         seq_len: SEQ_LEN,
         rows_per_slice: ROWS,
         created: "2026-11-21T00:00:00Z".to_owned(),
+        form: None,
     }
 }
 
@@ -63,6 +64,7 @@ impl Writer {
                 digest: batchweave_core::tgb::Digest([0; 32]),
                 parts: Vec::new(),
                 provenance: None,
+                cost: None,
             },
         };
         let mut packed = writer.pack(0)?;

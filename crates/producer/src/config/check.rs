@@ -42,6 +42,12 @@ impl Config for ProducerConfig {
         }
     }
 
+    fn check_given(&self, given: &dyn Fn(&str) -> bool) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.check_given_balanced(given, &mut problems);
+        problems
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
         problems.extend(self.store.check());
@@ -56,6 +62,7 @@ impl Config for ProducerConfig {
         self.check_paths(&mut problems);
         self.check_function(&mut problems);
         self.check_shuffle_rows(&mut problems);
+        self.check_balanced(&mut problems);
         let lanes = self.check_lanes(&mut problems);
         self.check_names(lanes, &mut problems);
         problems

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use batchweave_daemon::config::Problem;
 
 use super::{PackingMode, ProducerConfig, SourceContent};
-use crate::packing::{ArraySpec, Extra, Shape};
+use crate::packing::{ArraySpec, BIN_ARRAYS, Extra, Shape};
 
 impl ProducerConfig {
     /// Adds the contradictions between these columns and other keys.
@@ -40,7 +40,7 @@ impl ProducerConfig {
         wrong(
             "source.mask",
             mask && packing.mode == PackingMode::Concat,
-            "needs packing.mode = \"best_fit\", whose rows hold marks for each token",
+            "needs packing.mode = \"best_fit\" or \"balanced\", whose rows hold marks for each token",
         );
         wrong(
             "packing.extra",
@@ -75,6 +75,9 @@ impl ProducerConfig {
     fn check_array_names(&self, problems: &mut Vec<Problem>) {
         let arrays = self.packing.arrays_beside().iter();
         let mut taken: BTreeSet<&str> = ["tokens"].into();
+        if self.is_balanced() {
+            taken.extend(BIN_ARRAYS);
+        }
         // Its offsets say which segments are in which row.
         taken.extend(arrays.clone().next().map(|_| "segments"));
         let own = Extra::ALL

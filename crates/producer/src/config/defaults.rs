@@ -7,9 +7,9 @@ use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 
 use super::{
-    AdminConfig, ChatConfig, CommitConfig, FlowControlConfig, Identity, LastBatch, OnBadDocument,
-    PackingConfig, PackingMode, RunLimit, ShutdownConfig, SourceConfig, SourceContent,
-    StreamParameters, TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
+    AdminConfig, BalancedConfig, ChatConfig, CommitConfig, FlowControlConfig, Identity, LastBatch,
+    OnBadDocument, PackingConfig, PackingMode, RunLimit, ShutdownConfig, SourceConfig,
+    SourceContent, StreamParameters, TokenizerConfig, TokenizerKind, UploadConfig, WhenNoJob,
 };
 use crate::sources::Format;
 use crate::transform::chat::Learn;
@@ -89,6 +89,7 @@ impl Default for PackingConfig {
         Self {
             mode: PackingMode::Concat,
             look_ahead: 512,
+            balanced: BalancedConfig::default(),
             shuffle_rows: None,
             fields: Vec::new(),
             arrays: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use batchweave_daemon::config::{ByteSize, Period, Problem};
 use serde::{Deserialize, Serialize};
 
-use super::{PackingMode, ProducerConfig};
+use super::{DocumentKind, ProducerConfig};
 use crate::packing::ArraySpec;
 use crate::sources::TextField;
 
@@ -51,15 +51,15 @@ impl ProducerConfig {
             return self.transform.fields.clone();
         }
         let chat = &self.chat;
-        let mut fields = match self.packing.mode {
-            PackingMode::Opaque => Vec::new(),
-            PackingMode::Chat | PackingMode::Pairs if shards => vec!["json".to_owned()],
-            PackingMode::Chat => vec![chat.messages.clone()],
-            PackingMode::Pairs => vec![chat.chosen.clone(), chat.rejected.clone()],
-            PackingMode::Concat | PackingMode::BestFit if shards => {
+        let mut fields = match self.documents() {
+            DocumentKind::Sample => Vec::new(),
+            DocumentKind::Conversation | DocumentKind::Pair if shards => vec!["json".to_owned()],
+            DocumentKind::Conversation => vec![chat.messages.clone()],
+            DocumentKind::Pair => vec![chat.chosen.clone(), chat.rejected.clone()],
+            DocumentKind::Text | DocumentKind::Ids if shards => {
                 vec![TextField::new(&self.source.field).member.to_owned()]
             }
-            PackingMode::Concat | PackingMode::BestFit => vec![self.source.column.clone()],
+            DocumentKind::Text | DocumentKind::Ids => vec![self.source.column.clone()],
         };
         fields.extend(sources(&self.packing.arrays));
         if !shards {

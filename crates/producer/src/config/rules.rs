@@ -1,12 +1,16 @@
 //! Rules between keys, where the words are always the same. The rest is in the `check_*` files.
 
 use super::setting::{Broken, Rule, When};
-use super::{LastBatch, PackingMode, ProducerConfig, SourceContent, TokenizerKind};
+use super::{DocumentKind, LastBatch, PackingMode, ProducerConfig, SourceContent, TokenizerKind};
 
-/// The packing modes whose rows are tokens of documents, without a template.
-const TOKENS: [PackingMode; 2] = [PackingMode::Concat, PackingMode::BestFit];
+/// The packing modes of documents without a template.
+const TOKENS: [PackingMode; 3] = [
+    PackingMode::Concat,
+    PackingMode::BestFit,
+    PackingMode::Balanced,
+];
 
-pub(super) static RULES: [Rule; 34] = [
+pub(super) static RULES: [Rule; 35] = [
     must(
         "source.paths",
         |c| c.source.paths.is_empty() && c.sources.is_empty(),
@@ -20,7 +24,15 @@ pub(super) static RULES: [Rule; 34] = [
     must(
         "source.content",
         |c| is_ids(c) && !TOKENS.contains(&c.packing.mode),
-        "\"ids\" is for packing.mode \"concat\" and \"best_fit\" only",
+        "\"ids\" is for packing.mode \"concat\", \"best_fit\" and \"balanced\" only",
+    ),
+    must(
+        "source.content",
+        |c| {
+            use SourceContent::{Conversations, Pairs};
+            matches!(c.source.content, Conversations | Pairs) && !c.is_balanced()
+        },
+        "\"conversations\" and \"pairs\" are for packing.mode = \"balanced\" only; others are named by packing.mode = \"chat\" or \"pairs\"",
     ),
     must(
         "source.format",
@@ -40,7 +52,9 @@ pub(super) static RULES: [Rule; 34] = [
     must(
         "stream.seq_len",
         |c| {
-            let rows = u64::from(c.stream.slices) * u64::from(c.stream.rows_per_slice);
+            let rows = u64::from(!c.is_balanced())
+                * u64::from(c.stream.slices)
+                * u64::from(c.stream.rows_per_slice);
             rows.saturating_mul(u64::from(c.stream.seq_len) + 1) > 1 << 30
         },
         "slices x rows_per_slice x seq_len is more than 2^30 tokens per batch",
@@ -52,7 +66,7 @@ pub(super) static RULES: [Rule; 34] = [
     ),
     must(
         "stream.rows_per_slice",
-        |c| is_pairs(c) && !c.stream.rows_per_slice.is_multiple_of(2),
+        |c| is_pairs(c) && !c.is_balanced() && !c.stream.rows_per_slice.is_multiple_of(2),
         "must be even with packing.mode = \"pairs\": a pair is two rows of one slice",
     ),
     must(
@@ -99,8 +113,8 @@ pub(super) static RULES: [Rule; 34] = [
     ),
     must(
         "tokenizer.begin_token",
-        |c| begins(c) && c.packing.mode.has_template(),
-        "is for packing.mode = \"concat\" and \"best_fit\" only: a chat template writes its own; remove it",
+        |c| begins(c) && has_template(c),
+        "is for texts and ids only: a chat template writes its own; remove it",
     ),
     must(
         "tokenizer.begin_token",
@@ -130,7 +144,7 @@ pub(super) static RULES: [Rule; 34] = [
     not_set(
         "packing.arrays",
         |c| !keeps_documents(c),
-        "is for packing.mode = \"opaque\", \"best_fit\" and \"chat\" only, which keep documents whole",
+        "is for packing.mode = \"opaque\", \"best_fit\", \"chat\" and \"balanced\" only, which keep documents whole",
     ),
     not_set(
         "packing.fields",
@@ -140,7 +154,7 @@ pub(super) static RULES: [Rule; 34] = [
     must(
         "chat.template",
         |c| has_template(c) && c.chat.template.is_empty(),
-        "must be given with packing.mode = \"chat\" or \"pairs\": the model's .jinja file or tokenizer_config.json",
+        "must be given for conversations and pairs: the model's .jinja file or tokenizer_config.json",
     ),
     not_set("chat.template", has_no_template, CHAT),
     not_set("chat.learn", has_no_template, CHAT),
@@ -161,7 +175,8 @@ pub(super) static RULES: [Rule; 34] = [
     ),
 ];
 
-const CHAT: &str = "is for packing.mode = \"chat\" and \"pairs\" only";
+const CHAT: &str =
+    "is for conversations and pairs only (packing.mode = \"chat\" or \"pairs\", or source.content)";
 const KNOWN: &str = "is for tokenizer.kind = \"none\" only; others know their own";
 const RANK_FILE: &str = "is for tokenizer.kind = \"file\" with a rank file of tiktoken only; set the kind, or remove it";
 
@@ -207,17 +222,18 @@ fn is_opaque(config: &ProducerConfig) -> bool {
 }
 
 fn is_pairs(config: &ProducerConfig) -> bool {
-    config.packing.mode == PackingMode::Pairs
+    config.documents() == DocumentKind::Pair
 }
 
 /// Returns whether no document is divided between rows.
 fn keeps_documents(config: &ProducerConfig) -> bool {
-    use PackingMode::{BestFit, Chat, Opaque};
+    use PackingMode::{Balanced, BestFit, Chat, Opaque};
     matches!(config.packing.mode, Opaque | BestFit | Chat)
+        || config.packing.mode == Balanced && !is_pairs(config)
 }
 
 fn has_template(config: &ProducerConfig) -> bool {
-    config.packing.mode.has_template()
+    config.documents().has_template()
 }
 
 fn has_no_template(config: &ProducerConfig) -> bool {

@@ -44,16 +44,38 @@ impl ProducerConfig {
         })
     }
 
-    /// Returns the number of batches of a window; 1 without shuffled rows.
+    /// Returns the number of batches of a window; 1 where batches are made one by one.
     pub(crate) fn window_batches(&self) -> u64 {
-        let stream = &self.stream;
-        let shape = Shape {
-            slices: stream.slices,
-            rows_per_slice: stream.rows_per_slice,
-            seq_len: stream.seq_len,
-        };
+        if self.is_balanced() {
+            return self.packing.balanced.window.into();
+        }
+        let batch_tokens = self.shape().tokens() as u64;
         self.row_shuffle()
-            .map_or(1, |shuffle| shuffle.batches(shape.tokens() as u64))
+            .map_or(1, |shuffle| shuffle.batches(batch_tokens))
+    }
+
+    /// Returns the time without input that ends a window of followed input, where there are windows.
+    pub(crate) fn window_linger(&self) -> Option<Duration> {
+        let packing = &self.packing;
+        if self.is_balanced() {
+            return Some(packing.balanced.linger.0);
+        }
+        packing.shuffle_rows.map(|rows| rows.linger.0)
+    }
+
+    /// Returns the shape of a batch; bins have `seq_len` tokens, and a slice `rows_per_slice` bins.
+    pub(crate) fn shape(&self) -> Shape {
+        let (stream, balanced) = (&self.stream, &self.packing.balanced);
+        let (rows_per_slice, seq_len) = if self.is_balanced() {
+            (balanced.micro_batches, balanced.tokens)
+        } else {
+            (stream.rows_per_slice, stream.seq_len)
+        };
+        Shape {
+            slices: stream.slices,
+            rows_per_slice,
+            seq_len,
+        }
     }
 
     pub(super) fn check_shuffle_rows(&self, problems: &mut Vec<Problem>) {
@@ -66,7 +88,13 @@ impl ProducerConfig {
                 "is for rows of tokens, and packing.mode = \"opaque\" has samples; shuffle them with source.shuffle",
             ));
         }
-        if !self.packing.arrays_beside().is_empty() {
+        if self.is_balanced() {
+            problems.push(Problem::new(
+                "packing.shuffle_rows",
+                "can't be combined with packing.mode = \"balanced\", which deals documents of a window over its batches",
+            ));
+        }
+        if !self.is_balanced() && !self.packing.arrays_beside().is_empty() {
             problems.push(Problem::new(
                 "packing.shuffle_rows",
                 "can't be combined with packing.arrays: a window counts tokens, and arrays of any size would wait with them",

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::rules::RULES;
 use super::setting::{Setting, Values};
-use super::{PackingMode, ProducerConfig};
+use super::{DocumentKind, ProducerConfig};
 use crate::packing::LOOK_AHEAD_MAX;
 
 const GIB_4: Option<ByteSize> = Some(ByteSize::mib(4096));
 
-static TABLE: [Setting; 39] = [
+static TABLE: [Setting; 45] = [
     key("stream.slices").number(1, None),
     key("stream.rows_per_slice").number(1, None),
     key("stream.seq_len").number(1, None),
@@ -38,6 +38,16 @@ static TABLE: [Setting; 39] = [
     key("packing.look_ahead")
         .number(1, Some(LOOK_AHEAD_MAX as u64))
         .decides_where_set(),
+    key("packing.balanced.tokens").number(2, None),
+    key("packing.balanced.micro_batches").number(1, None),
+    key("packing.balanced.window")
+        .number(1, None)
+        .decides_in(is_balanced),
+    key("packing.balanced.cost").decides_in(is_balanced),
+    key("packing.balanced.crossover")
+        .number(1, None)
+        .decides_in(is_balanced),
+    key("packing.balanced.long").decides_in(is_balanced),
     key("packing.last_batch").decides(),
     key("packing.pad_token").decides(),
     key("packing.object_bytes").bytes(None, GIB_4),
@@ -67,16 +77,20 @@ const fn key(key: &'static str) -> Setting {
     Setting::new(key)
 }
 
+fn is_balanced(config: &ProducerConfig) -> bool {
+    config.is_balanced()
+}
+
 fn is_chat(config: &ProducerConfig) -> bool {
-    config.packing.mode == PackingMode::Chat
+    config.documents() == DocumentKind::Conversation
 }
 
 fn is_pairs(config: &ProducerConfig) -> bool {
-    config.packing.mode == PackingMode::Pairs
+    config.documents() == DocumentKind::Pair
 }
 
 fn has_template(config: &ProducerConfig) -> bool {
-    config.packing.mode.has_template()
+    config.documents().has_template()
 }
 
 impl ProducerConfig {

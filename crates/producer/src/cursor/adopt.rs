@@ -72,7 +72,7 @@ impl State {
         SamplerState {
             at: vec![SourceState { position, given: 0 }],
             // Each document has a piece, so at most this number was taken: until then no other source has its turn.
-            ahead: self.placed.bound(),
+            ahead: self.placed.bound().max(self.carried.bound()),
             ..SamplerState::default()
         }
     }

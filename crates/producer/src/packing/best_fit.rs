@@ -292,8 +292,11 @@ impl Packer for BestFit {
             .take(self.window.pieces)
             .map(|p| p.placed);
         let placed = bits.collect();
-        let window = None;
-        Some(self.take_batch(Restart { at, placed, window }))
+        Some(self.take_batch(Restart {
+            at,
+            placed,
+            ..Restart::default()
+        }))
     }
 
     fn end(&mut self, end: Point) -> Result<(), Mismatch> {
@@ -313,7 +316,7 @@ impl Packer for BestFit {
         Some(self.take_batch(end.into()))
     }
 
-    fn blank(&self) -> PackedBatch {
+    fn blank(&mut self) -> PackedBatch {
         let width = self.shape.width();
         let rows = Rows::blank(self.shape.rows() * width, width, self.added.pad);
         PackedBatch::empty(rows, Form::Rows, self.ended)

@@ -227,7 +227,7 @@ impl Packer for Concat {
         })
     }
 
-    fn blank(&self) -> PackedBatch {
+    fn blank(&mut self) -> PackedBatch {
         let stride = self.shape.seq_len as usize;
         let rows = Rows::blank(self.shape.tokens() + 1, stride, self.added.pad);
         PackedBatch::empty(rows, Form::Sequence, self.ended)

@@ -7,6 +7,8 @@ use std::ops::Range;
 use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 use bytes::Bytes;
 
+use super::bins::BinRange;
+use super::encode_bins::BinForm;
 use super::extras::{self, Beside};
 use super::{ArraySpec, BatchContent, PackedBatch, Rows, Segment, Shape, arrays};
 
@@ -20,6 +22,7 @@ pub struct Encoder {
 #[derive(Debug)]
 enum Form {
     Rows(RowForm),
+    Bins(BinForm),
     Samples(Vec<ArraySpec>),
 }
 
@@ -45,18 +48,15 @@ pub struct Slice<'a> {
 enum SliceContent<'a> {
     /// Rows of the batch, its number of own tokens, and the index of the slice.
     Rows((&'a Encoder, &'a RowForm), &'a Rows, u64, usize),
+    /// Bins, and the number of learned tokens of the whole batch.
+    Bins(&'a BinForm, BinRange<'a>, u64),
     Samples(&'a [ArraySpec], &'a [Vec<Bytes>]),
 }
 
 impl Encoder {
     /// Returns an encoder for rows of tokens below `id_bound`, with arrays beside them.
     pub fn rows(shape: Shape, id_bound: u32, beside: &Beside) -> Result<Self, LayoutError> {
-        // Two bytes per token where the vocabulary allows it.
-        let dtype = if id_bound <= 1 << 16 {
-            Dtype::U16
-        } else {
-            Dtype::U32
-        };
+        let dtype = token_dtype(id_bound);
         let tokens = vec![u64::from(shape.rows_per_slice), shape.width() as u64];
         let mut arrays = vec![("tokens", dtype, tokens)];
         arrays.extend(beside.arrays(shape));
@@ -70,12 +70,25 @@ impl Encoder {
         Ok(Self { shape, form })
     }
 
+    /// Returns an encoder for bins of tokens below `id_bound`, with arrays beside them.
+    pub fn bins(shape: Shape, id_bound: u32, beside: &Beside) -> Result<Self, LayoutError> {
+        let form = BinForm::new(shape, token_dtype(id_bound), beside);
+        form.layout(&BinRange::default())?;
+        let form = Form::Bins(form);
+        Ok(Self { shape, form })
+    }
+
     /// Returns an encoder for samples of these arrays.
     pub fn samples(shape: Shape, arrays: Vec<ArraySpec>) -> Result<Self, LayoutError> {
         let form = Form::Samples(arrays);
         let encoder = Self { shape, form };
         encoder.sample_layout(&[])?;
         Ok(encoder)
+    }
+
+    /// Returns the shape of a batch.
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 
     /// Returns the number of slices of a batch.
@@ -87,7 +100,7 @@ impl Encoder {
     pub fn batch_bytes(&self) -> Option<u64> {
         match &self.form {
             Form::Rows(form) if form.arrays.is_empty() => Some(form.fixed_bytes(self.shape.slices)),
-            Form::Rows(_) | Form::Samples(_) => None,
+            Form::Rows(_) | Form::Bins(_) | Form::Samples(_) => None,
         }
     }
 
@@ -104,15 +117,19 @@ impl Encoder {
                 let own = header_bytes(&form.arrays, slices) + arrays::bytes(&form.arrays, all);
                 fixed.saturating_add(own)
             }
-            (Form::Rows(form), _) => form.fixed_bytes(slices),
-            (Form::Samples(_), BatchContent::Rows(_)) => 0,
+            (Form::Bins(form), BatchContent::Bins(bins)) => form.frame_bytes(bins, slices),
+            (Form::Rows(form), BatchContent::Rows(_)) => form.fixed_bytes(slices),
+            // An encoder and a packer of one form come together.
+            _ => 0,
         }
     }
 
     /// Returns the number of rows in `slices` slices of the batch.
     pub fn rows_of(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match &batch.content {
-            BatchContent::Rows(_) => u64::from(slices) * u64::from(self.shape.rows_per_slice),
+            BatchContent::Rows(_) | BatchContent::Bins(_) => {
+                u64::from(slices) * u64::from(self.shape.rows_per_slice)
+            }
             BatchContent::Samples(samples) => samples.len() as u64,
         }
     }
@@ -133,6 +150,13 @@ impl Encoder {
                 },
                 content: SliceContent::Rows((self, form), rows, batch.own, slice),
             }),
+            (Form::Bins(form), BatchContent::Bins(bins)) => {
+                let of_slice = form.of_slice(bins, slice);
+                Ok(Slice {
+                    layout: Cow::Owned(form.layout(&of_slice)?),
+                    content: SliceContent::Bins(form, of_slice, bins.loss_tokens),
+                })
+            }
             (Form::Samples(specs), BatchContent::Samples(samples)) => {
                 let size = self.shape.rows_per_slice as usize;
                 let from = (slice * size).min(samples.len());
@@ -229,11 +253,23 @@ impl Slice<'_> {
                     encoder.put_rows(form, rows, *own, *slice, array, data)
                 })
             }
+            SliceContent::Bins(form, bins, loss_tokens) => self
+                .layout
+                .write(out, |array, data| form.put(bins, *loss_tokens, array, data)),
             SliceContent::Samples(specs, samples) => self.layout.write(out, |array, data| {
                 arrays::put(specs, samples.iter().map(Vec::as_slice), array, data);
                 Ok(())
             }),
         }
+    }
+}
+
+/// Returns the type of tokens below `id_bound`: two bytes where the vocabulary allows it.
+fn token_dtype(id_bound: u32) -> Dtype {
+    if id_bound <= 1 << 16 {
+        Dtype::U16
+    } else {
+        Dtype::U32
     }
 }
 
@@ -260,7 +296,7 @@ fn put_loss_mask(
 }
 
 /// Writes the tokens of a row into `data`; the rest of a short row becomes zero.
-fn put_tokens(dtype: Dtype, tokens: &[u32], data: &mut [u8]) -> Result<(), LayoutError> {
+pub(super) fn put_tokens(dtype: Dtype, tokens: &[u32], data: &mut [u8]) -> Result<(), LayoutError> {
     let bytes = (tokens.len() * dtype.bytes() as usize).min(data.len());
     data[bytes..].fill(0);
     if dtype == Dtype::U32 {

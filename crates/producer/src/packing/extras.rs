@@ -127,7 +127,7 @@ pub(super) fn fill(
 }
 
 /// Writes the values of column `n`, of `bytes` bytes each, into one row.
-fn fill_column(n: usize, bytes: usize, data: &mut [u8], segments: &[Segment]) {
+pub(super) fn fill_column(n: usize, bytes: usize, data: &mut [u8], segments: &[Segment]) {
     for segment in segments {
         let values = segment.columns.as_deref();
         let value = values.and_then(|values| values.get(n)?.get(..bytes));
@@ -141,7 +141,7 @@ fn fill_column(n: usize, bytes: usize, data: &mut [u8], segments: &[Segment]) {
 }
 
 /// Writes one row. `segments` are those of the row, in order; padding follows them.
-fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
+pub(super) fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
     match name {
         "segment_ids" => {
             let (items, _) = data.as_chunks_mut::<4>();

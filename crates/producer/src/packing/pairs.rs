@@ -116,7 +116,7 @@ impl Packer for Pairs {
         })
     }
 
-    fn blank(&self) -> PackedBatch {
+    fn blank(&mut self) -> PackedBatch {
         let width = self.shape.width();
         let rows = Rows::blank(self.shape.rows() * width, width, self.pad);
         PackedBatch::empty(rows, Form::Rows, self.ended)

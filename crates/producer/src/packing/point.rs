@@ -72,7 +72,9 @@ pub struct Restart {
     pub at: Point,
     /// The pieces from that point on that earlier batches hold.
     pub placed: Placed,
-    /// The window of shuffled rows that begins there, of which earlier batches hold some.
+    /// Of bins: the pieces from that point on that wait, among those that earlier batches hold.
+    pub carried: Carried,
+    /// The window of batches that begins there, of which earlier batches are some.
     pub window: Option<RowWindow>,
 }
 
@@ -81,8 +83,56 @@ impl From<Point> for Restart {
         Self {
             at,
             placed: Placed::default(),
+            carried: Carried::default(),
             window: None,
         }
+    }
+}
+
+/// The pieces behind a point up to the last one that was given: before each that waits the number of those that were
+/// given, then the number of those behind the last one that waits. Empty when all wait.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Carried(Vec<u64>);
+
+impl Carried {
+    /// Returns the pieces from number `first` on, of which `waiting` wait, in order, and of which `border` is behind the last
+    /// one that was given.
+    pub(super) fn new(first: u64, waiting: impl Iterator<Item = u64>, border: u64) -> Self {
+        let mut next = first;
+        let mut counts: Vec<u64> = Vec::new();
+        for number in waiting.take_while(|number| *number < border) {
+            counts.push(number.saturating_sub(next));
+            next = number + 1;
+        }
+        if border > first {
+            counts.push(border.saturating_sub(next));
+        }
+        Self(counts)
+    }
+
+    /// Returns whether no piece was given.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the number of pieces up to the last one that was given.
+    pub(crate) fn bound(&self) -> u64 {
+        let given = self.0.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
+        given.saturating_add((self.0.len() as u64).saturating_sub(1))
+    }
+
+    /// Returns whether piece `number` was given; `None` behind the last one.
+    pub(super) fn holds(&self, number: u64) -> Option<bool> {
+        let (last, counts) = self.0.split_last()?;
+        let mut next = 0_u64;
+        for given in counts {
+            let waits = next.saturating_add(*given);
+            if number <= waits {
+                return Some(number < waits);
+            }
+            next = waits.saturating_add(1);
+        }
+        (number < next.saturating_add(*last)).then_some(true)
     }
 }
 

@@ -160,7 +160,7 @@ impl Packer for Samples {
         })
     }
 
-    fn blank(&self) -> PackedBatch {
+    fn blank(&mut self) -> PackedBatch {
         PackedBatch::empty(BatchContent::Samples(Vec::new()), Form::Rows, self.ended)
     }
 

@@ -58,6 +58,18 @@ pub struct Batches {
     pub limit: Option<Seq>,
 }
 
+impl Batches {
+    /// Returns the batches from number 0 on, without a limit, of `slices` slices; the packer returns those of `shape`.
+    pub fn from_start(shape: Shape, slices: u32) -> Self {
+        Self {
+            shape,
+            units: (slices / shape.slices.max(1)) as usize,
+            next: 0,
+            limit: None,
+        }
+    }
+}
+
 impl RowShuffle {
     /// Returns the number of batches of a window.
     pub(crate) fn batches(self, batch_tokens: u64) -> u64 {
@@ -272,10 +284,11 @@ impl Packer for ShuffledRows {
         Ok(())
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self) -> Result<(), Mismatch> {
         if self.pinned.is_none() {
             self.close();
         }
+        Ok(())
     }
 
     fn can_flush(&self) -> bool {
@@ -286,7 +299,7 @@ impl Packer for ShuffledRows {
         self.inner.rest(begun)
     }
 
-    fn blank(&self) -> PackedBatch {
+    fn blank(&mut self) -> PackedBatch {
         self.inner.blank()
     }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod balanced;
 mod forms;
 mod several;
 mod shuffled;
@@ -74,7 +75,7 @@ fn pack(
 fn rows(batch: &PackedBatch) -> &Rows {
     match &batch.content {
         BatchContent::Rows(rows) => rows,
-        BatchContent::Samples(_) => panic!("samples"),
+        BatchContent::Bins(_) | BatchContent::Samples(_) => panic!("no rows"),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::config::OnBadDocument;
 use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{Document, Encoder, PackedBatch, Packer, Point};
+use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::transform::json::Beyond;
 
@@ -160,12 +160,16 @@ impl BatchBuilder {
                 more,
                 bytes,
                 beyond,
+                truncated,
                 ..
             } => {
                 if let Some(beyond) = beyond
                     && !self.keeps_beyond(&beyond, document.pass, metrics)
                 {
                     return Ok(());
+                }
+                if let Some(truncated) = truncated {
+                    self.noted.truncated(&truncated, metrics);
                 }
                 metrics.text_bytes.inc_by(bytes);
                 self.pack(std::iter::once(document).chain(more), metrics)
@@ -271,6 +275,9 @@ impl BatchBuilder {
     /// Adds a batch of the packer, or a slice of one.
     fn add(&mut self, unit: PackedBatch, metrics: &Metrics) {
         metrics.padding.inc_by(unit.padding());
+        if let BatchContent::Bins(bins) = &unit.content {
+            metrics.balance.made(bins, self.options.encoder.shape());
+        }
         self.own += unit.own;
         let (all, of_unit) = self.options.slices;
         if of_unit == all {
@@ -282,7 +289,7 @@ impl BatchBuilder {
         self.splitter.push(unit, bytes, &mut splits);
         for split in splits {
             match split {
-                Split::Whole(batch) => self.add_batch(batch, metrics),
+                Split::Whole(batch) => self.add_batch(*batch, metrics),
                 Split::Part(units, part) => self.add_part(units, part, metrics),
             }
         }
@@ -376,7 +383,8 @@ impl BatchBuilder {
         let taken = self.taken();
         let whole_order = self.order_at(after.next.at);
         let changes = self.options.changes.as_mut();
-        let placed = !after.next.placed.is_empty() || after.next.window.is_some();
+        let next = &after.next;
+        let placed = !next.placed.is_empty() || !next.carried.is_empty() || next.window.is_some();
         let order = whole_order.map(|order| match changes {
             Some(changes) => changes.store(order, taken, placed),
             None => order,

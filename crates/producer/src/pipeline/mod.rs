@@ -68,7 +68,7 @@ pub(crate) struct Pipeline {
     pub(crate) threads: usize,
     pub(crate) batching: BatchBuilderOptions,
     pub(crate) linger: Duration,
-    pub(crate) rows: RowWindows,
+    pub(crate) windows: BatchWindows,
     pub(crate) uploader: Arc<Uploader>,
     pub(crate) uploads: usize,
     /// Most bytes of batches and objects that are uploaded at a time.
@@ -79,10 +79,10 @@ pub(crate) struct Pipeline {
     pub(crate) stop_waiting: CancellationToken,
 }
 
-/// The windows in which rows are shuffled.
+/// The windows of batches that are shuffled or arranged together.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RowWindows {
-    /// Number of batches of a window; 1 where rows stay as they are.
+pub(crate) struct BatchWindows {
+    /// Number of batches of a window; 1 where batches are made one by one.
     pub(crate) batches: u64,
     /// A window of followed input ends when nothing has come for this time.
     pub(crate) linger: Option<Duration>,
@@ -100,7 +100,7 @@ impl Pipeline {
         let _end = end.clone().drop_guard();
         let pool = Arc::new(TokenizerPool::start(self.threads, self.tokenizing)?);
         // A whole window waits here, so that the next one is made while it is uploaded.
-        let waiting = usize::try_from(self.rows.batches).unwrap_or(usize::MAX);
+        let waiting = usize::try_from(self.windows.batches).unwrap_or(usize::MAX);
         let (to_upload, groups) = mpsc::channel(waiting.min(Semaphore::MAX_PERMITS));
         let ahead = read_ahead(self.memory);
         let log = (self.reading.named).then(|| queue.mixtures());
@@ -114,7 +114,7 @@ impl Pipeline {
             watch,
             to_upload,
             linger: self.linger,
-            rows_linger: self.rows.linger,
+            window_linger: self.windows.linger,
             metrics: self.metrics,
             progress: self.progress,
             given: 0,
@@ -151,8 +151,8 @@ struct BatchStage {
     watch: Option<MixtureWatch>,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
-    /// The time without input that ends a window of shuffled rows, of followed input.
-    rows_linger: Option<Duration>,
+    /// The time without input that ends a window of followed input.
+    window_linger: Option<Duration>,
     metrics: Arc<Metrics>,
     progress: Arc<InputProgress>,
     /// Number of documents that were taken.
@@ -165,7 +165,7 @@ type Next = Result<MixedItem, Result<ReadEnd, RunError>>;
 
 impl BatchStage {
     /// On failure the batches before it are still uploaded, so that a restart fails at once, at the same place; those of an open
-    /// window of shuffled rows are made again.
+    /// window are made again.
     fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
         let (mut deadline, mut idle) = (None, None);
         loop {
@@ -185,7 +185,7 @@ impl BatchStage {
                 let next = self.runtime.clone().block_on(self.next(until));
                 self.note_growth();
                 match next {
-                    None => Ok(self.flush_idle(&mut idle, &mut deadline)),
+                    None => self.flush_idle(&mut idle, &mut deadline),
                     Some(Ok(item)) => {
                         idle = None;
                         self.take(item, &mut deadline)
@@ -213,25 +213,25 @@ impl BatchStage {
         }
     }
 
-    /// Returns when a window of shuffled rows ends, if nothing comes from now on.
+    /// Returns when a window ends, if nothing comes from now on.
     fn idle_from_now(&mut self) -> Option<Instant> {
-        let linger = self.rows_linger?;
+        let linger = self.window_linger?;
         let can_flush = self.batching.packer().can_flush();
         can_flush.then(|| Instant::now() + linger)
     }
 
-    /// Ends a window of shuffled rows when its time is over.
+    /// Ends a window when its time is over.
     fn flush_idle(
         &mut self,
         idle: &mut Option<Instant>,
         deadline: &mut Option<Instant>,
-    ) -> Option<ReadEnd> {
+    ) -> Result<Option<ReadEnd>, RunError> {
         if idle.is_none_or(|at| at > Instant::now()) {
-            return None;
+            return Ok(None);
         }
         *idle = None;
-        self.batching.packer().flush();
-        (!self.send_full(deadline)).then_some(ReadEnd::Stopped)
+        self.batching.packer().flush().map_err(RunError::from)?;
+        Ok((!self.send_full(deadline)).then_some(ReadEnd::Stopped))
     }
 
     /// Notes the input list that has grown, and the place that was reached.

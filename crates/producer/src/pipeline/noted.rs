@@ -1,4 +1,4 @@
-//! Documents that are counted and logged: bad ones, and those whose JSON is read as Python reads it.
+//! Documents that are counted and logged: bad ones, those that were cut, and those whose JSON is read as Python reads it.
 
 use crate::metrics::Metrics;
 use crate::transform::json::Beyond;
@@ -15,6 +15,8 @@ pub(super) struct NotedDocuments {
     left_out: u64,
     /// The kinds of JSON beyond the standard that were logged.
     beyond: Beyond,
+    /// Number of documents that were cut.
+    truncated: u64,
 }
 
 impl NotedDocuments {
@@ -39,6 +41,21 @@ impl NotedDocuments {
             "{place}: not standard JSON, and left out by the release that wrote this cursor: left out again"
         );
         self.bad(&error, pass, metrics);
+    }
+
+    /// Counts a document that was cut to the tokens of a bin, and logs some.
+    pub(super) fn truncated(&mut self, (tokens, place): &(u64, String), metrics: &Metrics) {
+        metrics.balance.truncated_documents.inc();
+        metrics.balance.truncated_tokens.inc_by(*tokens);
+        self.truncated += 1;
+        if self.truncated.is_power_of_two() {
+            tracing::warn!(
+                place,
+                tokens,
+                truncated = self.truncated,
+                "document cut to the tokens of a bin (packing.balanced.long)"
+            );
+        }
     }
 
     /// Counts a document with JSON beyond the standard, and logs the first of each kind.

@@ -33,7 +33,7 @@ pub(super) enum Split {
     /// These slices fill an object.
     Part(Vec<PackedBatch>, BatchPart),
     /// All slices together are small enough to share an object.
-    Whole(PackedBatch),
+    Whole(Box<PackedBatch>),
 }
 
 /// Splits batches into parts; see the header of this file.
@@ -99,7 +99,7 @@ impl BatchSplitter {
         if let Some(mut open) = self.open.take() {
             let whole = open.parts == 0 && self.any_size;
             splits.push(if whole && open.bytes <= self.object_bytes {
-                Split::Whole(join(open.units))
+                Split::Whole(Box::new(join(open.units)))
             } else {
                 open.split(true)
             });
@@ -136,6 +136,7 @@ fn join(units: Vec<PackedBatch>) -> PackedBatch {
         match (&mut whole.content, unit.content) {
             (BatchContent::Samples(all), BatchContent::Samples(more)) => all.extend(more),
             (BatchContent::Rows(all), BatchContent::Rows(more)) => all.append(more),
+            (BatchContent::Bins(all), BatchContent::Bins(more)) => all.append(more),
             _ => {}
         }
         whole.sources.pieces.extend(unit.sources.pieces);

@@ -32,6 +32,8 @@ pub enum Tokenized {
         after: Position,
         /// The parts of its JSON beyond the standard, with its place for people.
         beyond: Option<Box<(Beyond, String)>>,
+        /// Number of tokens that were cut off, because a bin holds no more, with its place for people.
+        truncated: Option<Box<(u64, String)>>,
     },
     /// A bad document and the pass in which it was read.
     Bad {
@@ -176,6 +178,7 @@ impl ChunkTokenizer {
         let mut more = Vec::new();
         let mut bytes = 0;
         let mut beyond = Beyond::default();
+        let mut truncated = 0;
         for (number, unit) in (1..).zip(std::iter::once(unit.unit).chain(unit.more)) {
             let made = match self.transformed(unit, around)? {
                 Ok(None) => continue,
@@ -187,6 +190,7 @@ impl ChunkTokenizer {
             };
             bytes += made.bytes;
             beyond.add(made.beyond);
+            truncated += made.truncated;
             within.more = number < of;
             let items = made.content.items();
             let document = Document {
@@ -209,6 +213,7 @@ impl ChunkTokenizer {
             bytes,
             after,
             beyond: (!beyond.is_none()).then(|| Box::new((beyond, around.place(place)))),
+            truncated: (truncated > 0).then(|| Box::new((truncated, around.place(place)))),
         }))
     }
 

@@ -10,7 +10,9 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
-use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, SliceRun, TgbRecord};
+use batchweave_core::tgb::{
+    Digest, Identity, Object, ObjectBuilder, SliceCost, SliceRun, TgbRecord,
+};
 use batchweave_log::CommitItem;
 use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Retry, Store, StoreError};
 
@@ -55,11 +57,19 @@ pub(crate) enum Uploaded {
     /// One of several objects of a batch.
     Part {
         run: SliceRun,
-        rows: u64,
-        tokens: u64,
+        size: BatchSize,
         /// Set with the last slice of the batch.
         last: Option<Last>,
     },
+}
+
+/// The size of a batch, or of a part of one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BatchSize {
+    rows: u64,
+    tokens: u64,
+    /// Of bins: the cost of the slices of the whole batch.
+    cost: Option<SliceCost>,
 }
 
 /// The data of a batch that are known with its last part.
@@ -79,8 +89,8 @@ struct Built {
 
 /// The batches, or the part of a batch, in an object.
 struct Contents {
-    /// Number of rows and tokens of each batch, or of the part.
-    sizes: Vec<(u64, u64)>,
+    /// The size of each batch, or of the part.
+    sizes: Vec<BatchSize>,
     last: bool,
     whole: bool,
     cursor: Cursor,
@@ -95,12 +105,11 @@ impl Contents {
         } = self;
         let mut made = runs.into_iter().zip(self.sizes);
         if !self.whole
-            && let Some((run, (rows, tokens))) = made.next()
+            && let Some((run, size)) = made.next()
         {
             return Uploaded::Part {
                 run,
-                rows,
-                tokens,
+                size,
                 last: self.last.then_some(Last {
                     provenance,
                     cursor,
@@ -108,12 +117,13 @@ impl Contents {
                 }),
             };
         }
-        let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
-            rows,
-            tokens,
+        let tgbs = made.map(|(run, size)| TgbRecord {
+            rows: size.rows,
+            tokens: size.tokens,
             digest: Digest::from_crcs(run.crcs),
             parts: vec![run.part],
             provenance: provenance.clone(),
+            cost: size.cost,
         });
         Uploaded::Batches(CommitItem {
             tgbs: tgbs.collect(),
@@ -198,36 +208,40 @@ impl Uploader {
         })
     }
 
-    /// Writes all slices of a batch. Returns the number of rows and tokens.
+    /// Writes all slices of a batch. Returns its size.
     fn write_batch(
         &self,
         builder: &mut ObjectBuilder,
         seq: Seq,
         batch: &PackedBatch,
-    ) -> Result<(u64, u64), RunError> {
+    ) -> Result<BatchSize, RunError> {
         let slices = self.encoder.slices();
         for n in 0..slices {
             self.write(builder, seq, n, batch, n as usize)?;
         }
-        Ok((self.encoder.rows_of(batch, slices), batch.own))
+        Ok(BatchSize {
+            rows: self.encoder.rows_of(batch, slices),
+            tokens: batch.own,
+            cost: batch.cost(),
+        })
     }
 
-    /// Writes the slices of a part. Returns the number of rows and tokens.
+    /// Writes the slices of a part. Returns its size.
     fn write_part(
         &self,
         builder: &mut ObjectBuilder,
         seq: Seq,
         part: &BatchPart,
         slices: Vec<PackedBatch>,
-    ) -> Result<(u64, u64), RunError> {
-        let mut rows = 0;
-        let mut tokens = 0;
+    ) -> Result<BatchSize, RunError> {
+        let mut size = BatchSize::default();
         for (n, slice) in (part.first_slice..).zip(slices) {
             self.write(builder, seq, n, &slice, 0)?;
-            rows += self.encoder.rows_of(&slice, 1);
-            tokens += slice.own;
+            size.rows += self.encoder.rows_of(&slice, 1);
+            size.tokens += slice.own;
+            size.cost = slice.cost();
         }
-        Ok((rows, tokens))
+        Ok(size)
     }
 
     /// Writes slice `slice` of batch `seq`, which is the one at `at` in `content`.

@@ -117,14 +117,19 @@ fn reason(config: &ProducerConfig, totals: &Totals) -> String {
                 whether the input has enough files or blocks for all producers that share it"
             .to_owned();
     }
-    let stream = &config.stream;
-    let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
+    let shape = config.shape();
+    let rows = shape.rows() as u64;
     let (unit, factors, needed) = match config.packing.mode {
         PackingMode::Opaque => ("samples", "slices x rows_per_slice", rows),
+        PackingMode::Balanced => (
+            "tokens",
+            "0.98 x slices x micro_batches x tokens",
+            shape.tokens() as u64 * 98 / 100,
+        ),
         _ => (
             "tokens",
             "slices x rows_per_slice x seq_len",
-            rows.saturating_mul(stream.seq_len.into()),
+            shape.tokens() as u64,
         ),
     };
     format!(

@@ -79,6 +79,16 @@ pub enum Reason {
         "the document has {tokens} tokens, and one with arrays must fit in a row of {most}; shorten it, or raise stream.seq_len"
     )]
     LongerThanRow { tokens: u64, most: u64 },
+    /// A document does not fit in a bin, and is not divided.
+    #[error(
+        "the document has {tokens} tokens, and a bin holds {most} ({why}); raise packing.balanced.tokens, shorten it, or leave such \
+         documents out with source.on_bad_document = \"skip\""
+    )]
+    LongerThanBin {
+        tokens: u64,
+        most: u64,
+        why: &'static str,
+    },
     /// Compressed data ends early or is damaged; the rest of the file cannot be read.
     #[error("the {codec} data ends early or is damaged here ({detail}); copy the file again")]
     Damaged { codec: &'static str, detail: String },

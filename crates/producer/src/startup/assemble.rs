@@ -24,7 +24,7 @@ use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::{CHUNK_BYTES, chunk_bytes};
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
-use crate::pipeline::{MixedSources, Pipeline, Reading, RowWindows};
+use crate::pipeline::{BatchWindows, MixedSources, Pipeline, Reading};
 use crate::progress::InputProgress;
 use crate::sample::SampleTaker;
 use crate::sources::{FileRoot, InputFinder, Inputs, NamedPaths, SourcePlan};
@@ -135,12 +135,9 @@ pub(crate) fn assemble(
         },
         threads: config.document_threads(),
         linger: config.commit.linger.0,
-        rows: RowWindows {
+        windows: BatchWindows {
             batches: config.window_batches(),
-            linger: follows
-                .then_some(config.packing.shuffle_rows)
-                .flatten()
-                .map(|rows| rows.linger.0),
+            linger: config.window_linger().filter(|_| follows),
         },
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
@@ -159,17 +156,19 @@ fn packer(
     limit: Option<Seq>,
 ) -> Box<dyn Packer> {
     let transform = &parts.transform;
-    let inner = transform.packer(parts.from.clone());
+    let batches = Batches {
+        next,
+        limit,
+        ..Batches::from_start(transform.unit_shape(), transform.encoder.slices())
+    };
+    let from = parts.from.clone();
+    let inner = match transform.packer(from.clone(), batches) {
+        inner if config.is_balanced() => return inner,
+        inner => inner,
+    };
     let Some(shuffle) = config.row_shuffle() else {
         return inner;
     };
-    let batches = Batches {
-        shape: transform.unit_shape(),
-        units: (transform.encoder.slices() / transform.unit_slices().max(1)) as usize,
-        next,
-        limit,
-    };
-    let from = parts.from.clone();
     Box::new(ShuffledRows::new(inner, shuffle, batches, from))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::config::{NamedSource, PackingMode, ProducerConfig, SourceConfig, SourceContent};
+use crate::config::{DocumentKind, NamedSource, ProducerConfig, SourceConfig};
 use crate::cursor::NAMES;
 use crate::sources::{Format, InputList, PinnedFile, SourceError, shown};
 
@@ -159,11 +159,7 @@ pub(super) fn check(config: &ProducerConfig, list: &InputList) -> Result<(), Sou
             .filter(|pin| source.format.for_file(&pin.name) == Format::Text)
             .collect();
         refuse(&text)?;
-        let texts = source.content == SourceContent::Text
-            && matches!(
-                config.packing.mode,
-                PackingMode::Concat | PackingMode::BestFit
-            );
+        let texts = config.documents() == DocumentKind::Text;
         if !texts {
             // Reading a text gives the reason.
             continue;

@@ -1,6 +1,6 @@
 //! The settings by which the files of the input are read.
 
-use crate::config::{PackingMode, ProducerConfig, SourceContent};
+use crate::config::{DocumentKind, PackingMode, ProducerConfig};
 use crate::sources::{ConversationColumns, Portion, ReadContent, ReadOptions, TextField};
 use crate::transform::Columns;
 use crate::transform::chat::fields_beside;
@@ -42,23 +42,22 @@ fn read_content(config: &ProducerConfig, end_token: Option<u32>) -> ReadContent 
             setting: "transform.fields",
         });
     }
-    let ids = config.source.content == SourceContent::Ids;
-    match (config.packing.mode, end_token) {
-        (PackingMode::Chat, _) => ReadContent::Conversations(ConversationColumns {
+    match config.documents() {
+        DocumentKind::Conversation => ReadContent::Conversations(ConversationColumns {
             wanted: vec![config.chat.messages.clone()],
             optional: optional_columns(&[&config.chat.tools]),
             content_key: config.chat.content_key.clone(),
             verbatim: false,
             setting: "chat.messages",
         }),
-        (PackingMode::Pairs, _) => ReadContent::Conversations(ConversationColumns {
+        DocumentKind::Pair => ReadContent::Conversations(ConversationColumns {
             wanted: vec![config.chat.chosen.clone(), config.chat.rejected.clone()],
             optional: optional_columns(&[&config.chat.prompt, &config.chat.tools]),
             content_key: config.chat.content_key.clone(),
             verbatim: false,
             setting: "chat.chosen and chat.rejected",
         }),
-        (_, end_token) if ids => ReadContent::Ids {
+        DocumentKind::Ids => ReadContent::Ids {
             end_token: end_token.unwrap_or_default(),
         },
         _ => ReadContent::Documents,
@@ -83,10 +82,10 @@ fn packing_arrays(config: &ProducerConfig) -> Vec<String> {
 
 /// Returns the fields of a tar's samples that are read.
 fn shard_members(config: &ProducerConfig) -> Vec<String> {
-    let content = match config.packing.mode {
-        PackingMode::Opaque => return packing_arrays(config),
-        PackingMode::Chat | PackingMode::Pairs => "json",
-        PackingMode::Concat | PackingMode::BestFit => TextField::new(&config.source.field).member,
+    let content = match config.documents() {
+        DocumentKind::Sample => return packing_arrays(config),
+        DocumentKind::Conversation | DocumentKind::Pair => "json",
+        DocumentKind::Text | DocumentKind::Ids => TextField::new(&config.source.field).member,
     };
     let beside = Columns::from_config(config).names();
     [content.to_owned()].into_iter().chain(beside).collect()

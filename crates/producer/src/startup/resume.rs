@@ -75,6 +75,7 @@ impl Resume<'_> {
         let from = Restart {
             at: state.at,
             placed: state.placed,
+            carried: state.carried,
             window: state.window,
         };
         Ok(Resumed {

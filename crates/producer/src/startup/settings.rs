@@ -63,7 +63,7 @@ fn of_rows(packing: &PackingConfig) -> Option<Setting> {
 
 /// Returns the rules by which conversations are read.
 fn of_template(config: &ProducerConfig) -> Vec<Setting> {
-    if !config.packing.mode.has_template() {
+    if !config.documents().has_template() {
         return Vec::new();
     }
     // A key that is read by itself has another meaning when it is ignored; any other stopped the producer before.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{IdError, ProducerName, StreamId};
 use batchweave_core::keys;
-use batchweave_core::stream::StreamConfig;
+use batchweave_core::stream::{SliceForm, StreamConfig};
 use batchweave_daemon::timestamp;
 use batchweave_log::{Creation, LogError, create};
 use batchweave_store::Store;
@@ -53,15 +53,18 @@ pub(super) fn wanted(
 ) -> Result<StreamConfig, IdError> {
     let producers: Result<Vec<ProducerName>, IdError> =
         config.stream.producers.iter().map(|p| p.parse()).collect();
+    let shape = config.shape();
+    let form = config.is_balanced().then_some(SliceForm::Balanced);
     Ok(StreamConfig {
-        format: 1,
+        format: StreamConfig::format_of(form),
         stream_id: StreamId::from_random(rand::random()),
         slices: config.stream.slices,
         order: config.stream.order,
         producers: producers?,
         tokenizer: transform.identity(),
-        seq_len: config.stream.seq_len,
-        rows_per_slice: config.stream.rows_per_slice,
+        seq_len: shape.seq_len,
+        rows_per_slice: shape.rows_per_slice,
+        form,
         created: timestamp::now(),
     })
 }

@@ -19,6 +19,8 @@ pub(crate) struct Transformed {
     pub(crate) bytes: u64,
     /// The parts of its JSON beyond the standard.
     pub(crate) beyond: Beyond,
+    /// Number of tokens that were cut off, because a bin holds no more.
+    pub(crate) truncated: u64,
 }
 
 impl DocumentTransform {

@@ -1,5 +1,6 @@
 //! Reasons why the configured transform of documents cannot be set up.
 
+use batchweave_core::balance::CostError;
 use batchweave_core::tgb::LayoutError;
 use batchweave_daemon::Exit;
 
@@ -29,6 +30,9 @@ pub enum TransformError {
         /// All tokens of the vocabulary are below this.
         bound: u32,
     },
+    /// The cost of documents cannot be computed.
+    #[error("packing.balanced.cost: {0}")]
+    Cost(#[from] CostError),
     /// Slices of this shape cannot be stored.
     #[error(transparent)]
     Layout(#[from] LayoutError),

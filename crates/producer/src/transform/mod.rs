@@ -6,6 +6,7 @@
 //! - `columns` takes the numbers beside them;
 //! - `shards` finds the text or the conversation in a sample of a tar;
 //! - `function` applies the user's own function to units, before all others;
+//! - `long` treats documents longer than a row or a bin;
 //! - `json` reads JSON as Python does, and `again` decides when;
 //! - `identity` names the tokenizer and the form of slices, which stream.json keeps;
 //! - `error` holds the reasons why a transform cannot be set up.
@@ -21,6 +22,7 @@ pub mod function;
 mod identity;
 pub mod ids;
 pub(crate) mod json;
+mod long;
 mod setup;
 pub(crate) mod shards;
 pub mod text;
@@ -41,12 +43,12 @@ pub(crate) use tokenizer::missing_begin_token;
 use self::arrays::sample;
 use self::chat::{Chat, Dialect, PairFields};
 use self::json::Beyond;
-use self::setup::{beside, chat, pair_fields};
+use self::setup::{balancing, beside, chat, pair_fields};
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
-use crate::config::{PackingMode, ProducerConfig, SourceContent};
+use crate::config::{DocumentKind, LongDocuments, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    AddedTokens, ArraySpec, Beside, BestFit, Concat, Content, Encoder, Packer, Pairs, Restart,
-    Samples, Shape,
+    AddedTokens, ArraySpec, Balanced, Balancing, Batches, Beside, BestFit, Concat, Content,
+    Encoder, Packer, Pairs, Restart, Samples, Shape,
 };
 use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;
@@ -57,6 +59,9 @@ pub struct DocumentTransform {
     shape: Shape,
     mode: PackingMode,
     look_ahead: usize,
+    /// Of bins: the settings that decide them, and what becomes of long documents.
+    balancing: Option<(Balancing, LongDocuments)>,
+    template: bool,
     beside: Beside,
     columns: Columns,
     function: Option<Function>,
@@ -93,8 +98,8 @@ impl Kind {
         tokenizer: Arc<dyn Tokenizer>,
         pad: u32,
     ) -> Result<Self, TransformError> {
-        Ok(match config.packing.mode {
-            PackingMode::Chat | PackingMode::Pairs => Self::Chat {
+        Ok(match config.documents() {
+            DocumentKind::Conversation | DocumentKind::Pair => Self::Chat {
                 chat: Box::new(chat(config, tokenizer.clone())?),
                 pairs: pair_fields(config, shape),
                 tokenizer,
@@ -114,11 +119,7 @@ impl DocumentTransform {
     /// Sets up the configured transform. Reads files and loads the tokenizer, which takes seconds: call it outside
     /// of async code.
     pub fn new(config: &ProducerConfig) -> Result<Self, TransformError> {
-        let shape = Shape {
-            slices: config.stream.slices,
-            rows_per_slice: config.stream.rows_per_slice,
-            seq_len: config.stream.seq_len,
-        };
+        let shape = config.shape();
         let packing = &config.packing;
         let beside = beside(config);
         let mut canary = Vec::new();
@@ -130,14 +131,21 @@ impl DocumentTransform {
             let tokenizer = load_tokenizer(config)?;
             let pad = pad_token(config, tokenizer.as_ref())?;
             canary = tokens_of(tokenizer.as_ref());
-            let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &beside)?;
+            let bound = tokenizer.identity().id_bound;
+            let encoder = if config.is_balanced() {
+                Encoder::bins(shape, bound, &beside)?
+            } else {
+                Encoder::rows(shape, bound, &beside)?
+            };
             (Kind::of_tokens(config, shape, tokenizer, pad)?, encoder)
         };
         Ok(Self {
-            kind,
             shape,
             mode: packing.mode,
             look_ahead: packing.look_ahead,
+            balancing: balancing(config, &kind)?,
+            template: config.documents().has_template(),
+            kind,
             beside,
             columns: Columns::from_config(config),
             function: Function::start(config)?,
@@ -145,6 +153,11 @@ impl DocumentTransform {
             canary,
             encoder: Arc::new(encoder),
         })
+    }
+
+    /// Returns the settings that decide bins; `None` in other modes.
+    pub(crate) fn balancing(&self) -> Option<&Balancing> {
+        self.balancing.as_ref().map(|(balancing, _)| balancing)
     }
 
     /// Returns the token after each document; none for arrays.
@@ -202,16 +215,19 @@ impl DocumentTransform {
     }
 
     /// Returns the shape of the batches that the packer returns: whole ones, or slices of large ones.
-    pub(crate) fn unit_shape(&self) -> Shape {
+    pub fn unit_shape(&self) -> Shape {
         Shape {
             slices: self.unit_slices(),
             ..self.shape
         }
     }
 
-    /// Returns a packer that starts at `from` and makes [`Self::unit_slices`] slices at a time.
-    pub fn packer(&self, from: Restart) -> Box<dyn Packer> {
+    /// Returns a packer that starts at `from` and makes [`Self::unit_slices`] slices at a time; bins of `batches`.
+    pub fn packer(&self, from: Restart, batches: Batches) -> Box<dyn Packer> {
         let shape = self.unit_shape();
+        if let Some((balancing, _)) = &self.balancing {
+            return Box::new(Balanced::new(balancing.clone(), batches, from));
+        }
         let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
         else {
             return Box::new(Samples::new(shape, from.at));
@@ -225,7 +241,7 @@ impl DocumentTransform {
                 Box::new(BestFit::new(shape, added, self.look_ahead, from))
             }
             PackingMode::Pairs => Box::new(Pairs::new(shape, *pad, from.at)),
-            PackingMode::Concat | PackingMode::Opaque => {
+            PackingMode::Concat | PackingMode::Balanced | PackingMode::Opaque => {
                 let segments = self.beside.needs_segments();
                 Box::new(Concat::new(shape, added, from.at, segments))
             }
@@ -276,11 +292,7 @@ impl DocumentTransform {
         let Some((content, bytes)) = self.content(field, unit, read, values.mask)? else {
             return Ok(None);
         };
-        let tokens = content.items();
-        let most = self.shape.width() as u64;
-        if tokens > most && !self.beside.arrays.is_empty() {
-            return Err(Reason::LongerThanRow { tokens, most });
-        }
+        let (content, truncated) = self.fitted(content)?;
         let arrays: usize = values.arrays.iter().map(Bytes::len).sum();
         Ok(Some(Transformed {
             content,
@@ -288,6 +300,7 @@ impl DocumentTransform {
             arrays: values.arrays,
             bytes: bytes + arrays as u64,
             beyond: Beyond::default(),
+            truncated,
         }))
     }
 
@@ -303,6 +316,7 @@ impl DocumentTransform {
                     arrays: Vec::new(),
                     bytes,
                     beyond: Beyond::default(),
+                    truncated: 0,
                 })
             }),
             Kind::Text {
@@ -310,7 +324,7 @@ impl DocumentTransform {
                 ..
             } => Err(Reason::NotIdFile),
             Kind::Text { .. } | Kind::Chat { .. } => {
-                let template = self.mode.has_template();
+                let template = self.template;
                 self.columns.take(&mut unit).and_then(|values| {
                     let (field, unit) = shards::document(field, template, unit);
                     let bytes = unit.bytes() as u64;

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use super::Columns;
 use super::chat::{Chat, LossRules, Mapping, PairFields, TemplateError, TemplateFile};
-use crate::config::{PackingMode, ProducerConfig};
-use crate::packing::{Beside, Extra, Shape};
+use super::error::TransformError;
+use super::{Columns, Kind};
+use crate::config::{DocumentKind, LongDocuments, ProducerConfig};
+use crate::packing::{ArraySpec, Balancing, Beside, Extra, Shape};
 use crate::tokenizer::Tokenizer;
 
 /// Returns the arrays beside the tokens.
 pub(super) fn beside(config: &ProducerConfig) -> Beside {
     let packing = &config.packing;
     let mut extras = packing.fields.clone();
-    if packing.mode.has_template() || !config.source.mask.is_empty() {
+    if config.documents().has_template() || !config.source.mask.is_empty() {
         extras.push(Extra::LossMask);
     }
     extras.sort_unstable();
@@ -22,6 +23,30 @@ pub(super) fn beside(config: &ProducerConfig) -> Beside {
         columns: packing.extra.clone(),
         arrays: packing.arrays_beside().to_vec(),
     }
+}
+
+/// Returns the settings that decide bins, and what becomes of long documents; `None` in other modes.
+pub(super) fn balancing(
+    config: &ProducerConfig,
+    kind: &Kind,
+) -> Result<Option<(Balancing, LongDocuments)>, TransformError> {
+    let (Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. }) = kind else {
+        return Ok(None);
+    };
+    if !config.is_balanced() {
+        return Ok(None);
+    }
+    let long = config.packing.balanced.long;
+    let cost = config.cost_model()?;
+    let arrays = config.packing.arrays_beside().iter();
+    let balancing = Balancing {
+        settings: config.balance_settings(cost.counts_arrays()),
+        cost,
+        item_bytes: arrays.map(ArraySpec::item_bytes).collect(),
+        split: long == LongDocuments::Split,
+        end: tokenizer.identity().end_token,
+    };
+    Ok(Some((balancing, long)))
 }
 
 /// Returns the transform of conversations that `config` names.
@@ -73,12 +98,18 @@ fn mapping(config: &ProducerConfig) -> Mapping {
 /// Returns the fields of preference pairs; `None` for other modes.
 pub(super) fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<PairFields>> {
     let table = &config.chat;
+    let (row_tokens, row_key) = if config.is_balanced() {
+        (shape.seq_len as usize, "packing.balanced.tokens")
+    } else {
+        (shape.width(), "stream.seq_len")
+    };
     let fields = || PairFields {
         prompt: table.prompt.clone(),
         chosen: table.chosen.clone(),
         rejected: table.rejected.clone(),
         mapping: mapping(config),
-        row_tokens: shape.width(),
+        row_tokens,
+        row_key,
     };
-    (config.packing.mode == PackingMode::Pairs).then(|| Box::new(fields()))
+    (config.documents() == DocumentKind::Pair).then(|| Box::new(fields()))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::TransformError;
-use crate::config::{PackingMode, ProducerConfig, SourceContent, TokenizerKind};
+use crate::config::{DocumentKind, ProducerConfig, TokenizerKind};
 use crate::tokenizer::{self, Choice, RankSettings, Tokenizer};
 
 /// Texts to check the tokenizer with; the second one takes the exact path of o200k.
@@ -62,11 +62,7 @@ pub(crate) fn missing_begin_token(config: &ProducerConfig) -> Option<String> {
     let table = &config.tokenizer;
     let asks = table.kind == TokenizerKind::File
         && table.begin_token.is_none()
-        && config.source.content == SourceContent::Text
-        && matches!(
-            config.packing.mode,
-            PackingMode::Concat | PackingMode::BestFit
-        );
+        && config.documents() == DocumentKind::Text;
     let (token, file) = asks.then(|| tokenizer::own_begin_token(table.path.as_ref()))??;
     Some(format!(
         "tokenizer.begin_token: is not given, and {file} puts {token:?} before each text, which these documents lack; \

@@ -28,7 +28,7 @@ fn config(world: &World, mode: PackingMode, lines: &[serde_json::Value]) -> Prod
     ) = (1, 2, 99);
     config.packing.mode = mode;
     config.packing.last_batch = LastBatch::Pad;
-    if mode.has_template() {
+    if matches!(mode, PackingMode::Chat | PackingMode::Pairs) {
         config.chat.template = path("t.jinja");
         config.chat.renderer = Some(Path::new(PROGRAM).to_owned());
     }

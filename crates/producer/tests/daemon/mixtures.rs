@@ -11,6 +11,7 @@ use batchweave_daemon::Exit;
 use batchweave_producer::Outcome;
 use batchweave_producer::config::{PackingMode, ProducerConfig, RunLimit, Side, SplitConfig};
 
+use crate::balanced::limited_to;
 use crate::order::{documents, three};
 use crate::shuffled_rows::shuffled;
 use crate::support::{World, seeds};
@@ -108,6 +109,12 @@ async fn changes_of_tokens_do_not_depend_on_kills() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_inside_windows_of_shuffled_rows_do_not_depend_on_kills() {
     changes_do_not_depend_on_kills(|world| shuffled(three(world), PackingMode::BestFit)).await;
+}
+
+/// A change inside a window of bins weighs the documents that are read behind those that wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_inside_windows_of_bins_do_not_depend_on_kills() {
+    changes_do_not_depend_on_kills(|world| limited_to(world, 70)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

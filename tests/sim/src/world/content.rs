@@ -89,6 +89,7 @@ pub(crate) fn object(
         digest: Digest::from_crcs(run.crcs),
         parts: vec![run.part],
         provenance: None,
+        cost: None,
     };
     (object.bytes, object.runs.into_iter().map(record).collect())
 }

@@ -19,6 +19,7 @@ fn stream() -> StreamConfig {
         seq_len: 16,
         rows_per_slice: 2,
         created: "2026-01-01T00:00:00Z".into(),
+        form: None,
     }
 }
 

@@ -44,6 +44,7 @@ fn config() -> StreamConfig {
         seq_len: 1,
         rows_per_slice: 1,
         created: "2026-01-01T00:00:00Z".into(),
+        form: None,
     }
 }
 
@@ -92,6 +93,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
             digest: Digest([*digest; 32]),
             parts: vec![part],
             provenance: None,
+            cost: None,
         };
         let committed = producer.try_commit(vec![tgb], Cursor::default()).await;
         committed.unwrap();

@@ -28,6 +28,7 @@ fn record() -> TgbRecord {
         digest,
         parts,
         provenance: None,
+        cost: None,
     }
 }
 

@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use batchweave_producer::config::{PackingMode, ProducerConfig};
-use batchweave_producer::packing::{Content, Document, Extra, PackedBatch, Point, Restart, Within};
+use batchweave_producer::packing::{
+    Batches, Content, Document, Extra, PackedBatch, Point, Restart, Within,
+};
 use batchweave_producer::sources::Place;
 use batchweave_producer::transform::DocumentTransform;
 use serde::Serialize;
@@ -154,7 +156,8 @@ fn copy(documents: &[Document]) -> f64 {
 impl Round {
     fn measure(transform: &DocumentTransform, documents: &[Document]) -> Result<Self, CliError> {
         let mut round = Self::default();
-        let mut packer = transform.packer(Restart::default());
+        let batches = Batches::from_start(transform.unit_shape(), transform.encoder.slices());
+        let mut packer = transform.packer(Restart::default(), batches);
         for some in documents.chunks(AT_ONCE) {
             let some = some.to_vec();
             let began = Instant::now();

@@ -133,6 +133,7 @@ fn tgb(key: &str, n: u64) -> TgbRecord {
             index: None,
         }],
         provenance: None,
+        cost: None,
     }
 }
 

@@ -265,7 +265,7 @@ fn a_window_that_lingers_ends_with_the_batches_it_has_and_stays_so() {
         .take(3)
         .for_each(|document| packer.push(document.clone()).unwrap());
     assert!(packer.pop().is_none() && packer.can_flush());
-    packer.flush();
+    packer.flush().unwrap();
     let first: Vec<_> = std::iter::from_fn(|| packer.pop()).collect();
     assert_eq!(first.len(), 3);
     assert!(!packer.can_flush());

@@ -87,6 +87,7 @@ impl Mode {
         let bytes = items as u64;
         Tokenized::Document {
             beyond: None,
+            truncated: None,
             document,
             more: Vec::new(),
             bytes,

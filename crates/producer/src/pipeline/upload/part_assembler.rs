@@ -4,33 +4,28 @@
 use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::CommitItem;
 
-use super::{Last, Uploaded};
+use super::{BatchSize, Last, Uploaded};
 
 /// The parts of one batch, in order.
 #[derive(Debug, Default)]
 pub(crate) struct PartAssembler {
     parts: Vec<ObjectPart>,
     crcs: Vec<u32>,
-    rows: u64,
-    tokens: u64,
+    size: BatchSize,
 }
 
 impl PartAssembler {
     /// Adds the next durable group. Returns the batches that can be committed now.
     pub(crate) fn add(&mut self, uploaded: Uploaded) -> Option<CommitItem> {
-        let (run, rows, tokens, last) = match uploaded {
+        let (run, size, last) = match uploaded {
             Uploaded::Batches(item) => return Some(item),
-            Uploaded::Part {
-                run,
-                rows,
-                tokens,
-                last,
-            } => (run, rows, tokens, last),
+            Uploaded::Part { run, size, last } => (run, size, last),
         };
         self.parts.push(run.part);
         self.crcs.extend(run.crcs);
-        self.rows += rows;
-        self.tokens += tokens;
+        self.size.rows += size.rows;
+        self.size.tokens += size.tokens;
+        self.size.cost = size.cost;
         let Last {
             provenance,
             cursor,
@@ -39,11 +34,12 @@ impl PartAssembler {
         let whole = std::mem::take(self);
         Some(CommitItem {
             tgbs: vec![TgbRecord {
-                rows: whole.rows,
-                tokens: whole.tokens,
+                rows: whole.size.rows,
+                tokens: whole.size.tokens,
                 digest: Digest::from_crcs(whole.crcs),
                 parts: whole.parts,
                 provenance,
+                cost: whole.size.cost,
             }],
             cursor,
             mixture,

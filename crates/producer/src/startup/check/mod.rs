@@ -1,6 +1,8 @@
 //! `--check`: opens everything that the configuration names, as a start does, and changes nothing: the tokenizer
 //! and template, the first documents of the input (`documents`), the stream (`stream`) and its size (`size`) and the store.
 
+mod balance;
+mod balance_rows;
 mod documents;
 mod function;
 mod readable;
@@ -148,7 +150,10 @@ async fn check_transform(
             if let Some(warning) = missing_begin_token(config) {
                 findings.opened("warning", warning);
             }
-            if config.packing.mode.has_template() {
+            if let Some(warning) = config.unlike_batches() {
+                findings.opened("warning", warning);
+            }
+            if config.documents().has_template() {
                 findings.opened("template", config.chat.template.clone());
             }
             Some(Arc::new(transform))

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{PackingMode, ProducerConfig, SourceContent};
+use super::balance::Size;
+use crate::config::{DocumentKind, ProducerConfig};
 use crate::packing::Content;
 use crate::sources::{Format, InputFile, Reason, Unit, UnitKind};
 use crate::transform::json::Beyond;
@@ -59,18 +60,20 @@ pub(super) struct Readable {
 }
 
 /// The size of the documents of a unit in a stream.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Stored {
     /// Tokens with end tokens; 1 for a document without any, since it fills one place.
     pub(super) tokens: u64,
     /// Bytes of their arrays.
     pub(super) arrays: u64,
+    pub(super) documents: Vec<Size>,
 }
 
 impl Stored {
     fn add(&mut self, made: &Transformed) {
         self.tokens += tokens(&made.content).map_or(1, |tokens| tokens as u64 + 1);
         self.arrays += array_bytes(made);
+        self.documents.push(size(made));
     }
 }
 
@@ -81,6 +84,22 @@ impl Readable {
             (_, 0) => ", and NaN or an infinite number, read as Python reads it",
             _ => ", and halves of surrogate pairs, each of which becomes U+FFFD",
         }
+    }
+}
+
+/// Returns the size of a document of tokens.
+fn size(made: &Transformed) -> Size {
+    let count = |tokens: &[u32]| u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+    let (tokens, second) = match &made.content {
+        Content::Tokens(tokens) => (count(tokens).saturating_add(1), 0),
+        Content::Turns(tokens, _) => (count(tokens), 0),
+        Content::Pair(pair) => (count(&pair[0].tokens), count(&pair[1].tokens)),
+        Content::Sample(_) => (0, 0),
+    };
+    Size {
+        tokens,
+        second,
+        arrays: made.arrays.iter().map(|array| array.len() as u64).collect(),
     }
 }
 
@@ -158,9 +177,7 @@ fn readable(made: &Transformed, stored: Stored, transform: &DocumentTransform) -
 
 /// Reads the text of a unit, where it is one, without making tokens of it.
 fn untransformed(unit: Unit, config: &ProducerConfig) -> Result<Option<Readable>, Reason> {
-    let is_text = config.source.content == SourceContent::Text
-        && !config.packing.mode.has_template()
-        && config.packing.mode != PackingMode::Opaque;
+    let is_text = config.documents() == DocumentKind::Text;
     let field = &config.source.field;
     let (field, unit) = if is_text && unit.kind == UnitKind::Sample {
         shards::document(field, false, unit)

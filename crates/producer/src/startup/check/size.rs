@@ -2,12 +2,14 @@
 //! document fills many steps.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use batchweave_core::order::{Blocks, FileShape};
 use batchweave_daemon::check::Findings;
 use batchweave_daemon::disk::free_space;
 use batchweave_daemon::figures::{grouped, short};
 
+use super::balance::{self, Sizes};
 use super::documents::all_documents;
 use super::readable::document;
 use crate::config::{ProducerConfig, RunLimit};
@@ -18,6 +20,8 @@ use crate::worker::Worker;
 /// Most files of a source that are sampled, and most documents of each.
 const FILES: usize = 4;
 const DOCUMENTS: usize = 50;
+/// The same, where their lengths decide the balance of steps.
+const DOCUMENTS_OF_BALANCE: usize = 1000;
 /// Steps that one document may fill without a warning.
 const STEPS_OF_DOCUMENT: u64 = 4;
 /// A document of more than one in this number of parts of a window of shuffled rows is too long for it.
@@ -34,6 +38,8 @@ struct Sample {
     arrays: u64,
     /// File name and tokens of the longest document.
     longest: (String, u64),
+    /// Their documents, where their lengths decide the balance of steps.
+    sizes: Sizes,
 }
 
 /// The estimated content of a stream.
@@ -50,10 +56,9 @@ pub(super) async fn check(
     (list, committed): (&InputList, u64),
     findings: &mut Findings,
 ) {
-    let stream = &config.stream;
-    let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
-    let inputs = rows * u64::from(stream.seq_len);
+    let inputs = config.shape().tokens() as u64;
     let mut whole = Some(Estimate::default());
+    let mut sizes = Vec::new();
     for (number, own) in config.by_source().into_iter().enumerate() {
         let name = config.sources.get(number).map(|source| &source.name);
         let of = |file: &&InputFile| file.pin.source.as_ref() == name;
@@ -66,6 +71,7 @@ pub(super) async fn check(
         let Ok(Some((sample, once))) = work.join().await else {
             return;
         };
+        sizes.push(sample.sizes);
         let (name, tokens) = &sample.longest;
         if let Some(why) = long_document(config, name, *tokens, inputs) {
             findings.opened("warning", why);
@@ -75,6 +81,7 @@ pub(super) async fn check(
             arrays: sum.arrays + once.arrays * epochs as f64,
         });
     }
+    balance::report(config, transform, &sizes, findings);
     let batch = transform.encoder.batch_bytes();
     if let Some(bytes) = bytes(config, (whole, inputs, batch), committed) {
         report(config, bytes, findings);
@@ -110,6 +117,10 @@ fn about(bytes: u64) -> String {
 /// Returns a warning of a document that fills many steps in a row, or much of a window of shuffled rows. `inputs` are the tokens
 /// of a batch.
 fn long_document(config: &ProducerConfig, name: &str, tokens: u64, inputs: u64) -> Option<String> {
+    if config.is_balanced() {
+        // Its pieces are dealt over the batches of a window.
+        return None;
+    }
     let fills = if config.packing.shuffle_rows.is_some() {
         let window = config.window_batches().saturating_mul(inputs);
         (tokens > window / PARTS_OF_WINDOW).then(|| {
@@ -167,9 +178,11 @@ fn sample(
     let options = Arc::new(all_documents(config, Some(transform)));
     let chosen = chosen(files);
     let mut sample = Sample::default();
+    let began = Instant::now();
     for file in &chosen {
         sample.add(file, &options, (config, transform));
     }
+    sample.sizes.seconds = began.elapsed().as_secs_f64();
     if sample.units == 0 {
         return None;
     }
@@ -215,7 +228,13 @@ impl Sample {
         let Ok(Some(mut reader)) = FileReader::open_in(&list, options, Place::default()) else {
             return;
         };
-        for _ in 0..DOCUMENTS {
+        let is_balanced = config.is_balanced();
+        let most = if is_balanced {
+            DOCUMENTS_OF_BALANCE
+        } else {
+            DOCUMENTS
+        };
+        for _ in 0..most {
             let Ok(Some(unit)) = reader.next_unit() else {
                 return;
             };
@@ -226,6 +245,9 @@ impl Sample {
             };
             self.tokens += made.stored.tokens;
             self.arrays += made.stored.arrays;
+            if is_balanced {
+                self.sizes.documents.extend(made.stored.documents);
+            }
             let tokens = made.tokens.map_or(1, |tokens| tokens as u64 + 1);
             if tokens > self.longest.1 {
                 self.longest = (file.pin.name.clone(), tokens);

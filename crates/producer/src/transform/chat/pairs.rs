@@ -25,6 +25,8 @@ pub struct PairFields {
     pub mapping: Mapping,
     /// Most tokens of a conversation: those of a row.
     pub row_tokens: usize,
+    /// The configuration key of that number.
+    pub row_key: &'static str,
 }
 
 fn wrong(detail: String) -> Reason {
@@ -37,8 +39,9 @@ impl PairFields {
         let most = self.row_tokens;
         if tokens == 0 || tokens > most {
             return Err(wrong(format!(
-                "with \"{name}\" has {tokens} tokens, and a row of a pair holds 1 to {most}; raise stream.seq_len, or \
-                 leave such pairs out with source.on_bad_document = \"skip\""
+                "with \"{name}\" has {tokens} tokens, and a row of a pair holds 1 to {most}; raise {}, or \
+                 leave such pairs out with source.on_bad_document = \"skip\"",
+                self.row_key
             )));
         }
         Ok(())

@@ -25,7 +25,7 @@ use self::message::{Answer, Body, Document, Wanted};
 pub use self::pool::FunctionError;
 use self::pool::Pool;
 use super::arrays::from_json;
-use crate::config::{PackingMode, ProducerConfig};
+use crate::config::{DocumentKind, ProducerConfig};
 use crate::packing::ArraySpec;
 use crate::sources::{Cell, Place, Reason, Unit, UnitKind};
 
@@ -103,7 +103,7 @@ impl Function {
             content: ContentFields::from_config(config),
             members: members.iter().map(|field| first_name(field)).collect(),
             arrays,
-            opaque: config.packing.mode == PackingMode::Opaque,
+            opaque: config.documents() == DocumentKind::Sample,
         }))
     }
 
@@ -279,14 +279,14 @@ impl ContentFields {
             wanted: wanted.iter().map(|name| (*name).clone()).collect(),
             optional: optional.iter().map(|name| (*name).clone()).collect(),
         };
-        match config.packing.mode {
-            PackingMode::Chat => named(&[&chat.messages], &[&chat.tools]),
-            PackingMode::Pairs => named(
+        match config.documents() {
+            DocumentKind::Conversation => named(&[&chat.messages], &[&chat.tools]),
+            DocumentKind::Pair => named(
                 &[&chat.chosen, &chat.rejected],
                 &[&chat.prompt, &chat.tools],
             ),
-            PackingMode::Opaque => named(&[], &[]),
-            PackingMode::Concat | PackingMode::BestFit => Self::Source,
+            DocumentKind::Sample => named(&[], &[]),
+            DocumentKind::Text | DocumentKind::Ids => Self::Source,
         }
     }
 }

@@ -8,6 +8,7 @@ use batchweave_daemon::config::{ByteSize, Period};
 use tempfile::TempDir;
 
 use super::*;
+use crate::config::PackingMode;
 use crate::sources::Place;
 
 const MODULE: &str = r#"

@@ -13,6 +13,7 @@ fn fields() -> PairFields {
         rejected: "rejected".into(),
         mapping: ("messages", "tools").into(),
         row_tokens: 80,
+        row_key: "stream.seq_len",
     }
 }
 
@@ -89,6 +90,7 @@ fn rows_of_all_layouts_are_what_trl_makes_of_them() {
     let chat = chat(GOLDEN);
     let fields = PairFields {
         row_tokens: 1 << 20,
+        row_key: "stream.seq_len",
         ..fields()
     };
     for line in std::fs::read_to_string(file).unwrap().lines() {

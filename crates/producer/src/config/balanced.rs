@@ -1,0 +1,245 @@
+//! The table `packing.balanced`: bins of equal cost.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use batchweave_core::balance::{BalanceSettings, CostModel, CostSpec};
+use batchweave_daemon::config::{Period, Problem};
+use serde::{Deserialize, Serialize};
+
+use super::{PackingMode, ProducerConfig};
+
+/// Most tokens of a window: two windows of 4 bytes and a mark each then take 2.5 GiB.
+const WINDOW_TOKENS_MAX: u64 = 1 << 28;
+/// With fewer bins per slice, the batches of a window are unlike each other.
+const FEW_MICRO_BATCHES: u32 = 4;
+
+/// Bins, their cost, and the batches that are arranged together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BalancedConfig {
+    /// Most tokens of a bin, which is one micro-batch of one slice.
+    pub tokens: u32,
+    /// Bins per slice and batch.
+    pub micro_batches: u32,
+    /// Most batches that are arranged together.
+    pub window: u32,
+    pub cost: CostSetting,
+    /// Number of tokens of a document whose attention costs as much as all else.
+    pub crossover: u32,
+    pub long: LongDocuments,
+    /// A window of followed input ends when nothing has come for this time.
+    pub linger: Period,
+}
+
+/// The cost of a document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a table of costs, or \"attention\" or \"tokens\""
+)]
+pub enum CostSetting {
+    Named(NamedCost),
+    Own(OwnCost),
+}
+
+/// A cost by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamedCost {
+    /// Of a transformer: linear in the tokens, and quadratic in the length of a document.
+    Attention,
+    /// The number of tokens.
+    Tokens,
+}
+
+/// A cost by its coefficients, in tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OwnCost {
+    /// Of a token.
+    pub linear: f64,
+    /// Of the square of a token.
+    pub quadratic: f64,
+    /// Of an item of each array.
+    pub arrays: BTreeMap<String, f64>,
+}
+
+impl Default for OwnCost {
+    fn default() -> Self {
+        Self {
+            linear: 1.0,
+            quadratic: 0.0,
+            arrays: BTreeMap::new(),
+        }
+    }
+}
+
+/// The treatment of a document above the tokens of a bin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LongDocuments {
+    /// It becomes pieces that share one token.
+    #[default]
+    Split,
+    /// Its first tokens are kept.
+    Truncate,
+    /// It is a bad document.
+    Bad,
+}
+
+impl Default for BalancedConfig {
+    fn default() -> Self {
+        Self {
+            tokens: 16_384,
+            micro_batches: 4,
+            window: 8,
+            cost: CostSetting::Named(NamedCost::Attention),
+            crossover: 16_384,
+            long: LongDocuments::Split,
+            linger: Period(Duration::from_secs(30)),
+        }
+    }
+}
+
+impl BalancedConfig {
+    /// Returns the keys whose values are not the defaults.
+    fn changed(&self) -> impl Iterator<Item = String> {
+        let values = |table: &Self| match serde_json::to_value(table) {
+            Ok(serde_json::Value::Object(values)) => values,
+            _ => serde_json::Map::new(),
+        };
+        let default = values(&Self::default());
+        let own = values(self).into_iter();
+        own.filter_map(move |(key, value)| (default.get(&key) != Some(&value)).then_some(key))
+    }
+
+    fn cost_spec(&self) -> CostSpec {
+        match &self.cost {
+            CostSetting::Named(NamedCost::Tokens) => CostSpec::tokens(),
+            CostSetting::Named(NamedCost::Attention) => CostSpec::attention(self.crossover.into()),
+            CostSetting::Own(own) => CostSpec {
+                linear: own.linear,
+                quadratic: own.quadratic,
+                arrays: own.arrays.clone(),
+            },
+        }
+    }
+}
+
+impl ProducerConfig {
+    /// Returns whether slices are bins of equal cost.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.packing.mode == PackingMode::Balanced
+    }
+
+    /// Returns the cost of documents; valid after the check of the configuration.
+    pub(crate) fn cost_model(&self) -> Result<CostModel, batchweave_core::balance::CostError> {
+        let arrays = self.packing.arrays_beside().iter();
+        let names: Vec<&str> = arrays.map(|array| array.name.as_str()).collect();
+        CostModel::new(&self.packing.balanced.cost_spec(), &names)
+    }
+
+    /// Returns the shape of windows, where arrays may have a cost.
+    pub(crate) fn balance_settings(&self, by_cost: bool) -> BalanceSettings {
+        let table = &self.packing.balanced;
+        BalanceSettings {
+            slices: self.stream.slices,
+            micro_batches: table.micro_batches,
+            tokens: table.tokens,
+            window: table.window,
+            by_cost,
+        }
+    }
+
+    pub(super) fn check_balanced(&self, problems: &mut Vec<Problem>) {
+        if !self.is_balanced() {
+            return;
+        }
+        let table = &self.packing.balanced;
+        let mut wrong = |key: &str, message: String| {
+            problems.push(Problem::new(format!("packing.balanced.{key}"), message));
+        };
+        let batch = u64::from(self.stream.slices)
+            * u64::from(table.micro_batches)
+            * u64::from(table.tokens);
+        let most = WINDOW_TOKENS_MAX / batch.max(1);
+        if u64::from(table.window) > most.max(1) {
+            wrong(
+                "window",
+                format!(
+                    "{} batches of {batch} tokens are more than two windows in memory may have; at most {most} fit",
+                    table.window
+                ),
+            );
+        }
+        if batch > WINDOW_TOKENS_MAX {
+            wrong(
+                "tokens",
+                format!(
+                    "slices x micro_batches x tokens is {batch} tokens per batch: expected at most {WINDOW_TOKENS_MAX}, since whole batches wait in memory"
+                ),
+            );
+        }
+        if let Err(why) = self.balance_settings(false).check()
+            && batch > 0
+            && batch <= WINDOW_TOKENS_MAX
+        {
+            wrong("window", why.to_string());
+        }
+        if let Err(why) = self.cost_model() {
+            let key = if matches!(table.cost, CostSetting::Named(_)) {
+                "crossover"
+            } else {
+                "cost"
+            };
+            wrong(key, why.to_string());
+        }
+    }
+
+    /// Adds the keys that the file has beside another mode, or beside this one.
+    pub(super) fn check_given_balanced(
+        &self,
+        given: &dyn Fn(&str) -> bool,
+        problems: &mut Vec<Problem>,
+    ) {
+        let table = &self.packing.balanced;
+        if !self.is_balanced() {
+            let text = "is for packing.mode = \"balanced\" only; set the mode, or remove it";
+            for key in table.changed() {
+                let key = format!("packing.balanced.{key}");
+                problems.extend(given(&key).then(|| Problem::new(key, text)));
+            }
+            return;
+        }
+        for (key, other) in [
+            ("stream.rows_per_slice", "micro_batches"),
+            ("stream.seq_len", "tokens"),
+        ] {
+            if given(key) {
+                let text = format!(
+                    "is packing.balanced.{other} with packing.mode = \"balanced\"; write it there"
+                );
+                problems.push(Problem::new(key, text));
+            }
+        }
+        let attention = CostSetting::Named(NamedCost::Attention);
+        if table.changed().any(|key| key == "crossover") && table.cost != attention {
+            let text = "is for packing.balanced.cost = \"attention\" only; remove it";
+            problems.push(Problem::new("packing.balanced.crossover", text));
+        }
+    }
+
+    /// Returns a warning where the batches of a window are unlike each other.
+    pub(crate) fn unlike_batches(&self) -> Option<String> {
+        let table = &self.packing.balanced;
+        let few = self.is_balanced() && table.window > 1 && table.micro_batches < FEW_MICRO_BATCHES;
+        few.then(|| {
+            format!(
+                "packing.balanced: with {} micro-batches a batch has {} classes of cost, so the batches of a window differ \
+                 in the lengths and sources of their documents; set micro_batches = {FEW_MICRO_BATCHES} or more, or window = 1",
+                table.micro_batches, table.micro_batches
+            )
+        })
+    }
+}

@@ -26,6 +26,7 @@ _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_S
 # By package: tests that need it. `make test-frameworks` installs all of them and runs these.
 _FRAMEWORKS = {
     "torch": [
+        "test_torch_balanced.py",
         "test_torch_data.py",
         "test_torch_micro_batches.py",
         "test_torch_models.py",

@@ -245,7 +245,10 @@ fn render(report: &StepReport, style: Style) -> String {
     let stored: u64 = tgb.parts.iter().map(|p| p.length).sum();
     let producer = &entry.producer;
     let producer = format!("{producer}, term {}, seq {}", entry.epoch, entry.seq);
-    let (rows, tokens) = (count(tgb.rows, "row"), count(tgb.tokens, "token"));
+    let (rows, tokens) = (
+        count(tgb.rows, if tgb.cost.is_some() { "bin" } else { "row" }),
+        count(tgb.tokens, "token"),
+    );
     let mut rows = vec![
         ("step", entry.step.to_string()),
         ("producer", producer),
@@ -253,6 +256,13 @@ fn render(report: &StepReport, style: Style) -> String {
         ("holds", format!("{rows}, {tokens}, {}", bytes(stored))),
         ("digest", tgb.digest.to_string()),
     ];
+    rows.extend(tgb.cost.map(|cost| {
+        let text = format!(
+            "the dearest slice costs {:.3} times the mean",
+            cost.imbalance()
+        );
+        ("balance", text)
+    }));
     rows.extend(tgb.provenance.iter().map(|key| ("provenance", key.clone())));
     let quarantines = report.quarantines.iter();
     rows.extend(quarantines.map(|q| ("quarantine", quarantine(q))));

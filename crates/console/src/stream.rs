@@ -43,9 +43,10 @@ pub fn rows(root: &str, stream: &StreamConfig) -> Vec<(&'static str, String)> {
         (StreamOrder::Lanes, _) => format!("lanes in turn: {names}"),
     };
     let slices = count(stream.slices.into(), "slice");
-    let rows = count(stream.rows_per_slice.into(), "row");
+    let rows = count(stream.rows_per_slice.into(), stream.row_name());
     let seq_len = stream.seq_len;
-    let batch = format!("{slices} x {rows} x {seq_len} tokens = {tokens} tokens per step");
+    let most = if stream.is_balanced() { "at most " } else { "" };
+    let batch = format!("{slices} x {rows} x {seq_len} tokens = {most}{tokens} tokens per step");
     let TokenizerId { name, fingerprint } = &stream.tokenizer;
     let identity = format!("{}, created {}", stream.stream_id, stream.created);
     vec![

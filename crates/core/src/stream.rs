@@ -76,6 +76,11 @@ impl StreamConfig {
         self.form == Some(SliceForm::Balanced)
     }
 
+    /// Returns the name of a row of a slice, for people.
+    pub fn row_name(&self) -> &'static str {
+        if self.is_balanced() { "bin" } else { "row" }
+    }
+
     /// Returns the tokens of a batch, or its samples.
     pub fn batch_items(&self) -> u64 {
         u64::from(self.slices) * u64::from(self.rows_per_slice) * u64::from(self.seq_len)

@@ -6,13 +6,14 @@
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
 //!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
 //! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
-//! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`);
+//! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`, `bin_units`);
 //! - `encode` makes slices of batches, `encode_bins` those of bins, `extras` the optional arrays beside the tokens, `arrays` those of any length.
 
 mod arrays;
 mod balanced;
 mod best_fit;
 mod bin_piece;
+mod bin_units;
 mod bins;
 mod concat;
 mod encode;

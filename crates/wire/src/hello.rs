@@ -61,6 +61,9 @@ pub struct Parent {
     pub step: u64,
 }
 
+/// The form of slices that are bins, in `forms`.
+pub const BALANCED: &str = "balanced";
+
 /// The body of a `hello` message, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,6 +109,9 @@ pub struct Hello {
     pub seq_len: Option<u32>,
     /// Rows per slice that the trainer counts on.
     pub rows_per_slice: Option<u32>,
+    /// The forms of slices that the client reads beside rows and samples. Omitted when there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forms: Vec<String>,
     /// The session that this one replaces; that one only releases frames from now on.
     pub replaces: Option<Replaces>,
     /// Bytes of segments of earlier daemons that the client still has mapped.
@@ -134,6 +140,7 @@ impl Hello {
             slices: None,
             seq_len: None,
             rows_per_slice: None,
+            forms: Vec::new(),
             replaces: None,
             mapped_bytes: 0,
         }

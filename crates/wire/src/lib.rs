@@ -27,7 +27,7 @@ pub use batch::{BatchMessage, Release, SliceRef};
 pub use cause::WaitCause;
 pub use error::WireError;
 pub use fault::{ErrorName, Fault};
-pub use hello::{Begin, Hello, Mode, Parent, Replaces};
+pub use hello::{BALANCED, Begin, Hello, Mode, Parent, Replaces};
 pub use layout::{ArrayLayout, Dtype, Layout};
 pub use limits::*;
 pub use message::{

@@ -8,7 +8,7 @@ use batchweave_console::output::{count, printable};
 use batchweave_console::sources::{self, Names};
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::provenance::Piece;
-use batchweave_core::tgb::{Dtype, Layout};
+use batchweave_core::tgb::{Dtype, Layout, bin_ranges};
 use batchweave_log::{Frame, Log};
 use serde::Serialize;
 
@@ -74,14 +74,19 @@ pub(super) async fn rows(
         let of_slice = u64::from(stream.rows_per_slice);
         let width = tokens.as_ref().map_or(0, |(width, _)| *width);
         let mask = runs::mask(&layout, payload, width);
+        let bins = bin_ranges(&layout, payload);
         for row in 0..of_slice {
-            let at = usize::try_from(row).unwrap_or(usize::MAX) * width;
+            let number = usize::try_from(row).unwrap_or(usize::MAX);
+            let at = match &bins {
+                Some(bins) => bins.get(number).cloned().unwrap_or_default(),
+                None => number * width..(number + 1) * width,
+            };
             let undecoded = Undecoded {
                 slice: frame.slice,
                 row,
                 number: u64::from(frame.slice) * of_slice + row,
-                tokens: tokens.as_ref().and_then(|(_, all)| all.get(at..at + width)),
-                mask: mask.and_then(|all| all.get(at..at + width)),
+                tokens: tokens.as_ref().and_then(|(_, all)| all.get(at.clone())),
+                mask: mask.and_then(|all| all.get(at)),
             };
             rows.extend(undecoded.decode(origin.as_ref(), vocabulary.as_ref()));
         }

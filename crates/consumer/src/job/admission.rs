@@ -8,7 +8,7 @@ use std::ops::Range;
 use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::mesh::{self, MeshError};
 use batchweave_core::stream::StreamConfig;
-use batchweave_wire::{ErrorName, Fault, Hello};
+use batchweave_wire::{BALANCED, ErrorName, Fault, Hello};
 
 use super::membership::{AttemptRequest, Member, WaitReason};
 use crate::engine::SessionId;
@@ -173,6 +173,14 @@ fn check_stream(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
     if let Some(theirs) = hello.stream.as_ref().filter(|id| **id != ours) {
         let message = format!("the state belongs to stream {theirs}, this daemon serves {ours}");
         return Err(Fault::new(ErrorName::OtherStream, message));
+    }
+    if stream.is_balanced() && !hello.forms.iter().any(|form| form == BALANCED) {
+        let message = format!(
+            "the slices of this stream are bins of equal cost, which the client ({}) does not know",
+            hello.client
+        );
+        let remedy = "install the client of the release of this daemon";
+        return Err(Fault::new(ErrorName::BadHello, message).remedy(remedy));
     }
     let expected = [
         ("slices", hello.slices, stream.slices),

@@ -76,7 +76,8 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
         ..
     } = stream;
     let text = format!(
-        "{slices} slices x {rows_per_slice} rows x {seq_len} tokens, {} steps",
+        "{slices} slices x {rows_per_slice} {}s x {seq_len} tokens, {} steps",
+        stream.row_name(),
         manifest.next_step()
     );
     findings.opened("stream", text);

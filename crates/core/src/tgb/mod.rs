@@ -8,6 +8,7 @@
 //! - A frame names its stream, producer, epoch, TGB and slice, and readers check them.
 //! - No input bytes cause a panic.
 
+mod bins;
 mod build;
 mod error;
 mod frame;
@@ -18,6 +19,7 @@ mod part;
 pub mod ranges;
 mod trailer;
 
+pub use bins::bin_ranges;
 pub use build::{BuildError, Object, ObjectBuilder, Packed, SliceRun, TgbData, pack};
 pub use error::{Fault, FrameLocation, TgbError};
 pub use frame::{Expect, FrameHeader, verify, verify_summed};

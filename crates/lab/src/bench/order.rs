@@ -5,6 +5,7 @@ mod corpus;
 mod daemons;
 mod plot;
 mod restart;
+mod rows;
 mod speed;
 
 use std::collections::BTreeMap;
@@ -59,6 +60,12 @@ pub(crate) struct OrderArgs {
     /// Draw the shares of a run whose mixture changes in the middle, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Batches of 128 rows of 2,048 tokens that are measured with packing.shuffle_rows
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(50..=100_000))]
+    rows_batches: u64,
+    /// Tokens of a window of these rows
+    #[arg(long, value_name = "TOKENS", default_value_t = 8 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    rows_window: u64,
     /// Also run producers: their speed with a shuffled source over that with the same input in order, and the bytes
     /// that 16 of them read together
     #[arg(long)]
@@ -96,6 +103,7 @@ pub(crate) struct OrderReport {
     /// The largest stored state of the mixture's three sources, and the allowed size.
     cursor_bytes: usize,
     cursor_bytes_allowed: usize,
+    shuffle_rows: rows::RowsReport,
     #[serde(flatten)]
     speed: Option<speed::SpeedReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,6 +166,7 @@ fn synthetic(args: &OrderArgs) -> Result<OrderReport, CliError> {
         share_error_max,
         tokens: args.tokens,
         cursor_bytes,
+        shuffle_rows: rows::measure(args)?,
         cursor_bytes_allowed: CURSOR_BYTES[0] + CURSOR_BYTES[1] * WEIGHTS.len(),
         speed: None,
         restarts: None,
@@ -307,6 +316,7 @@ impl OrderReport {
              cursor     {} bytes for three sources, of {} allowed",
             self.share_error_max, self.tokens, self.cursor_bytes, self.cursor_bytes_allowed
         );
+        self.shuffle_rows.text(&mut text);
         if let Some(speed) = &self.speed {
             speed.text(&mut text);
         }

@@ -104,6 +104,14 @@ impl Encoder {
         }
     }
 
+    /// Returns the size of what is stored per token of bins, in bytes; `None` for other forms.
+    pub(crate) fn bytes_per_token(&self) -> Option<u64> {
+        match &self.form {
+            Form::Bins(form) => Some(form.bytes_per_token()),
+            Form::Rows(_) | Form::Samples(_) => None,
+        }
+    }
+
     /// Returns the size of the frames of `slices` slices with this content in bytes.
     pub fn frame_bytes(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match (&self.form, &batch.content) {

@@ -70,13 +70,18 @@ impl BinForm {
         extras.chain(columns.map(|spec| (spec.name.as_str(), spec.dtype)))
     }
 
+    /// Returns the bytes of a token and of the arrays with an item per token.
+    pub(super) fn bytes_per_token(&self) -> u64 {
+        let beside: u64 = self.per_token().map(|(_, dtype)| dtype.bytes()).sum();
+        self.tokens.bytes() + beside
+    }
+
     /// Returns more bytes than the frames of these slices need.
     pub(super) fn frame_bytes(&self, bins: &Bins, slices: u32) -> u64 {
         let slices = u64::from(slices);
         let arrays = 16 + self.beside.extras.len() + self.beside.columns.len();
         let headers = 256 * (arrays + 2 * self.beside.arrays.len()) as u64;
-        let per_token: u64 = self.per_token().map(|(_, dtype)| dtype.bytes()).sum();
-        let tokens = (self.tokens.bytes() + per_token) * bins.tokens.len() as u64;
+        let tokens = self.bytes_per_token() * bins.tokens.len() as u64;
         let documents = 4 * (bins.segments.len() as u64 + slices);
         let of_bins = 8 * (self.bins as u64 + 2) * slices;
         let all = bins

@@ -11,6 +11,7 @@ use batchweave_core::order::{MixtureChanges, SamplerState};
 use batchweave_core::provenance::Form;
 use serde_json::{Map, Value};
 
+pub use super::group::BatchGroup;
 use super::noted::NotedDocuments;
 pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
@@ -21,38 +22,6 @@ use crate::metrics::Metrics;
 use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::transform::json::Beyond;
-
-/// The content of one object: batches that become visible together, or a part of one batch.
-#[derive(Debug)]
-pub struct BatchGroup {
-    /// Number of the first batch.
-    pub first_seq: Seq,
-    /// The batches, with consecutive numbers; with `part`, single slices of one batch. Never empty.
-    pub batches: Vec<PackedBatch>,
-    /// The part, when this is not a whole batch.
-    pub part: Option<BatchPart>,
-    /// The producer's cursor after the last batch.
-    pub cursor: Cursor,
-    /// Name of the input list that the cursor counts in.
-    pub inputs: LinkId,
-    /// Of sources with names: the mixture by which the batches were made.
-    pub mixture: Option<u64>,
-    /// Size of all frames in bytes; an upper bound, where the size is known only after encoding.
-    pub bytes: u64,
-    /// Approximate size of the batches in memory in bytes.
-    pub memory: u64,
-}
-
-impl BatchGroup {
-    /// Returns the numbers of the first and the last batch.
-    pub(super) fn seqs(&self) -> (Seq, Seq) {
-        let more = match &self.part {
-            Some(_) => 0,
-            None => (self.batches.len() as u64).saturating_sub(1),
-        };
-        (self.first_seq, self.first_seq + more)
-    }
-}
 
 /// The parts and settings of a batch builder.
 #[derive(Debug)]

@@ -6,11 +6,12 @@
 //! - `read` are chunks of units, `named_files` reads the files that these name; `new_files` polls for more;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
-//! - `batch` packs documents into batches and groups them into objects; `split` divides one larger than an object;
+//! - `batch` packs documents into batches and groups them into objects (`group`); `split` divides one larger than an object;
 //! - `upload` makes the objects and stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
 
 pub mod batch;
 mod budget;
+mod group;
 mod mix;
 mod mixtures;
 pub(crate) mod named_files;

@@ -7,6 +7,7 @@ use batchweave_console::output::{bytes, count};
 use batchweave_core::ids::{ProducerName, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
+use batchweave_core::tgb::SliceCost;
 use batchweave_store::{Store, StoreError};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -28,6 +29,9 @@ pub(super) struct Commits {
     bytes: u64,
     /// Bytes of the TGBs that the records name.
     pub(super) tgb_bytes: u64,
+    /// Of a balanced stream: the sums of the dearest slices and of the means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cost: Option<SliceCost>,
 }
 
 /// Sums and keys of the newest records.
@@ -87,6 +91,11 @@ impl NewestRecords {
             if let Entry::Batch(batch) = entry {
                 sums.tgbs += batch.tgbs.len() as u64;
                 sums.tokens += batch.tgbs.iter().map(|tgb| tgb.tokens).sum::<u64>();
+                for cost in batch.tgbs.iter().filter_map(|tgb| tgb.cost) {
+                    let sum = sums.cost.get_or_insert_default();
+                    sum.max = sum.max.saturating_add(cost.max);
+                    sum.mean = sum.mean.saturating_add(cost.mean);
+                }
                 let parts = batch.tgbs.iter().flat_map(|tgb| &tgb.parts);
                 sums.tgb_bytes += parts.map(|part| part.length).sum::<u64>();
                 let provenance = batch.tgbs.into_iter().filter_map(|tgb| tgb.provenance);
@@ -135,6 +144,7 @@ mod tests {
             tokens: 640,
             bytes: 20_480,
             tgb_bytes: 10 << 20,
+            cost: None,
         };
         let text = "newest 4 records: 1.2 entries and 2.5 TGBs per record, 2.0 KiB of log for 1.0 MiB of data per TGB";
         assert_eq!(seen.text(), text);

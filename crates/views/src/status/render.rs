@@ -37,6 +37,9 @@ pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, St
     if let Some(rate) = report.rate.text() {
         rows.push(("rate", rate));
     }
+    if let Some(balance) = balance(report) {
+        rows.push(("balance", balance));
+    }
     // Nothing is known of the readers of a past state.
     if report.reclaim.is_some() {
         let lead = readers::lead(&report.readers, report.tokens_per_step);
@@ -65,6 +68,18 @@ pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, St
         rows.push(("void", style.red(&format!("{entries}, {records}: {hint}"))));
     }
     rows
+}
+
+/// Describes the cost of the newest steps of a balanced stream.
+fn balance(report: &StatusReport) -> Option<String> {
+    let commits = &report.commits;
+    let imbalance = commits.cost?.imbalance();
+    let room = commits.tgbs.saturating_mul(report.stream.batch_items());
+    let fill = 100.0 * commits.tokens as f64 / room.max(1) as f64;
+    let steps = count(commits.tgbs, "step");
+    Some(format!(
+        "the dearest slice costs {imbalance:.3} times the mean, bins are {fill:.1} % full (newest {steps})"
+    ))
 }
 
 fn quarantine(shown: &QuarantineState, jobs: &[JobStatus]) -> String {

@@ -70,6 +70,7 @@ pub const TARGETS: &[Target] = &[
     target("index", tgb::index, FIELDS),
     target("ranges", tgb::ranges, JSON),
     target("payload", tgb::payload, JSON),
+    target("bins", tgb::bins, JSON),
     target("provenance", provenance::provenance, FIELDS),
     target("from_rank", wire::from_rank, JSON),
     target("from_daemon", wire::from_daemon, JSON),

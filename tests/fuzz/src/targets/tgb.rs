@@ -6,7 +6,7 @@ use batchweave_core::limits::SLICES_MAX;
 use batchweave_core::tgb::ranges::{Located, coalesce, part_slices};
 use batchweave_core::tgb::{
     ENTRY_BYTES, Expect, FrameHeader, HEADER_BYTES, IndexEntry, Layout, TgbRecord, Trailer,
-    check_object, verify, verify_summed,
+    bin_ranges, check_object, verify, verify_summed,
 };
 
 use crate::check::good;
@@ -153,19 +153,40 @@ fn producer() -> ProducerName {
     good("a".parse(), "a name")
 }
 
+/// Writes the right length of a payload's header.
+fn put_length(bytes: &mut [u8]) {
+    let end = bytes
+        .iter()
+        .rposition(|&byte| byte == b'}')
+        .map_or(0, |at| at + 1);
+    let length = end.next_multiple_of(64).saturating_sub(8).min(bytes.len());
+    if let Some(place) = bytes.get_mut(..8) {
+        place.copy_from_slice(&(length as u64).to_le_bytes());
+    }
+}
+
+/// The borders of bins in a slice's payload: those that are taken divide its tokens.
+pub(super) fn bins(input: &[u8]) {
+    each(input, put_length, |bytes| {
+        let Ok(layout) = Layout::parse(bytes) else {
+            return;
+        };
+        let Some(bins) = bin_ranges(&layout, bytes) else {
+            return;
+        };
+        let tokens = layout.array("tokens").map_or(0, |array| array.shape[0]);
+        let mut end = 0;
+        for bin in bins {
+            assert!(bin.start == end && bin.end >= end, "neighbours");
+            end = bin.end;
+        }
+        assert_eq!(end as u64, tokens, "all tokens");
+    });
+}
+
 /// A slice's payload, and its header unchanged and with the right length.
 pub(super) fn payload(input: &[u8]) {
-    let put = |bytes: &mut [u8]| {
-        let end = bytes
-            .iter()
-            .rposition(|&byte| byte == b'}')
-            .map_or(0, |at| at + 1);
-        let length = end.next_multiple_of(64).saturating_sub(8).min(bytes.len());
-        if let Some(place) = bytes.get_mut(..8) {
-            place.copy_from_slice(&(length as u64).to_le_bytes());
-        }
-    };
-    each(input, put, |bytes| {
+    each(input, put_length, |bytes| {
         let Ok(layout) = Layout::parse(bytes) else {
             return;
         };

@@ -72,6 +72,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "index" => indexes(),
         "ranges" => ranges(),
         "payload" => payloads(),
+        "bins" => vec![golden("bins-v1.safetensors")],
         "provenance" => provenance(),
         "from_rank" => messages("rank"),
         "from_daemon" => messages("daemon"),

@@ -1,7 +1,7 @@
 //! Each refusal once, and admitted hellos.
 
 use batchweave_core::ids::{Hash, StreamId};
-use batchweave_core::stream::{StreamOrder, TokenizerId};
+use batchweave_core::stream::{SliceForm, StreamOrder, TokenizerId};
 
 use super::*;
 
@@ -43,6 +43,26 @@ fn slices(hello: &Hello) -> Result<Range<u32>, Fault> {
 fn refused(hello: &Hello) -> (Option<ErrorName>, String) {
     let fault = slices(hello).expect_err("must be refused");
     (fault.known_name(), fault.to_string())
+}
+
+#[test]
+fn a_client_that_does_not_know_bins_is_refused_by_name() {
+    let of = |forms: &[&str]| {
+        let mut hello = hello(0, 1, 5);
+        hello.client = "batchweave-python 0.0.9".to_owned();
+        hello.forms = forms.iter().map(|form| (*form).to_owned()).collect();
+        let mut stream = stream();
+        (stream.format, stream.form) = (2, Some(SliceForm::Balanced));
+        check(&hello, &stream, &["llm".to_owned()])
+    };
+    of(&["balanced"]).unwrap();
+    let fault = of(&[]).unwrap_err();
+    assert_eq!(fault.known_name(), Some(ErrorName::BadHello));
+    let text = fault.to_string();
+    assert!(
+        text.contains("batchweave-python 0.0.9") && text.contains("release"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -83,6 +83,13 @@ pub(super) async fn check(
     }
     balance::report(config, transform, &sizes, findings);
     let batch = transform.encoder.batch_bytes();
+    if let Some(per_token) = transform.encoder.bytes_per_token() {
+        // Slices of bins have their tokens, and what each of these has beside it.
+        whole = whole.map(|sum| Estimate {
+            arrays: sum.arrays + sum.tokens * per_token as f64,
+            ..sum
+        });
+    }
     if let Some(bytes) = bytes(config, (whole, inputs, batch), committed) {
         report(config, bytes, findings);
     }

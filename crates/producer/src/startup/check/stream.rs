@@ -137,8 +137,11 @@ fn none_yet(wanted: &StreamConfig) -> String {
 /// Returns the size of a batch.
 fn shape(stream: &StreamConfig) -> String {
     format!(
-        "{} slices x {} rows x {} tokens",
-        stream.slices, stream.rows_per_slice, stream.seq_len
+        "{} slices x {} {}s x {} tokens",
+        stream.slices,
+        stream.rows_per_slice,
+        stream.row_name(),
+        stream.seq_len
     )
 }
 

@@ -73,7 +73,7 @@ def test_each_token_of_each_document_comes_once(world: Path) -> None:
     assert found == Counter(WANTED)
 
 
-def test_costs_and_learned_tokens_are_those_of_the_documents(world: Path) -> None:
+def test_costs_and_learned_tokens_come_from_the_documents(world: Path) -> None:
     told, total, worst = [], 0, 0.0
     for batch in batches(world):
         learned = 0

@@ -127,13 +127,13 @@ MOST = (1 << 28) // PACKED
         ),
         (
             {"balanced__cost": {"linear": -1.0}},
-            "packing.balanced.cost: cost.linear is -1: expected 0 or more",
+            "packing.balanced.cost: linear is -1: expected 0 or more",
         ),
         ({"balanced__cost": {"quadratic": -0.5}}, "cost.quadratic is -0.5: expected 0 or more"),
         ({"balanced__cost": {"linear": 0.0}}, "every document costs 0"),
         (
             {"balanced__cost": {"arrays": {"image": 0.3}}},
-            "cost.arrays.image: the stream has no array of this name",
+            "arrays.image: packing.arrays has no array of this name",
         ),
         ({"balanced__crossover": 100}, 'is for packing.balanced.cost = "attention" only; remove'),
         (
@@ -158,7 +158,7 @@ def test_a_negative_cost_of_an_array_that_is_there(tmp_path: Path) -> None:
     write(tmp_path, [{"text": SHORT, "score": [1.0]}])
     arrays: Any = {"packing.arrays": [{"name": "score", "dtype": "F32"}]}
     line = refused(tmp_path, USAGE, balanced__cost={"arrays": {"score": -2.0}}, **arrays)
-    assert "cost.arrays.score is -2: expected 0 or more" in line
+    assert "arrays.score is -2: expected 0 or more" in line
 
 
 def test_input_below_one_batch_is_dropped_or_padded(tmp_path: Path) -> None:

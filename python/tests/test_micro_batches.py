@@ -83,7 +83,7 @@ def test_each_world_makes_the_same_micro_batches(world: int, fields: tuple[str, 
     assert found == set(itertools.product(range(BINS), range(SLICES)))
 
 
-def test_borders_are_those_of_documents_among_the_inputs() -> None:
+def test_borders_are_at_documents_among_the_inputs() -> None:
     for batch in ranks(SLICED, 2):
         for micro in batch.micro_batches():
             lengths = np.diff(micro.documents).tolist()
@@ -137,7 +137,7 @@ def test_stored_arrays_are_views_and_computed_ones_are_private() -> None:
         assert micro.positions.flags.writeable
 
 
-def test_further_arrays_are_those_of_the_bins_documents() -> None:
+def test_further_arrays_belong_to_the_documents_of_a_bin() -> None:
     for batch in ranks(SLICED, 2):
         for micro in batch.micro_batches():
             one = SLICED[micro.slice][micro.index]

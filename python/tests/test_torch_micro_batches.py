@@ -55,7 +55,7 @@ def llama() -> Any:
     return transformers.LlamaForCausalLM(config).double()
 
 
-def test_items_are_those_of_the_flattening_collator(path: Path) -> None:
+def test_items_equal_the_flattening_collator(path: Path) -> None:
     slices = arranged(documents(60, masked=False))
     collate = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
     with FakeDaemon(path, slices=8, slots=128) as daemon:
@@ -104,7 +104,7 @@ def test_a_model_learns_the_same_from_any_arrangement(path: Path) -> None:
     assert max(float(grad.abs().max()) for grad in alone) > 1e-3
 
 
-def test_shifted_items_are_those_of_the_micro_batches(path: Path) -> None:
+def test_shifted_items_equal_the_micro_batches(path: Path) -> None:
     with FakeDaemon(path, slices=8, slots=128) as daemon:
         opened(daemon, SLICED)
         for dtype in ("int64", None):

@@ -89,9 +89,9 @@ pub enum SourceContent {
     Text,
     /// Token ids, ready made.
     Ids,
-    /// Conversations, with `packing.mode = "balanced"`.
+    /// Conversations by the chat template, with `packing.mode = "balanced"`.
     Conversations,
-    /// Preference pairs, with `packing.mode = "balanced"`.
+    /// Preference pairs by the chat template, with `packing.mode = "balanced"`.
     Pairs,
 }
 

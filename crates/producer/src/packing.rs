@@ -5,6 +5,7 @@
 //!
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
 //!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
+//! - `mismatch` finds documents that are not those of the cursor;
 //! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
 //! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`, `bin_units`);
 //! - `encode` makes slices of batches, `encode_bins` those of bins, `extras` the optional arrays beside the tokens, `arrays` those of any length.
@@ -20,6 +21,7 @@ mod encode;
 mod encode_bins;
 mod extras;
 mod image_arrays;
+mod mismatch;
 mod pairs;
 mod picture;
 mod point;
@@ -29,7 +31,6 @@ mod shuffled_rows;
 
 use std::sync::Arc;
 
-use batchweave_core::balance::{ArrangeError, CostError};
 use batchweave_core::provenance::{Form, Piece, Sources};
 use batchweave_core::tgb::SliceCost;
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub use concat::Concat;
 pub use encode::{Encoder, Slice};
 pub use encode_bins::BIN_ARRAYS;
 pub use extras::{Beside, Extra};
+pub use mismatch::Mismatch;
+use mismatch::Start;
 pub use pairs::Pairs;
 pub use picture::Picture;
 pub use point::{Carried, Placed, Point, Restart};
@@ -304,77 +307,6 @@ pub struct Segment {
     /// The document's values of the columns beside the content.
     pub columns: Option<ColumnValues>,
     pub arrays: Vec<Bytes>,
-}
-
-/// A restart found other documents than those that the cursor counts.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Mismatch {
-    /// The document that the cursor names is another one.
-    #[error(
-        "the input or the tokenizer is not what it was when the cursor was saved: the cursor leaves out {skip} tokens of \
-         line or row {} of input file {}, which is another document now, or a shorter one; restore the input, or start a new producer name",
-        .place.unit + 1, .place.file + 1
-    )]
-    Document { place: Place, skip: u64 },
-    /// The documents are fewer, or shorter.
-    #[error(
-        "the input or the tokenizer is not what it was when the cursor was saved: the rows of batches {first} to {} were \
-         shuffled together, and their documents fill only {found} of these {batches} batches now; restore the input, or start a new \
-         producer name",
-        first + batches.saturating_sub(1)
-    )]
-    Window {
-        first: u64,
-        batches: u64,
-        found: u64,
-    },
-    /// Documents whose cost can't be balanced.
-    #[error("packing.balanced.cost: {0}")]
-    Cost(String),
-}
-
-impl From<CostError> for Mismatch {
-    fn from(why: CostError) -> Self {
-        Self::Cost(why.to_string())
-    }
-}
-
-impl From<ArrangeError> for Mismatch {
-    fn from(why: ArrangeError) -> Self {
-        Self::Cost(why.to_string())
-    }
-}
-
-/// Check of the first documents after a restart: they must be those of the unit that the cursor names, and long enough.
-#[derive(Debug)]
-struct Start(Option<Point>);
-
-impl Start {
-    fn new(at: Point) -> Self {
-        Self((at.skip > 0).then_some(at))
-    }
-
-    /// Returns the number of items of this document to leave out, of `items`: all of them, when the cursor points into a
-    /// later one of the same unit.
-    fn skip(&mut self, document: &Document, items: usize) -> Result<usize, Mismatch> {
-        let Some(start) = self.0.take() else {
-            return Ok(0);
-        };
-        let point = document.point();
-        let ahead = start.skip.checked_sub(point.skip);
-        let own = ahead.filter(|_| start.is_document(point));
-        match own.map(usize::try_from) {
-            Some(Ok(skip)) if skip < items => Ok(skip),
-            Some(_) if document.within.more => {
-                self.0 = Some(start);
-                Ok(items)
-            }
-            _ => Err(Mismatch::Document {
-                place: start.place(),
-                skip: start.skip,
-            }),
-        }
-    }
 }
 
 /// Packs documents into batches. Slices of a large batch are packed as batches of one slice, with the same result.

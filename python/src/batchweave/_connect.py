@@ -126,6 +126,7 @@ def hello(options: Options, **of_session: Any) -> bytes:
         "slices": options.slices,
         "seq_len": options.seq_len,
         "rows_per_slice": options.rows_per_slice,
+        "forms": ["balanced"],
     }
     if options.shared:
         fields["shared"] = True

@@ -46,16 +46,16 @@ impl CostSpec {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CostError {
     /// A coefficient below 0.
-    #[error("cost.{name} is {value}: expected 0 or more")]
+    #[error("{name} is {value}: expected 0 or more")]
     Negative { name: String, value: f64 },
     /// A coefficient that is infinite or not a number, as that of a crossover of 0.
-    #[error("cost.{name} is {value}: expected a finite number")]
+    #[error("{name} is {value}: expected a finite number")]
     NotFinite { name: String, value: f64 },
     /// A coefficient above the bound.
-    #[error("cost.{name} is {value}: expected at most {COEFFICIENT_MAX}")]
+    #[error("{name} is {value:e}: expected at most {COEFFICIENT_MAX}")]
     TooLarge { name: String, value: f64 },
     /// A cost of an array that the documents do not have.
-    #[error("cost.arrays.{name}: the stream has no array of this name")]
+    #[error("arrays.{name}: packing.arrays has no array of this name")]
     UnknownArray { name: String },
     /// All coefficients are 0, so that nothing could be balanced.
     #[error("every document costs 0: expected a cost of tokens or of an array above 0")]

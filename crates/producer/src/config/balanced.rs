@@ -36,7 +36,7 @@ pub struct BalancedConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "a table of costs, or \"attention\" or \"tokens\""
+    expecting = "expected \"attention\", \"tokens\", or a table as { linear = 1.0, quadratic = 6.1e-5, arrays = { image = 300.0 } }"
 )]
 pub enum CostSetting {
     Named(NamedCost),
@@ -57,11 +57,11 @@ pub enum NamedCost {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OwnCost {
-    /// Of a token.
+    /// The cost of a token.
     pub linear: f64,
-    /// Of the square of a token.
+    /// The cost of the square of a token.
     pub quadratic: f64,
-    /// Of an item of each array.
+    /// The cost of an item of each array.
     pub arrays: BTreeMap<String, f64>,
 }
 

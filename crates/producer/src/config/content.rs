@@ -10,7 +10,7 @@ pub enum DocumentKind {
     Conversation,
     /// A preferred and a rejected conversation.
     Pair,
-    /// Named arrays.
+    /// A set of named arrays.
     Sample,
 }
 

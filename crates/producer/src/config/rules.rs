@@ -10,7 +10,7 @@ const TOKENS: [PackingMode; 3] = [
     PackingMode::Balanced,
 ];
 
-pub(super) static RULES: [Rule; 35] = [
+pub(super) static RULES: [Rule; 36] = [
     must(
         "source.paths",
         |c| c.source.paths.is_empty() && c.sources.is_empty(),
@@ -145,6 +145,11 @@ pub(super) static RULES: [Rule; 35] = [
         "packing.arrays",
         |c| !keeps_documents(c),
         "is for packing.mode = \"opaque\", \"best_fit\", \"chat\" and \"balanced\" only, which keep documents whole",
+    ),
+    not_set(
+        "packing.look_ahead",
+        ProducerConfig::is_balanced,
+        "is for packing.mode = \"best_fit\" and \"chat\" only; packing.balanced.window is that of \"balanced\"",
     ),
     not_set(
         "packing.fields",

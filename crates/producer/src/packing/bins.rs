@@ -71,7 +71,7 @@ impl Bins {
     }
 }
 
-/// Neighbouring bins.
+/// The content of neighbouring bins.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BinRange<'a> {
     pub(super) tokens: &'a [u32],

@@ -81,8 +81,7 @@ pub enum Reason {
     LongerThanRow { tokens: u64, most: u64 },
     /// A document does not fit in a bin, and is not divided.
     #[error(
-        "the document has {tokens} tokens, and a bin holds {most} ({why}); raise packing.balanced.tokens, shorten it, or leave such \
-         documents out with source.on_bad_document = \"skip\""
+        "the document has {tokens} tokens, and a bin holds {most} ({why}); raise packing.balanced.tokens, or shorten it"
     )]
     LongerThanBin {
         tokens: u64,

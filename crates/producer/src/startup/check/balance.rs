@@ -61,7 +61,7 @@ pub(super) fn report(
     findings.opened("first batch", Estimate::first_batch(config, sources));
 }
 
-/// What a window gives.
+/// The figures of a window.
 struct Estimate {
     settings: BalanceSettings,
     /// Number of the sampled documents, and of those of the window.

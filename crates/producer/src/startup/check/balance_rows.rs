@@ -20,7 +20,7 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Adds a step.
+    /// Adds a step with these costs.
     pub(super) fn add(&mut self, dearest: f64, mean: f64) {
         self.dearest += dearest;
         self.mean += mean;

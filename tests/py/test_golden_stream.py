@@ -164,10 +164,10 @@ NEWER = [
 def test_a_newer_format_is_refused_by_name(site: Small, key: str, words: list[str]) -> None:
     path = site.folder / "stream" / key
     path = min(path.iterdir()) if path.is_dir() else path
-    path.write_text(re.sub('"format": ?1', '"format":2', path.read_text(), count=1))
+    path.write_text(re.sub('"format": ?1', '"format":3', path.read_text(), count=1))
     code, output = site.batchweave(*words)
     assert code == 76, output
-    for part in (str(path.relative_to(site.folder / "stream")), "format 2", "upgrade BatchWeave"):
+    for part in (str(path.relative_to(site.folder / "stream")), "format 3", "upgrade BatchWeave"):
         assert part in output, (part, output)
 
 

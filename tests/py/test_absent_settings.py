@@ -129,7 +129,7 @@ def test_cut_documents_and_pairs_have_no_arrays(checks: Checks, mode: str) -> No
     ran = checks.producer(more=f'packing.mode = "{mode}"\n{array}')
     refused(
         ran,
-        'packing.arrays: is for packing.mode = "opaque", "best_fit" and "chat" only',
+        'packing.arrays: is for packing.mode = "opaque", "best_fit", "chat" and "balanced" only',
     )
 
 

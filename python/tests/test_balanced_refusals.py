@@ -129,7 +129,7 @@ MOST = (1 << 28) // PACKED
             {"balanced__cost": {"linear": -1.0}},
             "packing.balanced.cost: linear is -1: expected 0 or more",
         ),
-        ({"balanced__cost": {"quadratic": -0.5}}, "packing.balanced.cost: quadratic is -0.5: expected 0 or more"),
+        ({"balanced__cost": {"quadratic": -0.5}}, "cost: quadratic is -0.5: expected 0 or more"),
         ({"balanced__cost": {"linear": 0.0}}, "every document costs 0"),
         (
             {"balanced__cost": {"arrays": {"image": 0.3}}},

@@ -319,6 +319,12 @@ impl Packer for Balanced {
     }
 
     fn end(&mut self, end: Point) -> Result<(), Mismatch> {
+        if self.replays() {
+            return Err(Mismatch::Pieces {
+                known: self.given.bound(),
+                found: self.next_piece,
+            });
+        }
         if let Some(pinned) = self.pinned {
             return Err(Mismatch::Window {
                 first: pinned.first,
@@ -355,7 +361,7 @@ impl Packer for Balanced {
     }
 
     fn can_flush(&self) -> bool {
-        self.pinned.is_none() && self.fill.tokens.batches() > 0
+        self.pinned.is_none() && !self.replays() && self.fill.tokens.batches() > 0
     }
 
     fn rest(&mut self, _: bool) -> Option<PackedBatch> {

@@ -27,6 +27,12 @@ pub enum Mismatch {
         batches: u64,
         found: u64,
     },
+    /// The documents that the cursor counts are fewer.
+    #[error(
+        "the input or the tokenizer is not what it was when the cursor was saved: it counts {known} documents or pieces of them \
+         from its place on, and {found} are there now; restore the input, or start a new producer name"
+    )]
+    Pieces { known: u64, found: u64 },
     /// Documents whose cost can't be balanced.
     #[error("packing.balanced.cost: {0}")]
     Cost(String),

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod balanced;
+mod bins;
 mod forms;
 mod several;
 mod shuffled;

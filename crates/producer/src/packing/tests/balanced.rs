@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use batchweave_core::balance::{BalanceSettings, CostModel, CostSpec};
-use batchweave_core::tgb::{Dtype, Layout, bin_ranges};
 
 use super::several::{Mode, documents};
 use super::*;
-use crate::packing::{Balanced, Balancing, Batches, Beside, Bins, Encoder, Extra, RowWindow};
+use crate::packing::{Balanced, Balancing, Batches, Bins, RowWindow};
 
 /// Bins of this size make the smallest documents rest in windows, and the largest be divided.
 const BIN: u32 = 12;
 
-fn balancing(window: u32, by_cost: bool) -> Balancing {
+pub(super) fn balancing(window: u32, by_cost: bool) -> Balancing {
     let arrays = BTreeMap::from([("image".to_owned(), 3.0)]);
     let spec = CostSpec {
         arrays: if by_cost { arrays } else { BTreeMap::new() },
@@ -33,7 +32,7 @@ fn balancing(window: u32, by_cost: bool) -> Balancing {
     }
 }
 
-fn batches(units: u32, next: u64) -> Batches {
+pub(super) fn batches(units: u32, next: u64) -> Batches {
     Batches {
         shape: Shape {
             slices: 2 / units,
@@ -221,6 +220,27 @@ fn a_restart_without_its_carried_pieces_gives_some_twice() {
     assert_ne!(again(mistaken), made[4..]);
 }
 
+#[test]
+fn a_restart_waits_for_its_carried_pieces_and_notices_a_missing_one() {
+    let all = carried_documents();
+    let new = |next, from| packer(1, next, from);
+    let (made, _) = pack(Box::new(new(0, Restart::default())), &all, Point::default());
+    let from = made[3].next.clone();
+    let known = from.carried.bound();
+    let at = all
+        .iter()
+        .position(|d| d.point().is_document(from.at))
+        .unwrap();
+    let mut again = new(4, from);
+    for document in &all[at..at + known as usize - 1] {
+        again.push(document.clone()).unwrap();
+        assert!(again.replays() && !again.can_flush() && again.pop().is_none());
+    }
+    let why = again.end(Point::pass(1)).unwrap_err().to_string();
+    let expected = format!("it counts {known} documents");
+    assert!(why.contains(&expected), "{why}");
+}
+
 /// The deliberate mistake: without the number of pieces a window that ended with the input becomes another one.
 #[test]
 fn a_window_without_its_number_of_pieces_becomes_another_one() {
@@ -320,65 +340,4 @@ fn input_that_no_longer_fills_a_window_of_bins_is_refused() {
     some.for_each(|document| again.push(document.clone()).unwrap());
     let why = again.end(Point::pass(1)).unwrap_err().to_string();
     assert!(why.contains("batches 0 to 3"), "{why}");
-}
-
-/// A slice with every array that a slice of bins can have, as docs/format.md describes it.
-#[test]
-fn a_slice_of_bins_matches_version_1_byte_for_byte() {
-    let beside = Beside {
-        extras: vec![
-            Extra::SegmentIds,
-            Extra::Positions,
-            Extra::LossMask,
-            Extra::CuSeqlens,
-            Extra::DocumentIds,
-        ],
-        columns: vec![array("reward", Dtype::F32, &[])],
-        arrays: vec![array("image", Dtype::U8, &[2])],
-    };
-    let mut all = documents(Mode::BestFit, &[vec![3], vec![6], vec![2], vec![9]], true);
-    for (document, value) in all.iter_mut().zip(1_u8..) {
-        document.arrays = vec![vec![value; 2 * usize::from(value)].into()];
-        let bytes = f32::from(value).to_le_bytes();
-        document.columns = Some([[bytes[0], bytes[1], bytes[2], bytes[3], 0, 0, 0, 0]].into());
-    }
-    let made = pack(
-        Box::new(Balanced::new(
-            balancing(1, true),
-            batches(1, 0),
-            Restart::default(),
-        )),
-        &all,
-        Point::default(),
-    );
-    let encoder = Encoder::bins(batches(1, 0).shape, 1000, &beside).unwrap();
-    let slice = encoder.slice(&made.0[0], 0).unwrap();
-    let mut payload = vec![0xff; usize::try_from(slice.payload_len()).unwrap()];
-    slice.write(&mut payload).unwrap();
-    assert!(encoder.frame_bytes(&made.0[0], 2) >= 2 * slice.payload_len());
-    let layout = Layout::parse(&payload).unwrap();
-    let bins = bin_ranges(&layout, &payload).unwrap();
-    assert_eq!(bins.len(), 2);
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../tests/golden/bins-v1.safetensors"
-    );
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(path, &payload).unwrap();
-    }
-    let stored = std::fs::read(path).unwrap_or_default();
-    assert!(stored == payload, "the stored format must never change");
-}
-
-fn array(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
-    ArraySpec {
-        name: name.to_owned(),
-        from: String::new(),
-        dtype,
-        shape: shape.to_vec(),
-        base64: false,
-        path: false,
-        image: None,
-        shortest: None,
-    }
 }

@@ -144,9 +144,9 @@ class Batch:
         """Yields the bins of a balanced stream, or the rows of another one, `rows` at a time.
 
         Bins are views. Those of several slices come by index: the first bin of each slice, then
-        the second of each, so any number of ranks makes the same micro-batches of a step. Without
-        `rows` there is no division of rows. With it, arrays are views, or copies where a
-        micro-batch spans slices.
+        the second of each, so any number of ranks makes the same micro-batches of a step. A
+        stream of rows needs `rows`; its arrays are views, or copies where a micro-batch spans
+        slices.
         """
         return _micro_batches.of_batch(self) if rows is None else micro_batches(self, rows)
 

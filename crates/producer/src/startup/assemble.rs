@@ -162,10 +162,7 @@ fn packer(
         ..Batches::from_start(transform.unit_shape(), transform.encoder.slices())
     };
     let from = parts.from.clone();
-    let inner = match transform.packer(from.clone(), batches) {
-        inner if config.is_balanced() => return inner,
-        inner => inner,
-    };
+    let inner = transform.packer(from.clone(), batches);
     let Some(shuffle) = config.row_shuffle() else {
         return inner;
     };

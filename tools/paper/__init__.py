@@ -1,0 +1,1 @@
+"""The paper's evaluation, run by anybody: `make paper`, or `python -m paper --help`."""

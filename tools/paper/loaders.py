@@ -1,0 +1,154 @@
+"""Colocated loaders: PyTorch's DataLoader over the same rows, and MosaicML's StreamingDataset."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paper.transforms import END, FUNCTIONS, SEQ_LEN, TEXT_ROWS
+
+WAYS = ("dataloader", "text", "mosaic")
+PREFETCH = 4
+# That of cl100k_base.
+_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+Item = tuple[int, Sequence[Mapping[str, Any]], Any]
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Returns all rows of an input, in the order of their ids."""
+    found = [
+        json.loads(line)
+        for path in sorted((folder / "rows").iterdir())
+        for line in path.read_text().splitlines()
+    ]
+    return sorted(found, key=lambda row: int(row.get("id", 0)))
+
+
+class Rows:
+    """A map-style dataset of the samples of rows."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], function: str) -> None:
+        self._rows, self._function = rows, function
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return FUNCTIONS[self._function](self._rows[index])
+
+
+def _dataloader(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
+    """Yields a DataLoader's batches; `skip`: its sampler begins behind the last checkpoint.
+
+    `iterate` loads and drops all batches before it, as loops without a position of their own do,
+    and `restart` begins the epoch again.
+    """
+    data: Any = importlib.import_module("torch.utils.data")
+    done = last["step"] + 1 if last else 0
+    first = done * args.batch if args.resume == "skip" else 0
+    rows = rows_of(args.place)
+    loader = data.DataLoader(
+        Rows(rows, args.workload),
+        batch_size=args.batch,
+        sampler=range(first, len(rows)),
+        num_workers=args.workers,
+        persistent_workers=args.workers > 0,
+        prefetch_factor=PREFETCH if args.workers else None,
+        drop_last=True,
+    )
+    dropped = done if args.resume == "iterate" else 0
+    for number, batch in enumerate(loader):
+        if number < dropped:
+            continue
+        step = number if args.resume == "iterate" else done + number
+        if step >= args.steps:
+            return
+        yield step, [{name: tensor.numpy() for name, tensor in batch.items()}], None
+
+
+def _text(args: argparse.Namespace) -> Iterator[Item]:
+    """Yields rows of tokens from a DataLoader whose workers run tiktoken."""
+    torch: Any = importlib.import_module("torch")
+    data: Any = importlib.import_module("torch.utils.data")
+    tiktoken: Any = importlib.import_module("tiktoken")
+    ranks = importlib.import_module("tiktoken.load").load_tiktoken_bpe(str(args.ranks))
+    encoding = tiktoken.Encoding(
+        "cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={}
+    )
+    files, needed = sorted((args.place / "rows").iterdir()), TEXT_ROWS * SEQ_LEN + 1
+
+    class Documents(data.IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[Any]:
+            worker, waiting = data.get_worker_info(), []
+            for file in files[worker.id :: worker.num_workers]:
+                for line in file.read_text(encoding="utf-8").splitlines():
+                    waiting += [*encoding.encode_ordinary(json.loads(line)["text"]), END]
+                    while len(waiting) >= needed:
+                        taken = torch.tensor(waiting[:needed], dtype=torch.int32)
+                        yield taken.unfold(0, SEQ_LEN + 1, SEQ_LEN).clone()
+                        del waiting[: needed - 1]
+
+    loader = data.DataLoader(
+        Documents(), batch_size=None, num_workers=args.workers, prefetch_factor=PREFETCH
+    )
+    for step, batch in zip(range(args.steps), loader, strict=False):
+        yield step, [{"tokens": batch.numpy()}], None
+
+
+def write_mosaic(folder: Path, given: Path) -> None:
+    """Writes the rows as shards of a StreamingDataset."""
+    streaming: Any = importlib.import_module("streaming")
+    columns = {"id": "int", "episode": "int"}
+    with streaming.MDSWriter(out=str(folder), columns=columns, size_limit="64kb") as out:
+        for row in rows_of(given):
+            out.write({name: int(row[name]) for name in columns})
+
+
+def _mosaic(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
+    """Yields the batches of a StreamingDataLoader, with its state in the checkpoint."""
+    streaming: Any = importlib.import_module("streaming")
+
+    class Samples(streaming.StreamingDataset):  # type: ignore[misc]
+        def __getitem__(self, index: int) -> Any:
+            row = super().__getitem__(index)
+            return FUNCTIONS[args.workload]({name: int(value) for name, value in row.items()})
+
+    dataset = Samples(local=str(args.place), shuffle=False, batch_size=args.batch)
+    loader = streaming.StreamingDataLoader(
+        dataset,
+        batch_size=args.batch,
+        num_workers=args.workers,
+        persistent_workers=args.workers > 0,
+        drop_last=True,
+    )
+    done = last["step"] + 1 if last else 0
+    if last:
+        loader.load_state_dict(last["data"])
+    for number, batch in enumerate(loader, done):
+        if number >= args.steps:
+            return
+        state = loader.state_dict() if (number + 1) % args.save_every == 0 else None
+        yield number, [{name: tensor.numpy() for name, tensor in batch.items()}], state
+
+
+def batches(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
+    """Yields the batches of the loader that `args.way` names."""
+    if args.way == "text":
+        yield from _text(args)
+    elif args.way == "mosaic":
+        yield from _mosaic(args, last)
+    else:
+        yield from _dataloader(args, last)
+
+
+if __name__ == "__main__":
+    import sys
+
+    write_mosaic(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -17,6 +17,7 @@ import platform
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,9 @@ def measure(ctx: Context, experiment: Experiment) -> dict[str, Any]:
     except FailedError as why:
         note(f"  FAILED: {why}")
         failed = str(why)
+    except Exception as why:
+        traceback.print_exc()
+        failed = f"a mistake of the harness: {why!r}"
     return {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -115,8 +119,9 @@ def run(args: argparse.Namespace) -> int:
         folder, bin_dir = Path(made).absolute(), args.bin_dir.absolute()
         env = programs.environment(bin_dir, folder)
         versions = programs.packages(args.python, PACKAGES)
+        cache = ROOT / "target" / "paper-kafka"
         ctx = Context(
-            args.scale, folder, bin_dir, env, args.python, versions, args.kafka, args.java
+            args.scale, folder, bin_dir, env, args.python, versions, args.kafka, args.java, cache
         )
         for name in args.only or NAMES:
             found = measure(ctx, load(name))

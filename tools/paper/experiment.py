@@ -27,6 +27,8 @@ class Context(NamedTuple):
     """Of `python`: the packages that it has of those that the harness uses."""
     kafka: Path | None = None
     java: str = "java"
+    kafka_cache: Path = Path("target/paper-kafka")
+    """Where fetched jars stay for the next run."""
 
     def of(self, tiny: Any, quick: Any, full: Any) -> Any:
         """Returns the value for this scale."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paper.experiment import Context
+from paper.programs import Program
 from paper.transforms import END, FUNCTIONS, SEQ_LEN, TEXT_ROWS
 
 WAYS = ("dataloader", "text", "mosaic")
@@ -146,6 +148,21 @@ def batches(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterato
         yield from _mosaic(args, last)
     else:
         yield from _dataloader(args, last)
+
+
+def convert(ctx: Context, folder: Path, given: Path, logs: Path) -> None:
+    """Writes a StreamingDataset's shards, by a Python that has the package."""
+    words = [ctx.python, "-m", "paper.loaders", str(folder), str(given)]
+    with Program("conversion", words, logs / "convert.log", ctx.env) as converting:
+        converting.wait(600)
+
+
+def advance(state: Path, step: int, batch: int) -> None:
+    """Changes the state of a StreamingDataLoader to that after this number of steps."""
+    found = json.loads(state.read_text())
+    found["step"] = step - 1
+    found["data"]["sample_in_epoch"] = step * batch
+    state.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -130,15 +130,19 @@ class Site:
         """Starts a producer of rows through the workload's function."""
         names = ", ".join(f'"p{n}"' for n in range(of))
         kind = WORKLOADS[workload]
+        function = f"""\
+transform.function = "paper.transforms:{kind.function}"
+transform.python = {json.dumps(self.ctx.python)}
+transform.workers = {workers}
+"""
+        function = function if kind.function else ""
         text = f"""\
 producer = {{ name = "p{index}", index = {index}, of = {of} }}
 stream = {{ slices = {slices}, rows_per_slice = 1, seq_len = 1, producers = [{names}] }}
 tokenizer = {{ kind = "bytes", threads = {workers} }}
 packing = {{ mode = "opaque", provenance = false, arrays = [{kind.arrays}] }}
 source = {{ paths = [{json.dumps(str(given / "rows"))}], format = "jsonl" }}
-transform.function = "paper.transforms:{kind.function}"
-transform.python = {json.dumps(self.ctx.python)}
-transform.workers = {workers}
+{function}
 ahead = {{ max_steps = {lead}, when_no_job = "wait" }}
 {more}
 """

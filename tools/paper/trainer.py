@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from paper import loaders
+from paper import kafka_role, loaders
 
 _CONNECT_SECONDS, _TIMEOUT = 120.0, 300.0
 Item = tuple[int, Sequence[Mapping[str, Any]], Any]
@@ -71,7 +71,7 @@ def batchweave(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iter
         for batches in zip(*readers, strict=True):
             state, step = batches[0].state_dict(), batches[0].step
             yield step, [piece for batch in batches for piece in batch.slices], state
-            if (step + 1) % args.save_every == 0:
+            if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
                 # Reported after the save, which the caller makes before it asks for more.
                 for reader in readers:
                     reader.checkpoint(state)
@@ -82,6 +82,8 @@ def items(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[
     """Yields the batches of a system."""
     if args.way == "batchweave":
         yield from batchweave(args, last)
+    elif args.way == "kafka":
+        yield from kafka_role.batches(args, last)
     else:
         yield from loaders.batches(args, last)
 
@@ -131,7 +133,7 @@ def train(args: argparse.Namespace) -> None:
             ended = now
             if step != lose:
                 record.write(json.dumps({**line, "bytes": size}) + "\n")
-            if args.state and (step + 1) % args.save_every == 0:
+            if args.state and ((step + 1) % args.save_every == 0 or step + 1 == args.steps):
                 save(args.state, {"step": step, "data": state})
 
 
@@ -139,7 +141,7 @@ def main() -> None:
     """Runs one trainer."""
     parser = argparse.ArgumentParser(prog="python -m paper.trainer")
     add = parser.add_argument
-    add("way", choices=("batchweave", *loaders.WAYS))
+    add("way", choices=("batchweave", "kafka", *loaders.WAYS))
     add("--place", type=Path, required=True, help="the daemon's socket, or the input's folder")
     add("--record", type=Path, required=True)
     add("--steps", type=int, required=True)
@@ -156,6 +158,7 @@ def main() -> None:
     add("--batch", type=int, default=8)
     add("--resume", choices=("skip", "restart", "iterate"), default="skip")
     add("--ranks", type=Path, help="cl100k_base.tiktoken")
+    add("--topic", default="", help="Kafka's topic of the slices")
     add("--no-ids", dest="ids", action="store_false")
     train(parser.parse_args())
 

@@ -66,6 +66,9 @@ WORKLOADS = {
         "video",
     ),
     "ids": Workload("ids", "a number alone", _ID, "ids"),
+    "plain": Workload(
+        "plain", "a number alone, no function", '{ name = "id", from = "id", dtype = "I64" }', ""
+    ),
 }
 
 

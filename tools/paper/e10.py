@@ -1,0 +1,145 @@
+"""E10: kills, and the samples that each system has lost or learned twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from paper import audit, kafka_audit, loaders, supervised, transforms
+from paper.experiment import Chart, Context, Experiment, Outcome
+from paper.programs import FailedError
+from paper.streams import Site
+from paper.supervised import Run
+
+BATCH, COMPUTE, SAVE_EVERY, WORKERS = 8, 0.02, 20, 2
+_STEPS_MAX = 1 << 20
+_SECONDS = 120.0
+
+
+def run(ctx: Context, out: Outcome) -> None:
+    """Kills each system as often."""
+    kills = ctx.of(3, 10, 200)
+    given = ctx.sub("kills") / "input"
+    samples = ctx.of(40_000, 60_000, 1_000_000)
+    transforms.make(given, "ids", samples, 1)
+    found = _batchweave(ctx, given, kills)
+    out.rows.append(found)
+    out.at_most("BatchWeave, samples lost", found["samples_lost"], 0)
+    out.at_most("BatchWeave, samples doubled", found["samples_doubled"], 0)
+    _loaders(ctx, out, given, kills)
+    kafka_audit.add(ctx, out, kills)
+    names = [str(row["system"]) for row in out.rows]
+    series = [
+        (key.replace("_", " "), [(float(n), float(row[key])) for n, row in enumerate(out.rows)])
+        for key in ("samples_lost", "samples_doubled", "steps_repeated")
+    ]
+    short = [name.partition(",")[0][:14] for name in names]
+    out.charts.append(Chart(f"after {kills} kills", "system", "count", series, "bar", short))
+
+
+def storm(running: Run, kills: int, victims: Callable[[random.Random], str]) -> None:
+    """Kills at random moments, each time after the trainer has made progress."""
+    chance = random.Random(10)
+    for _ in range(kills):
+        running.go(chance.uniform(0.2, 1.0))
+        victims(chance)
+        reached = running.steps()[-1]["step"] if running.steps() else 0
+        running.until_step(reached + chance.randint(1, 2 * SAVE_EVERY), _SECONDS)
+    running.until_step(running.steps()[-1]["step"] + SAVE_EVERY, _SECONDS)
+
+
+def row(system: str, running: Run, kills: int, sources: int) -> dict[str, Any]:
+    """Returns the counts of a run."""
+    steps = running.steps()
+    counted = audit.count(steps, sources)
+    return {
+        "system": system,
+        "kills": kills,
+        "steps": len(audit.history(steps)),
+        "samples_lost": counted.lost,
+        "samples_doubled": counted.doubled,
+        "steps_repeated": counted.repeated_steps,
+    }
+
+
+def _batchweave(ctx: Context, given: Path, kills: int) -> dict[str, Any]:
+    words = ["--steps", str(_STEPS_MAX), "--compute", f"{COMPUTE:g}"]
+    words += ["--save-every", str(SAVE_EVERY)]
+    with (
+        Site(ctx) as site,
+        supervised.ours(
+            ctx,
+            site,
+            given,
+            "plain",
+            producers=2,
+            workers=1,
+            wait_ms=0,
+            lead=64,
+            trainer_words=words,
+            consumer={"arena_mib": 64, "prefetch_mib": 32},
+        ) as running,
+    ):
+        running.until_step(SAVE_EVERY, _SECONDS)
+
+        def victims(chance: random.Random) -> str:
+            name = chance.choice(["p0", "p1", "consumer", "trainer"])
+            running.kill(name)
+            return name
+
+        storm(running, kills, victims)
+        audit.exactly_once("BatchWeave", running.steps(), 2)
+        return row("BatchWeave", running, kills, 2)
+
+
+def _loaders(ctx: Context, out: Outcome, given: Path, kills: int) -> None:
+    """DataLoaders with and without a position in the checkpoint, and MosaicML's."""
+    cases = [("dataloader", "restart", "DataLoader, epoch begun again")]
+    cases.append(("dataloader", "skip", "DataLoader, sampler's position saved"))
+    cases.append(("mosaic", "skip", "MosaicML, its state saved"))
+    for way, resume, name in cases:
+        package = "torch" if way == "dataloader" else "streaming"
+        if package not in ctx.packages:
+            remedy = "torch" if way == "dataloader" else "mosaicml-streaming"
+            out.lacks(name, f"{ctx.python} has no {package}: pip install {remedy}")
+            continue
+        try:
+            out.rows.append(_loader(ctx, given, kills, (way, resume, name)))
+        except FailedError as why:
+            out.lacks(name, f"it failed: {str(why)[-300:]}")
+
+
+def _loader(ctx: Context, given: Path, kills: int, case: tuple[str, str, str]) -> dict[str, Any]:
+    way, resume, name = case
+    # A killed rank of a loader takes seconds to start, so fewer kills are quick.
+    some = kills if ctx.scale == "full" else max(2, kills // 3)
+    folder, place = ctx.sub("loader"), given
+    if way == "mosaic":
+        place = folder / "shards"
+        loaders.convert(ctx, place, given, folder)
+    words = [way, "--place", str(place), "--workload", "ids", "--batch", str(BATCH)]
+    words += ["--steps", str(_STEPS_MAX), "--compute", f"{COMPUTE:g}", "--resume", resume]
+    words += ["--workers", str(WORKERS), "--save-every", str(SAVE_EVERY)]
+    with Run(ctx, folder) as running:
+        running.trainer(words, given=given)
+        running.until_step(SAVE_EVERY, _SECONDS)
+
+        def victims(chance: random.Random) -> str:
+            if chance.random() < 0.5:
+                running.kill_child("trainer", chance)
+                return "worker"
+            running.kill("trainer")
+            return "trainer"
+
+        storm(running, some, victims)
+        return row(name, running, some, 1)
+
+
+EXPERIMENT = Experiment(
+    "e10",
+    "lost and doubled samples after kills",
+    "exactly-once recovery from end to end",
+    run,
+)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use batchweave_sim::load::scenario::Scenario;
 use batchweave_sim::load::{LoadPlan, run as simulate};
 use batchweave_sim::policy::PolicyKind;
+use batchweave_sim::store::manifest::ManifestPlan;
 use batchweave_sim::store::profile::Profile;
 use batchweave_tests::seed;
 use tokio::runtime::Runtime;
@@ -39,6 +40,8 @@ fn the_simulator_and_dev_s3() {
             rate: RATE,
             profile: Profile::STANDARD,
             policy: PolicyKind::Dac,
+            manifest: ManifestPlan::default(),
+            short_keys: false,
             scenario: Scenario::Steady,
             seconds: SIMULATED_S,
             seed,

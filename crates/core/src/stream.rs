@@ -145,6 +145,13 @@ impl StreamConfig {
             let form = c.form.map_or("rows", |SliceForm::Balanced| "balanced");
             form.to_owned()
         };
+        // Users know both numbers of a stream of bins by other names.
+        let (seq_len, rows_per_slice) = match wanted.form {
+            Some(SliceForm::Balanced) => {
+                ("packing.balanced.tokens", "packing.balanced.micro_batches")
+            }
+            None => ("seq_len", "rows_per_slice"),
+        };
         let rows: [(&str, String, String); 8] = [
             ("slices", self.slices.to_string(), wanted.slices.to_string()),
             ("order", order(self), order(wanted)),
@@ -160,12 +167,12 @@ impl StreamConfig {
                 wanted.tokenizer.fingerprint.to_string(),
             ),
             (
-                "seq_len",
+                seq_len,
                 self.seq_len.to_string(),
                 wanted.seq_len.to_string(),
             ),
             (
-                "rows_per_slice",
+                rows_per_slice,
                 self.rows_per_slice.to_string(),
                 wanted.rows_per_slice.to_string(),
             ),

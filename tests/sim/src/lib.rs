@@ -6,7 +6,7 @@
 //! - `actor`, `clock`, `time`: processes that are slow, freeze or die, and their clocks;
 //! - `world`: producers and readers; `lifecycle`: jobs, attempts, marks, reclaimers and people;
 //! - `evidence`, `trace`: the record of a run; `check`: the rules that each run must keep;
-//! - `load`: many producers at given rates: latencies, attempts and requests;
+//! - `policy`, `interval`: the policies of producers; `load`: many producers at given rates: latencies, attempts and requests;
 //! - `follow`: thousands of nodes that follow one log;
 //! - `story`, `shrink`: a failing run in words, and made small.
 //!
@@ -20,6 +20,7 @@ pub mod command;
 pub mod draw;
 pub mod evidence;
 pub mod follow;
+mod interval;
 pub mod lifecycle;
 pub mod load;
 pub mod plan;

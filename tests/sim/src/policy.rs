@@ -8,6 +8,7 @@ use batchweave_core::commit_policy::{Action, Dac, DacOptions, Event, Naive, Plai
 use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
+use crate::interval::Interval;
 
 /// The name of a commit policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,11 @@ pub enum PolicyKind {
     Plain,
     /// Commit immediately, and retry without a pause.
     Naive,
+    /// As `Dac`, but a leader does not say that it leads.
+    #[serde(rename = "dac-unled")]
+    Unled,
+    /// Commit in an interval that each producer adapts by itself.
+    Interval,
 }
 
 impl PolicyKind {
@@ -38,6 +44,8 @@ impl fmt::Display for PolicyKind {
             Self::Dac => "dac",
             Self::Plain => "plain",
             Self::Naive => "naive",
+            Self::Unled => "dac-unled",
+            Self::Interval => "interval",
         })
     }
 }
@@ -51,8 +59,10 @@ impl FromStr for PolicyKind {
             // Plain is the policy that backs off.
             "plain" | "backoff" => Ok(Self::Plain),
             "naive" => Ok(Self::Naive),
+            "dac-unled" => Ok(Self::Unled),
+            "interval" => Ok(Self::Interval),
             _ => Err(format!(
-                "unknown policy {name:?}: dac, plain, backoff, naive"
+                "unknown policy {name:?}: dac, dac-unled, interval, plain, backoff, naive"
             )),
         }
     }
@@ -64,15 +74,20 @@ pub(crate) enum AnyPolicy {
     Dac(Box<Dac>),
     Plain(Plain),
     Naive(Naive),
+    Unled(Box<Dac>),
+    Interval(Interval),
 }
 
 impl AnyPolicy {
     pub(crate) fn new(kind: PolicyKind, seed: u64) -> Self {
+        let dac = || {
+            let target = Duration::ZERO;
+            Box::new(Dac::new(DacOptions { target, seed }))
+        };
         match kind {
-            PolicyKind::Dac => Self::Dac(Box::new(Dac::new(DacOptions {
-                target: Duration::ZERO,
-                seed,
-            }))),
+            PolicyKind::Dac => Self::Dac(dac()),
+            PolicyKind::Unled => Self::Unled(dac()),
+            PolicyKind::Interval => Self::Interval(Interval::new(seed)),
             PolicyKind::Plain => {
                 Self::Plain(Plain::new(Duration::ZERO, Duration::from_millis(30), seed))
             }
@@ -87,6 +102,17 @@ impl Policy for AnyPolicy {
             Self::Dac(policy) => policy.step(now, queue, event),
             Self::Plain(policy) => policy.step(now, queue, event),
             Self::Naive(policy) => policy.step(now, queue, event),
+            Self::Interval(policy) => policy.step(now, queue, event),
+            Self::Unled(policy) => match policy.step(now, queue, event) {
+                Action::Put {
+                    combine, put_ms, ..
+                } => Action::Put {
+                    leads: false,
+                    combine,
+                    put_ms,
+                },
+                other => other,
+            },
         }
     }
 }

@@ -1,16 +1,20 @@
-//! Documents into bins: the largest first, each into the bin with the fewest tokens that has room. Where documents may
-//! be dear without being long, those that are go into the cheapest bin instead, so that long documents and dear ones
-//! meet in a bin.
+//! Documents into bins: the largest first, each into the bin with the fewest tokens that has room, with two exceptions.
+//! The bins of the dearest row take long documents ([`dearest`](super::dearest)). Where documents may be dear without
+//! being long, those that are go into the cheapest bin, so that long documents and dear ones meet in a bin, and bins that
+//! long documents nearly fill take the dearest for their length ([`dense`](super::dense)).
 
 use std::cmp::Reverse;
 
+use super::dearest::Dearest;
 use super::ranked::Ranked;
-use super::{BalanceSettings, Document};
+use super::{BalanceSettings, Document, dense};
 
 /// The bin of a document that fits nowhere.
 pub(super) const NOWHERE: u32 = u32::MAX;
 /// The cheapest bins that are tried for a dear document, before the one with the fewest tokens.
 const TRIES: usize = 16;
+/// A document is long from this part of a bin on.
+const LONG_PART: u64 = 4;
 
 /// The content of a bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,8 +25,12 @@ pub(super) struct Bin {
 }
 
 impl Bin {
+    pub(super) fn room(self, settings: &BalanceSettings) -> u64 {
+        u64::from(settings.tokens) - self.filled
+    }
+
     pub(super) fn has_room(self, settings: &BalanceSettings, document: &Document) -> bool {
-        self.filled + document.room() <= u64::from(settings.tokens)
+        document.room() <= self.room(settings)
     }
 
     pub(super) fn put(&mut self, document: &Document) {
@@ -51,48 +59,107 @@ impl Placement {
             bins: vec![Bin::default(); bins],
             bin_of: vec![NOWHERE; documents.len()],
         };
-        let measure = settings
-            .by_cost
-            .then(|| Measure::new(settings, documents, bins));
         // By their tokens alone: in this order they fit (header of the folder).
-        let mut places = order(documents, |d| d.carried.then_some(d.tokens));
-        places.extend(match measure {
-            None => order(documents, |d| (!d.carried).then_some(d.tokens)),
-            Some(measure) => order(documents, |d| (!d.carried).then(|| measure.size(d))),
-        });
-        placement.place(settings, documents, &places, measure);
+        let carried = order(documents, |d| d.carried.then_some(d.tokens));
+        placement.by_tokens(settings, documents, &carried);
+        if settings.by_cost {
+            placement.by_cost(settings, documents);
+        } else {
+            let new = order(documents, |d| (!d.carried).then_some(d.tokens));
+            let (first, others) = new.split_at(new.len().min(settings.slices as usize));
+            placement.by_tokens(settings, documents, first);
+            let others = placement.dearest_row(settings, documents, others);
+            placement.by_tokens(settings, documents, &others);
+        }
         placement
     }
 
-    fn place(
+    /// Puts a document into a bin with room.
+    pub(super) fn put(&mut self, documents: &[Document], index: u32, bin: u32) {
+        self.bins[bin as usize].put(&documents[index as usize]);
+        self.bin_of[index as usize] = bin;
+    }
+
+    /// Places documents in this order, each into the bin with the fewest tokens. If that has no room, none has.
+    fn by_tokens(&mut self, settings: &BalanceSettings, documents: &[Document], order: &[u32]) {
+        let mut ranked = Ranked::new(self.bins.iter().map(|bin| bin.filled));
+        for &index in order {
+            let document = &documents[index as usize];
+            let bins = &self.bins;
+            let has_room = |bin: u32| bins[bin as usize].has_room(settings, document);
+            if let Some(to) = ranked.take(1, |bin| bins[bin as usize].filled, has_room) {
+                self.put(documents, index, to);
+                ranked.insert(self.bins[to as usize].filled, to);
+            }
+        }
+    }
+
+    /// Fills up the dearest bins, as many as there are slices, with the first of these documents, the longest first.
+    /// Returns the others.
+    fn dearest_row(
         &mut self,
         settings: &BalanceSettings,
         documents: &[Document],
-        places: &[u32],
-        measure: Option<Measure>,
-    ) {
-        let bins = &mut self.bins;
-        let mut by_tokens = Ranked::new(bins.iter().map(|bin| bin.filled));
-        let mut by_cost = Ranked::new(bins.iter().map(|bin| bin.cost));
-        for &index in places {
+        order: &[u32],
+    ) -> Vec<u32> {
+        let mut dearest = Dearest::new(settings, documents, order, &self.bins);
+        let mut others = Vec::with_capacity(order.len());
+        for &index in order {
             let document = &documents[index as usize];
+            match dearest.bin_for(settings, document) {
+                Some(bin) => {
+                    self.put(documents, index, bin);
+                    dearest.keep(settings, bin, self.bins[bin as usize]);
+                }
+                None => others.push(index),
+            }
+        }
+        others
+    }
+
+    /// Places documents that may be dear without being long.
+    fn by_cost(&mut self, settings: &BalanceSettings, documents: &[Document]) {
+        let measure = Measure::new(settings, documents, self.bins.len());
+        let new = order(documents, |d| (!d.carried).then(|| measure.size(d)));
+        let long = |index: &u32| {
+            documents[*index as usize].room() * LONG_PART >= u64::from(settings.tokens)
+        };
+        let (long, others): (Vec<u32>, Vec<u32>) = new.into_iter().partition(long);
+        self.by_size(settings, documents, &long, measure);
+        dense::fill_up(settings, documents, &others, self);
+        let left = |index: &u32| self.bin_of[*index as usize] == NOWHERE;
+        let others: Vec<u32> = others.into_iter().filter(left).collect();
+        self.by_size(settings, documents, &others, measure);
+    }
+
+    /// Places documents in this order: dear ones into the cheapest bin, others into the one with the fewest tokens.
+    fn by_size(
+        &mut self,
+        settings: &BalanceSettings,
+        documents: &[Document],
+        order: &[u32],
+        measure: Measure,
+    ) {
+        let mut by_tokens = Ranked::new(self.bins.iter().map(|bin| bin.filled));
+        let mut by_cost = Ranked::new(self.bins.iter().map(|bin| bin.cost));
+        for &index in order {
+            let document = &documents[index as usize];
+            let bins = &self.bins;
             let has_room = |bin: u32| bins[bin as usize].has_room(settings, document);
-            let dear = measure.is_some_and(|measure| measure.is_dear(document));
-            let cheapest = dear
+            let cheapest = measure
+                .is_dear(document)
                 .then(|| by_cost.take(TRIES, |bin| bins[bin as usize].cost, has_room))
                 .flatten();
-            // If the bin with the fewest tokens has no room, none has.
             let to =
                 cheapest.or_else(|| by_tokens.take(1, |bin| bins[bin as usize].filled, has_room));
             let Some(to) = to else { continue };
-            let bin = &mut bins[to as usize];
-            bin.put(document);
+            self.put(documents, index, to);
+            let bin = self.bins[to as usize];
             if cheapest.is_some() {
                 by_cost.insert(bin.cost, to);
             } else {
                 by_tokens.insert(bin.filled, to);
             }
-            self.bin_of[index as usize] = to;
         }
     }
 }

@@ -145,6 +145,12 @@ const STORE: [(&str, &str); 2] = [
     ),
 ];
 
+/// Names of keys of `packing.shuffle_rows`.
+const SHUFFLE_ROWS: [(&str, &str); 1] = [(
+    "window window_tokens size buffer buffer_size rows batches bytes",
+    "the rows that are shuffled together are counted by `packing.shuffle_rows.tokens`, as 8388608",
+)];
+
 /// Tables, and the key that one value in place of the table is meant for.
 const VALUES: [(&str, &str); 12] = [
     ("store", "url"),
@@ -222,8 +228,12 @@ fn of_name(key: &str, names: &[(&str, &str)]) -> Option<String> {
         .next()?
         .to_ascii_lowercase()
         .replace('-', "_");
-    let store = key.starts_with("store.").then_some(&STORE[..]);
-    let names = store.unwrap_or(names);
+    let own = [
+        ("store.", &STORE[..]),
+        ("packing.shuffle_rows.", &SHUFFLE_ROWS[..]),
+    ];
+    let own = own.into_iter().find(|(table, _)| key.starts_with(table));
+    let names = own.map_or(names, |(_, names)| names);
     let known = names
         .iter()
         .find(|(names, _)| names.split(' ').any(|known| known == name));
@@ -238,7 +248,7 @@ mod tests {
 
     #[test]
     fn each_name_has_one_remedy() {
-        for table in [&PRODUCER[..], &CONSUMER[..], &STORE[..]] {
+        for table in [&PRODUCER[..], &CONSUMER[..], &STORE[..], &SHUFFLE_ROWS[..]] {
             let mut seen = BTreeSet::new();
             for name in table.iter().flat_map(|(names, _)| names.split(' ')) {
                 assert!(seen.insert(name), "{name} is listed twice");
@@ -258,6 +268,8 @@ mod tests {
             assert_eq!(of_producer(key).as_ref(), Some(&shuffled), "{key}");
         }
         assert!(of_producer("store.path").unwrap().contains("store.url"));
+        let of_rows = of_producer("packing.shuffle_rows.window").unwrap();
+        assert!(of_rows.contains("packing.shuffle_rows.tokens"), "{of_rows}");
         assert!(
             of_consumer("store.profile")
                 .unwrap()

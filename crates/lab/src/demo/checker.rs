@@ -1,6 +1,6 @@
 //! The proof. It shares no code with the pipeline: it reads the source documents and the ranks' own files,
-//! tokenizes with another library (bpe-openai), computes the order of documents by itself (`order`), packs according to
-//! docs/format.md, and compares every token of every rank at every step.
+//! tokenizes with another library (bpe-openai), computes the order of documents and rows by itself (`order`, `share`),
+//! packs according to docs/format.md, and compares every token of every rank at every step.
 //!
 //! In the order `arrival` the batches of producers interleave, so a step must equal the next batch of one
 //! of the producers; at the end every batch of every producer must have occurred exactly once.
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::DemoError;
 use super::order::{self, DemoChange, DemoShuffle, DemoSource};
+use super::share::Share;
 
 /// The shape of a batch in the stream's configuration.
 #[derive(Debug, Clone, Copy)]
@@ -22,9 +23,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// Returns the rows of a batch.
+    pub(crate) fn rows(self) -> usize {
+        self.slices * self.rows_per_slice
+    }
+
     /// Returns the tokens that a batch advances by.
     pub(crate) fn advance(self) -> usize {
-        self.slices * self.rows_per_slice * self.seq_len
+        self.rows() * self.seq_len
     }
 }
 
@@ -46,15 +52,6 @@ impl Differences {
             self.examples.push(what);
         }
     }
-}
-
-/// One producer's share of the documents as tokens.
-struct Share {
-    tokens: Vec<u32>,
-    /// The ends of documents in `tokens`.
-    ends: Vec<usize>,
-    /// Number of the next batch.
-    next: usize,
 }
 
 const END_OF_TEXT: u32 = 100_257;
@@ -85,16 +82,7 @@ fn shares(documents: &Documents, shape: Shape) -> Result<Vec<Share>, DemoError> 
         } = documents;
         let advance = shape.advance();
         let all = order::documents(sources, changes, *shuffle, index, of, advance, &tokenize)?;
-        let mut end = 0;
-        let ends = all.iter().map(|document| {
-            end += document.len();
-            end
-        });
-        Ok(Share {
-            ends: ends.collect(),
-            tokens: all.concat(),
-            next: 0,
-        })
+        Ok(Share::new(&all, shape, *shuffle))
     };
     (0..shape.producers).map(share).collect()
 }
@@ -150,30 +138,20 @@ pub(crate) fn check(
     let steps = got.iter().map(Vec::len).max().unwrap_or(0);
     for step in 0..steps {
         let rows = rows_of_step(&got, step, &mut verdict);
-        let found = shares.iter().position(|share| share.is_next(&rows, shape));
+        let found = shares.iter_mut().find(|share| share.is_next(&rows));
         match found {
-            Some(p) => shares[p].next += 1,
+            Some(share) => share.give(),
             None => verdict.wrong(format!("step {step} is not the next batch of any producer")),
         }
     }
     verdict.steps = steps as u64;
     verdict.tokens = steps as u64 * shape.advance() as u64;
-    let left = unread_batches(&shares, shape);
+    let left: usize = shares.iter().map(Share::left).sum();
     if limit.is_none_or(|limit| verdict.steps < limit) && left > 0 {
         verdict.wrong(format!("{left} batches of the documents never came"));
     }
-    for share in &shares {
-        let reached = share.next * shape.advance();
-        verdict.documents += share.ends.iter().filter(|end| **end <= reached + 1).count() as u64;
-    }
+    verdict.documents = shares.iter().map(Share::whole_documents).sum();
     Ok(verdict)
-}
-
-fn unread_batches(shares: &[Share], shape: Shape) -> usize {
-    shares
-        .iter()
-        .map(|s| s.batches(shape) - s.next.min(s.batches(shape)))
-        .sum()
 }
 
 /// Returns the rows of a step, of all ranks in order.
@@ -220,33 +198,6 @@ fn by_step(
     steps
 }
 
-impl Share {
-    fn batches(&self, shape: Shape) -> usize {
-        self.tokens.len().saturating_sub(1) / shape.advance()
-    }
-
-    /// Returns whether `slices` hold exactly this share's next batch.
-    fn is_next(&self, slices: &[&[u32]], shape: Shape) -> bool {
-        if self.next >= self.batches(shape) || slices.len() != shape.slices {
-            return false;
-        }
-        let row = shape.seq_len + 1;
-        let mut at = self.next * shape.advance();
-        for slice in slices {
-            if slice.len() != shape.rows_per_slice * row {
-                return false;
-            }
-            for tokens in slice.chunks_exact(row) {
-                if tokens != &self.tokens[at..at + row] {
-                    return false;
-                }
-                at += shape.seq_len;
-            }
-        }
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +224,8 @@ mod tests {
         assert!(steps >= 2, "{} tokens", tokens.len());
         let ranks = [folder.join("rank-0"), folder.join("rank-1")].to_vec();
         for (rank, path) in ranks.iter().enumerate() {
-            let records = (0..steps).map(|s| (s as u64, rank as u32, s * 8 + rank * 4));
+            let row = |step| order::row_order(1, step, 2)[rank];
+            let records = (0..steps).map(|s| (s as u64, rank as u32, s * 8 + row(s) * 4));
             write(
                 path,
                 records.map(|(s, slice, at)| (s, slice, tokens[at..at + 5].to_vec())),
@@ -286,7 +238,11 @@ mod tests {
                 weight: 1,
             }],
             changes: Vec::new(),
-            shuffle: DemoShuffle { seed: 1, window: 1 },
+            shuffle: DemoShuffle {
+                seed: 1,
+                window: 1,
+                rows: 1,
+            },
         };
         (documents, ranks, tokens)
     }

@@ -12,10 +12,11 @@ use super::DemoError;
 use super::corpus::Corpus;
 use super::order::{DemoChange, DemoShuffle, DemoSource};
 
-/// The shuffle of every source. A window holds a whole group of the blocks of lines.
+/// The shuffle of every source, whose windows hold a whole group of the blocks of lines, and that of the rows of 16 batches.
 pub(crate) const SHUFFLE: DemoShuffle = DemoShuffle {
     seed: 1,
     window: 8 << 20,
+    rows: 16,
 };
 /// The weights of the sources before and after the change, in billionths.
 const BEFORE: [u64; 2] = [300_000_000, 700_000_000];

@@ -31,7 +31,10 @@ pub(crate) struct DemoChange {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DemoShuffle {
     pub(crate) seed: u64,
+    /// Bytes of a group of blocks.
     pub(crate) window: u64,
+    /// Batches whose rows are permuted together.
+    pub(crate) rows: usize,
 }
 
 /// A document: its tokens, the end token included.
@@ -62,9 +65,9 @@ pub(crate) fn documents(
     let mut given = vec![0_u64; sources.len()];
     let (mut all, mut taken) = (Vec::new(), 0);
     loop {
-        // A batch is complete with the token after its last row.
+        // A batch is complete with its window, and that with the token after its last row.
         while let Some((from, new)) = change
-            && taken > from as usize * advance
+            && taken > (from as usize).next_multiple_of(shuffle.rows) * advance
         {
             weights.clone_from(new);
             given.fill(0);
@@ -124,14 +127,24 @@ fn source_order(
             }
         }
         let numbers = [shuffle.seed, 0, index as u64, group as u64, 0];
-        let draws = key("documents", &numbers, source.name);
-        for n in (1..lines.len()).rev() {
-            let other = below(draw(draws, n as u64), n as u64 + 1);
-            lines.swap(n, other as usize);
-        }
+        shuffle_by(key("documents", &numbers, source.name), &mut lines);
         all.extend(lines.into_iter().map(str::to_owned));
     }
     Ok(all)
+}
+
+/// Returns the rows of the window that begins with batch `first`, in their order.
+pub(crate) fn row_order(seed: u64, first: usize, rows: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows).collect();
+    shuffle_by(key("rows", &[seed, first as u64], ""), &mut order);
+    order
+}
+
+fn shuffle_by<T>(draws: Key, all: &mut [T]) {
+    for n in (1..all.len()).rev() {
+        let other = below(draw(draws, n as u64), n as u64 + 1);
+        all.swap(n, other as usize);
+    }
 }
 
 /// The parts of a block: ranges of bytes in files.

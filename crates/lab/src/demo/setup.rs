@@ -136,11 +136,14 @@ impl Setup {
              [producer]\nname = {name:?}\nindex = {index}\nof = {producers}\n\n\
              {sources}\
              [tokenizer]\nkind = \"embedded\"\nname = \"cl100k_base\"\nthreads = 1\n\n\
-             [packing]\nlast_batch = \"drop\"\nobject_bytes = \"128KiB\"\n\n\
+             [packing]\nlast_batch = \"drop\"\nobject_bytes = \"128KiB\"\n\
+             shuffle_rows = {{ tokens = {shuffled}, seed = {seed} }}\n\n\
              [commit]\nlinger = \"5ms\"\n",
             store = self.store_section(),
             name = producer_name(index),
             names = names.join(", "),
+            shuffled = SHUFFLE.rows * SHAPE.advance(),
+            seed = SHUFFLE.seed,
         );
         self.configured(&self.producer, &format!("producer-{index}"), &config)
     }

@@ -1,11 +1,14 @@
 //! The table `packing.balanced`: bins of equal cost.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use batchweave_core::balance::{BalanceSettings, CostModel, CostSpec};
 use batchweave_daemon::config::{Period, Problem};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, IntoDeserializer, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{PackingMode, ProducerConfig};
 
@@ -33,14 +36,40 @@ pub struct BalancedConfig {
 }
 
 /// The cost of a document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected \"attention\", \"tokens\", or a table as { linear = 1.0, quadratic = 6.1e-5, arrays = { image = 300.0 } }"
-)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum CostSetting {
     Named(NamedCost),
     Own(OwnCost),
+}
+
+impl<'de> Deserialize<'de> for CostSetting {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(CostVisitor)
+    }
+}
+
+/// Reads a name or a table, so that an error names the key of the table.
+struct CostVisitor;
+
+impl<'de> Visitor<'de> for CostVisitor {
+    type Value = CostSetting;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "\"attention\", \"tokens\", or a table as { linear = 1.0, quadratic = 6.1e-5, arrays = { image = 300.0 } }",
+        )
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<CostSetting, E> {
+        NamedCost::deserialize(name.into_deserializer())
+            .map(CostSetting::Named)
+            .map_err(|_: E| E::invalid_value(Unexpected::Str(name), &self))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<CostSetting, A::Error> {
+        OwnCost::deserialize(MapAccessDeserializer::new(table)).map(CostSetting::Own)
+    }
 }
 
 /// A cost by its name.
@@ -112,6 +141,11 @@ impl BalancedConfig {
         let default = values(&Self::default());
         let own = values(self).into_iter();
         own.filter_map(move |(key, value)| (default.get(&key) != Some(&value)).then_some(key))
+    }
+
+    /// Returns whether the crossover decides the cost.
+    pub(super) fn costs_attention(&self) -> bool {
+        self.cost == CostSetting::Named(NamedCost::Attention)
     }
 
     fn cost_spec(&self) -> CostSpec {
@@ -223,8 +257,7 @@ impl ProducerConfig {
                 problems.push(Problem::new(key, text));
             }
         }
-        let attention = CostSetting::Named(NamedCost::Attention);
-        if table.changed().any(|key| key == "crossover") && table.cost != attention {
+        if table.changed().any(|key| key == "crossover") && !table.costs_attention() {
             let text = "is for packing.balanced.cost = \"attention\" only; remove it";
             problems.push(Problem::new("packing.balanced.crossover", text));
         }

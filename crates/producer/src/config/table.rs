@@ -46,10 +46,10 @@ static TABLE: [Setting; 45] = [
     key("packing.balanced.cost").decides_in(is_balanced),
     key("packing.balanced.crossover")
         .number(1, None)
-        .decides_in(is_balanced),
+        .decides_in(costs_attention),
     key("packing.balanced.long").decides_in(is_balanced),
     key("packing.last_batch").decides(),
-    key("packing.pad_token").decides(),
+    key("packing.pad_token").decides_in(has_rows),
     key("packing.object_bytes").bytes(None, GIB_4),
     key("chat.messages").given().decides_in(is_chat),
     key("chat.prompt").decides_in(is_pairs),
@@ -79,6 +79,14 @@ const fn key(key: &'static str) -> Setting {
 
 fn is_balanced(config: &ProducerConfig) -> bool {
     config.is_balanced()
+}
+
+fn costs_attention(config: &ProducerConfig) -> bool {
+    config.is_balanced() && config.packing.balanced.costs_attention()
+}
+
+fn has_rows(config: &ProducerConfig) -> bool {
+    !config.is_balanced()
 }
 
 fn is_chat(config: &ProducerConfig) -> bool {

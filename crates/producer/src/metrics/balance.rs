@@ -1,5 +1,8 @@
 //! The metrics of bins of equal cost.
 
+use std::fmt::Write as _;
+
+use batchweave_daemon::figures::grouped;
 use batchweave_daemon::metrics::Maker;
 use prometheus::{Gauge, IntCounter};
 
@@ -41,6 +44,27 @@ impl BalanceMetrics {
                 "Tokens cut off by packing.balanced.long = \"truncate\".",
             )?,
         })
+    }
+
+    /// Describes the last batch and what was late or cut; `None` before the first bins.
+    pub(crate) fn text(&self) -> Option<String> {
+        let imbalance = self.imbalance.get();
+        if imbalance == 0.0 {
+            return None;
+        }
+        let mut text = format!(
+            "the dearest slice of the last batch costs {imbalance:.3} times the mean, its bins are {:.1} % full",
+            100.0 * self.fill.get()
+        );
+        for (number, what) in [
+            (self.late.get(), "documents waited a window"),
+            (self.truncated_documents.get(), "were cut to a bin"),
+        ] {
+            if number > 0 {
+                let _ = write!(text, "; {} {what}", grouped(number));
+            }
+        }
+        Some(text)
     }
 
     /// Notes the bins of a batch or of some of its slices, which have `shape`.

@@ -22,6 +22,8 @@ pub(crate) struct Totals {
     pub(crate) dropped: u64,
     /// Tokens that only fill up rows.
     pub(crate) padding: u64,
+    /// Documents that were cut to a bin, and their tokens that were cut off.
+    pub(crate) truncated: [u64; 2],
     /// Bytes of the documents' texts or arrays.
     pub(crate) text_bytes: u64,
     /// Bytes of the stored data objects.
@@ -41,6 +43,10 @@ impl Totals {
             bad_documents: metrics.bad_documents.get(),
             tokens: metrics.tokens.get(),
             padding: metrics.padding.get(),
+            truncated: [
+                metrics.balance.truncated_documents.get(),
+                metrics.balance.truncated_tokens.get(),
+            ],
             text_bytes: metrics.text_bytes.get(),
             bytes: metrics.object_bytes.get(),
             seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
@@ -78,6 +84,7 @@ pub(crate) fn produced(
     let all = totals.batches == batches;
     let if_all = |number: u64| all.then_some(number);
     let if_new = |number: u64| (!all).then_some(number);
+    let some = |number: u64| Some(number).filter(|number| *number > 0);
     tracing::info!(
         lane,
         batches,
@@ -86,7 +93,9 @@ pub(crate) fn produced(
         new_documents = if_new(totals.documents),
         tokens = if_all(totals.stored),
         new_tokens = if_new(totals.stored),
-        dropped_tokens = Some(totals.dropped).filter(|dropped| *dropped > 0),
+        dropped_tokens = some(totals.dropped),
+        truncated_documents = some(totals.truncated[0]),
+        truncated_tokens = some(totals.truncated[1]),
         padding = totals.padding,
         text_bytes = totals.text_bytes,
         bytes = totals.bytes,

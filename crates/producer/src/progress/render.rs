@@ -31,6 +31,8 @@ pub(super) struct View {
     pub(super) hindered: Option<String>,
     /// The share of `producer.limit` that is done; `None` without a limit.
     pub(super) of_limit: Option<f64>,
+    /// The evenness of bins of equal cost, in words.
+    pub(super) balance: Option<String>,
 }
 
 impl View {
@@ -96,7 +98,11 @@ impl View {
             .zip(speeds)
             .map(|(source, speed)| (format!("source {}", source.name), source.text(speed)));
         let named = all.map(|(name, text)| (name.to_owned(), text));
-        named.into_iter().chain(by_source).collect()
+        let balance = self
+            .balance
+            .iter()
+            .map(|text| ("balance".to_owned(), text.clone()));
+        named.into_iter().chain(by_source).chain(balance).collect()
     }
 
     /// Returns the numbers of the line for a terminal with this many columns, the most important first.
@@ -233,6 +239,7 @@ mod tests {
             batches: 192,
             hindered: None,
             of_limit: None,
+            balance: None,
         }
     }
 
@@ -276,6 +283,10 @@ mod tests {
             "3.15M tokens/s; 12,345 documents since the start",
         ];
         assert_eq!(texts, expected);
+        view.balance = Some("even".to_owned());
+        let last = view.facts().pop();
+        assert_eq!(last, Some(("balance".to_owned(), "even".to_owned())));
+        view.balance = None;
         (view.input, view.speeds) = (None, None);
         assert!(view.facts().iter().all(|(_, text)| text.is_empty()));
     }

@@ -131,6 +131,7 @@ impl Reporter {
             documents: metrics.documents.get(),
             tokens,
             of_limit: self.of_limit(),
+            balance: metrics.balance.text(),
             batches: metrics.batches(),
             hindered: hindered.then_some(doing),
         }

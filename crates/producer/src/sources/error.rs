@@ -81,9 +81,11 @@ pub enum Reason {
     LongerThanRow { tokens: u64, most: u64 },
     /// A document does not fit in a bin, and is not divided.
     #[error(
-        "the document has {tokens} tokens, and a bin holds {most} ({why}); raise packing.balanced.tokens, or shorten it"
+        "the {what} has {tokens} tokens, and a bin holds {most} ({why}); shorten it, or raise packing.balanced.tokens"
     )]
     LongerThanBin {
+        /// A document or a pair.
+        what: &'static str,
         tokens: u64,
         most: u64,
         why: &'static str,

@@ -31,8 +31,16 @@ impl DocumentTransform {
                 return Ok((truncated(content, most), tokens - u64::from(most)));
             }
         };
-        let most = most.into();
-        Err(Reason::LongerThanBin { tokens, most, why })
+        let what = match content {
+            Content::Pair(_) => "pair",
+            _ => "document",
+        };
+        Err(Reason::LongerThanBin {
+            what,
+            tokens,
+            most: most.into(),
+            why,
+        })
     }
 }
 

@@ -98,10 +98,10 @@ fn mapping(config: &ProducerConfig) -> Mapping {
 /// Returns the fields of preference pairs; `None` for other modes.
 pub(super) fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<PairFields>> {
     let table = &config.chat;
-    let (row_tokens, row_key) = if config.is_balanced() {
-        (shape.seq_len as usize, "packing.balanced.tokens")
+    let (row_tokens, row_key, row) = if config.is_balanced() {
+        (shape.seq_len as usize, "packing.balanced.tokens", "a bin")
     } else {
-        (shape.width(), "stream.seq_len")
+        (shape.width(), "stream.seq_len", "a row of a pair")
     };
     let fields = || PairFields {
         prompt: table.prompt.clone(),
@@ -110,6 +110,7 @@ pub(super) fn pair_fields(config: &ProducerConfig, shape: Shape) -> Option<Box<P
         mapping: mapping(config),
         row_tokens,
         row_key,
+        row,
     };
     (config.documents() == DocumentKind::Pair).then(|| Box::new(fields()))
 }

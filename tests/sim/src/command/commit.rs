@@ -9,6 +9,7 @@ use clap::Args;
 use crate::load::scenario::Scenario;
 use crate::load::{Figures, LoadPlan, run as run_load, svg};
 use crate::policy::PolicyKind;
+use crate::store::manifest::{ManifestKind, ManifestPlan};
 use crate::store::profile::Profile;
 
 /// The options of `commit`.
@@ -26,9 +27,20 @@ pub struct Arguments {
     /// Multiply all latencies by this
     #[arg(long, default_value_t = 1.0, value_parser = positive)]
     latency_scale: f64,
-    /// The commit policy: dac, plain (which backs off), backoff (the same), naive
+    /// The commit policy: dac, dac-unled (its leader does not say that it leads), interval (each
+    /// producer adapts its own), plain (which backs off), backoff (the same), naive
     #[arg(long, default_value = "dac")]
     policy: PolicyKind,
+    /// A version of the manifest: delta (a record of changes), rewrite (all entries) or
+    /// rewrite-chunked (a list of chunks, and the newest)
+    #[arg(long, default_value = "delta")]
+    manifest: ManifestKind,
+    /// Entries in the manifest at the start
+    #[arg(long, value_name = "ENTRIES", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    history: u64,
+    /// Leave no room in keys for copies of intents, as names of files
+    #[arg(long)]
+    short_keys: bool,
     /// steady, jumps, leader-killed, leader-frozen, slow-store, slow-producers, bursts, zipf,
     /// cold-start or rare
     #[arg(long, default_value = "steady")]
@@ -66,6 +78,11 @@ impl Arguments {
             rate: self.rate,
             profile: self.profile.scaled(self.latency_scale),
             policy: self.policy,
+            manifest: ManifestPlan {
+                kind: self.manifest,
+                history: self.history,
+            },
+            short_keys: self.short_keys,
             scenario: self.scenario,
             seconds: self.seconds,
             seed: self.seed,

@@ -14,6 +14,7 @@ use super::{FollowPlan, Followed, node, writer};
 use crate::store::SimStore;
 use crate::store::busy::Second;
 use crate::store::link::LinkPlan;
+use crate::store::manifest::ManifestPlan;
 use crate::store::outcome::Rates;
 use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
 use crate::time::{Timeline, run as run_time};
@@ -37,6 +38,7 @@ fn store_with_stream(plan: &FollowPlan, time: Timeline) -> Arc<SimStore> {
         link: LinkPlan::default(),
         calm_at: Duration::ZERO,
         key_bytes_max: KEY_BYTES_MAX,
+        manifest: ManifestPlan::default(),
         keep: Keep::Records,
     };
     let store = SimStore::new(time, settings);

@@ -18,6 +18,10 @@ pub struct Figures {
     pub scenario: String,
     pub profile: &'static str,
     pub policy: String,
+    /// The kind of manifest, and its entries at the start.
+    pub manifest: String,
+    pub history: u64,
+    pub short_keys: bool,
     /// Entries per second of each.
     pub rate: f64,
     /// The median time from ready to visible, in ms.
@@ -206,6 +210,9 @@ impl Figures {
             scenario: m.plan.scenario.to_string(),
             profile: m.plan.profile.name,
             policy: m.plan.policy.to_string(),
+            manifest: m.plan.manifest.kind.to_string(),
+            history: m.plan.manifest.history,
+            short_keys: m.plan.short_keys,
             rate: m.plan.rate,
             p50_ms: quantile(&all, 0.5),
             p99_ms: quantile(&all, 0.99),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::scenario::Scenario;
 use crate::policy::PolicyKind;
+use crate::store::manifest::ManifestPlan;
 use crate::store::profile::Profile;
 
 /// From the beginning of the load to the measured time, and in addition one second for this many
@@ -20,6 +21,9 @@ pub struct LoadPlan {
     pub rate: f64,
     pub profile: Profile,
     pub policy: PolicyKind,
+    pub manifest: ManifestPlan,
+    /// Keys have no room for copies of intents.
+    pub short_keys: bool,
     pub scenario: Scenario,
     /// The duration of the measured time, in seconds.
     pub seconds: u64,

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use crate::draw::Draw;
 use crate::store::link::LinkPlan;
 use crate::store::outcome::Rates;
-use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
+use crate::store::settings::{KEY_BYTES_MAX, Keep, SHORT_KEY_BYTES_MAX, Settings};
 use crate::store::{Counts, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::world::shared::stream;
@@ -46,7 +46,12 @@ fn loaded_store(plan: &LoadPlan, time: Timeline) -> Arc<SimStore> {
         link: LinkPlan::default(),
         calm_at: Duration::ZERO,
         keep: Keep::Records,
-        key_bytes_max: KEY_BYTES_MAX,
+        key_bytes_max: if plan.short_keys {
+            SHORT_KEY_BYTES_MAX
+        } else {
+            KEY_BYTES_MAX
+        },
+        manifest: plan.manifest,
     };
     let store = SimStore::new(time, settings);
     let stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());

@@ -5,11 +5,12 @@
 //!
 //! - `settings`: the behaviour of a store; `handle`: the store as one actor sees it; `outcome`: the effect and answer of one request;
 //! - `profile`: latencies; `throttle`: request limits; `busy`: reads per key;
-//! - `link`: slow transfers and wrong reads.
+//! - `link`: slow transfers and wrong reads; `manifest`: the time of versions that are not records of changes.
 
 pub(crate) mod busy;
 mod handle;
 pub mod link;
+pub mod manifest;
 pub mod outcome;
 pub mod profile;
 pub mod settings;
@@ -22,11 +23,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_core::keys;
+use batchweave_core::manifest::Record;
 use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
 use self::busy::{Busy, Second};
-
+use self::manifest::ManifestKind;
 use self::outcome::{Outcome, Rates};
 use self::settings::{Keep, Settings};
 use self::throttle::{Throttle, class};
@@ -71,6 +73,8 @@ struct Inner {
     requests: u64,
     throttled: u64,
     counts: Counts,
+    /// Entries in the records of the log.
+    entries: u64,
     actors: Actors,
 }
 
@@ -108,6 +112,7 @@ impl SimStore {
             requests: 0,
             throttled: 0,
             counts: Counts::new(),
+            entries: 0,
             actors: Actors::default(),
         };
         Arc::new(Self {
@@ -230,7 +235,9 @@ impl SimStore {
             outcome::draw(op, latency.mul_f64(actor.nature.slow), &rates, draw)
         });
         // Clients wait longer for a larger body, so that a slow link alone causes no failure.
-        let carried = self.settings.link.takes(body.len());
+        let manifest = self.settings.manifest;
+        let carried =
+            self.settings.link.takes(body.len()) + manifest.takes(op, key, self.inner().entries);
         outcome.effect = outcome.effect.map(|after| after + carried);
         outcome.answer += carried;
         let key: Arc<str> = key.into();
@@ -282,6 +289,10 @@ impl SimStore {
             if there.is_none() {
                 inner.objects.insert(Arc::clone(&request.key), body.clone());
                 if self.settings.keep == Keep::All || request.key.starts_with(keys::LOG) {
+                    if self.settings.manifest.kind != ManifestKind::Delta {
+                        let record = Record::from_json(body, 0);
+                        inner.entries += record.map_or(0, |record| record.entries.len() as u64);
+                    }
                     inner.landed.push(Landed {
                         at: self.time.now(),
                         actor: actor.id,

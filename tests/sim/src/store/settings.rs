@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::link::LinkPlan;
+use super::manifest::ManifestPlan;
 use super::outcome::Rates;
 use super::profile::Profile;
 
@@ -28,7 +29,11 @@ pub struct Settings {
     pub keep: Keep,
     /// The length of the longest key; it decides whether intents fit into keys.
     pub key_bytes_max: usize,
+    /// The size of a version of the manifest.
+    pub manifest: ManifestPlan,
 }
 
 /// S3's 1,024 bytes less a usual prefix.
 pub(crate) const KEY_BYTES_MAX: usize = 960;
+/// Names of files, into which no intent fits.
+pub(crate) const SHORT_KEY_BYTES_MAX: usize = 255;

@@ -22,8 +22,9 @@ use crate::evidence::{Evidence, Read};
 use crate::lifecycle;
 use crate::plan::{Plan, ReaderPlan};
 use crate::store::SimStore;
+use crate::store::manifest::ManifestPlan;
 use crate::store::profile::Profile;
-use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
+use crate::store::settings::{KEY_BYTES_MAX, Keep, SHORT_KEY_BYTES_MAX, Settings};
 use crate::time::{Timeline, run as run_time};
 
 /// The limit of virtual time, after which a world counts as stuck.
@@ -43,11 +44,12 @@ fn settings(plan: &Plan) -> Settings {
         calm_at: plan.calm_at,
         // Short keys force intents into objects that are read.
         key_bytes_max: if plan.seed.is_multiple_of(2) {
-            255
+            SHORT_KEY_BYTES_MAX
         } else {
             KEY_BYTES_MAX
         },
         keep: Keep::All,
+        manifest: ManifestPlan::default(),
     }
 }
 

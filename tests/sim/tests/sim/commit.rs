@@ -20,6 +20,29 @@ fn number(figures: &Value, field: &str) -> f64 {
     number.unwrap_or_else(|| panic!("{field} in {figures}"))
 }
 
+/// The comparisons of docs/paper.md: a manifest that is written again gets slower as it grows, and without its parts DAC
+/// takes longer.
+#[test]
+fn other_manifests_and_policies_take_longer() {
+    let p99 = |arguments: &[&str]| number(&commit(arguments), "p99_ms");
+    let million = ["--producers", "1", "--history", "1000000"];
+    let delta = p99(&million);
+    let chunked = p99(&[&million[..], &["--manifest", "rewrite-chunked"]].concat());
+    let rewrite = p99(&[&million[..], &["--manifest", "rewrite"]].concat());
+    assert!(rewrite > 1000.0 + delta, "{rewrite} {delta}");
+    assert!(chunked < rewrite / 10.0, "{chunked} {rewrite}");
+    let many = ["--producers", "16"];
+    let dac = p99(&many);
+    for other in [&["--policy", "interval"][..], &["--policy", "dac-unled"]] {
+        let other = p99(&[&many[..], other].concat());
+        assert!(other > dac, "{other} {dac}");
+    }
+    let short = commit(&[&many[..], &["--short-keys"]].concat());
+    assert_eq!(short["short_keys"], true);
+    let requests = |figures: &Value| number(figures, "requests_per_entry");
+    assert!(requests(&short) > requests(&commit(&many)), "{short}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_figures() {
     let first = commit(&["--producers", "8", "--seed", "7"]);
@@ -48,7 +71,7 @@ fn one_producer_alone_makes_one_put_an_entry() {
 
 #[test]
 fn every_policy_and_scenario_runs() {
-    for policy in ["dac", "plain", "backoff", "naive"] {
+    for policy in ["dac", "dac-unled", "interval", "plain", "backoff", "naive"] {
         let figures = commit(&["--producers", "4", "--policy", policy]);
         assert!(number(&figures, "p50_ms") > 0.0, "{figures}");
         assert_eq!(figures["never_visible"], 0, "{figures}");

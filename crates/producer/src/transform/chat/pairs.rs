@@ -27,6 +27,8 @@ pub struct PairFields {
     pub row_tokens: usize,
     /// The configuration key of that number.
     pub row_key: &'static str,
+    /// The words for what holds the conversation.
+    pub row: &'static str,
 }
 
 fn wrong(detail: String) -> Reason {
@@ -39,9 +41,8 @@ impl PairFields {
         let most = self.row_tokens;
         if tokens == 0 || tokens > most {
             return Err(wrong(format!(
-                "with \"{name}\" has {tokens} tokens, and a row of a pair holds 1 to {most}; raise {}, or \
-                 leave such pairs out with source.on_bad_document = \"skip\"",
-                self.row_key
+                "with \"{name}\" has {tokens} tokens, and {} holds 1 to {most}; shorten it, or raise {}",
+                self.row, self.row_key
             )));
         }
         Ok(())

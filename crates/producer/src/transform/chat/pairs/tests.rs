@@ -14,6 +14,7 @@ fn fields() -> PairFields {
         mapping: ("messages", "tools").into(),
         row_tokens: 80,
         row_key: "stream.seq_len",
+        row: "a row of a pair",
     }
 }
 
@@ -91,6 +92,7 @@ fn rows_of_all_layouts_are_what_trl_makes_of_them() {
     let fields = PairFields {
         row_tokens: 1 << 20,
         row_key: "stream.seq_len",
+        row: "a row of a pair",
         ..fields()
     };
     for line in std::fs::read_to_string(file).unwrap().lines() {

@@ -52,7 +52,7 @@ def add(ctx: Context, out: Outcome, kills: int) -> None:
         ):
             data, cursor = names["rows"], names["cursor"]
             command = [ctx.python, "-m", "paper.kafka_role", "rows", "--address", found.address]
-            command += ["--data", data, "--cursor", cursor]
+            command += ["--data", data, "--cursor", cursor, "--batches", str(1 << 40)]
             log = running.folder / "producer.log"
             running.add(Role("producer", lambda: Program("producer", command, log, ctx.env)))
             words = ["kafka", "--place", found.address, "--topic", data]

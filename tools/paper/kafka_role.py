@@ -25,6 +25,9 @@ import numpy as np
 from paper import kafka_client
 from paper.kafka_client import ANSWER_SECONDS, produce
 
+_ID_BYTES = 8
+_WARM = 3
+"""Batches before the measured ones."""
 SLICES = 8
 """Slices of a batch of `rows`, of one sample each."""
 
@@ -50,22 +53,30 @@ def ingest(args: argparse.Namespace) -> None:
             client_options={"allow_http": True},
         )
     failure: Any = importlib.import_module("confluent_kafka").KafkaException
-    print("ready", flush=True)
-    sys.stdin.readline()
-    began, cpu, times = time.perf_counter(), time.process_time(), []
+
+    def commit(number: int) -> float:
+        at = time.perf_counter()
+        client.begin_transaction()
+        if store is not None:
+            produce(client, args.data, put(store, f"{args.index}/{number}", slices))
+        else:
+            for part, value in enumerate(slices):
+                produce(client, args.data, value, part % args.partitions)
+        produce(client, args.cursor, str(number).encode())
+        client.commit_transaction(ANSWER_SECONDS)
+        return time.perf_counter() - at
+
     try:
-        for number in range(args.batches):
-            at = time.perf_counter()
-            client.begin_transaction()
-            if store is not None:
-                key = f"{args.index}/{number}"
-                produce(client, args.data, put(store, key, slices))
-            else:
-                for part, value in enumerate(slices):
-                    produce(client, args.data, value, part)
-            produce(client, args.cursor, str(number).encode())
-            client.commit_transaction(ANSWER_SECONDS)
-            times.append(time.perf_counter() - at)
+        for number in range(-_WARM, 0):
+            commit(number)
+    except failure as why:
+        print("ready", json.dumps({"failed": str(why)}), sep="\n", flush=True)
+        os._exit(0)
+    print("ready", flush=True)
+    try:
+        sys.stdin.readline()
+        began, cpu = time.perf_counter(), time.process_time()
+        times = [commit(number) for number in range(args.batches)]
     except failure as why:
         print(json.dumps({"failed": str(why)}), flush=True)
         os._exit(0)
@@ -75,14 +86,17 @@ def ingest(args: argparse.Namespace) -> None:
 
 def rows(args: argparse.Namespace) -> None:
     """Commits batches of numbers, from the last committed one on."""
-    client = kafka_client.producer(args.address, "paper-rows", kafka_client.DEFAULT_MESSAGE)
+    client = kafka_client.producer(args.address, "paper-rows", args.message)
     number = kafka_client.last_committed(args.address, args.cursor) + 1
-    while True:
+    filler = bytes(max(0, args.bytes // SLICES - _ID_BYTES))
+    while number < args.batches:
         client.begin_transaction()
         for part in range(SLICES):
-            produce(client, args.data, str(number * SLICES + part).encode(), part)
+            value = (number * SLICES + part).to_bytes(_ID_BYTES, "little") + filler
+            produce(client, args.data, value, part)
         produce(client, args.cursor, str(number).encode())
         client.commit_transaction(ANSWER_SECONDS)
+        print(json.dumps({"step": number, "wall": time.time()}), flush=True)
         number += 1
         time.sleep(args.pause)
 
@@ -103,7 +117,9 @@ def batches(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterato
         pieces = []
         for part, reader in enumerate(readers):
             message = reader.poll(ANSWER_SECONDS)
-            pieces.append({"id": np.array([int(kafka_client.value_of(message))])})
+            value = kafka_client.value_of(message)
+            number = np.array([int.from_bytes(value[:_ID_BYTES], "little")])
+            pieces.append({"id": number, "blob": np.frombuffer(value, np.uint8)})
             offsets[part] = message.offset() + 1
         yield step, pieces, {str(part): at for part, at in offsets.items()}
         step += 1
@@ -118,9 +134,10 @@ def main() -> None:
     add("--data", required=True)
     add("--cursor", required=True)
     add("--index", type=int, default=0)
-    add("--bytes", type=int, default=1 << 20)
+    add("--bytes", type=int, default=0)
     add("--slices", type=int, default=64)
     add("--batches", type=int, default=1)
+    add("--partitions", type=int, default=1)
     add("--message", type=int, default=kafka_client.DEFAULT_MESSAGE)
     add("--pointers", action="store_true")
     add("--pause", type=float, default=0.005)

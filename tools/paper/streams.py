@@ -18,7 +18,7 @@ from paper.transforms import WORKLOADS
 BUCKET, JOB = "batchweave", "train"
 _DAEMON = """\
 store.url = {url}
-admin.listen = "off"
+admin.listen = "{admin}"
 log.level = "warn"
 """
 _CONSUMER = """\
@@ -106,10 +106,11 @@ class Site:
         text: str,
         env: Mapping[str, str] | None = None,
         cores: Sequence[int] | None = None,
+        admin: str = "off",
     ) -> Program:
         """Starts `batchweave-KIND` of the stream with this configuration."""
         config = self.folder / f"{name}.toml"
-        config.write_text(_DAEMON.format(url=json.dumps(self.url)) + text)
+        config.write_text(_DAEMON.format(url=json.dumps(self.url), admin=admin) + text)
         path = str(self.ctx.bin_dir / f"batchweave-{kind}")
         return self.start(name, [path, "--config", str(config)], env, cores)
 
@@ -124,10 +125,11 @@ class Site:
         wait_ms: float = 0.0,
         lead: int = 64,
         slices: int = 8,
-        more: str = "",
+        blob: int = 0,
+        linger: str = "200ms",
         cores: Sequence[int] | None = None,
     ) -> Program:
-        """Starts a producer of rows through the workload's function."""
+        """Starts a producer of rows through the workload's function; `lead` 0: no bound."""
         names = ", ".join(f'"p{n}"' for n in range(of))
         kind = WORKLOADS[workload]
         function = f"""\
@@ -141,12 +143,13 @@ producer = {{ name = "p{index}", index = {index}, of = {of} }}
 stream = {{ slices = {slices}, rows_per_slice = 1, seq_len = 1, producers = [{names}] }}
 tokenizer = {{ kind = "bytes", threads = {workers} }}
 packing = {{ mode = "opaque", provenance = false, arrays = [{kind.arrays}] }}
+commit.linger = "{linger}"
 source = {{ paths = [{json.dumps(str(given / "rows"))}], format = "jsonl" }}
 {function}
-ahead = {{ max_steps = {lead}, when_no_job = "wait" }}
-{more}
+ahead = {{ max_steps = {lead}, when_no_job = "{"wait" if lead else "run"}" }}
 """
         env = {"PAPER_INPUT": str(given), "PAPER_WAIT_MS": f"{wait_ms:g}"}
+        env["PAPER_BYTES"] = str(blob)
         return self.daemon("producer", f"p{index}", text, env, cores)
 
     def consumer(
@@ -158,6 +161,7 @@ ahead = {{ max_steps = {lead}, when_no_job = "wait" }}
         prefetch_mib: int = 256,
         ranks: int = 1,
         cores: Sequence[int] | None = None,
+        admin: str = "off",
     ) -> tuple[Program, Path]:
         """Starts a consumer daemon once there is a stream; returns it and its socket."""
         self.until_stream()
@@ -169,7 +173,8 @@ ahead = {{ max_steps = {lead}, when_no_job = "wait" }}
             ranks=ranks,
             job=job,
         )
-        return self.daemon("consumer", f"consumer-{name}", text, None, cores), socket
+        program = self.daemon("consumer", f"consumer-{name}", text, None, cores, admin)
+        return program, socket
 
     def status(self) -> dict[str, Any] | None:
         """Returns the state of the stream; None: there is none, or no answer."""

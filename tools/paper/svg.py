@@ -66,7 +66,7 @@ def _panel(chart: Chart, height: float) -> list[str]:
     bars = chart.kind == "bar"
     xs = [point[0] for point in points] + [mark[0] for mark in chart.marks]
     across = _Axis([-0.5, len(chart.names) - 0.5] if bars else xs, (LEFT, right), chart.log_x)
-    if not bars and not chart.log_x and xs and min(xs) > 0.3 * max(xs):
+    if not bars and not chart.log_x and xs and max(xs) > min(xs) > 0.3 * max(xs):
         across.low = min(xs)
     up = _Axis([point[1] for point in points], (lower, TOP), chart.log_y)
     out = [f'<text class="t" x="10" y="18">{escape(chart.title)}</text>']

@@ -119,7 +119,7 @@ def train(args: argparse.Namespace) -> None:
         while True:
             asked = clock()
             following = next(source, None)
-            waited = clock() - asked
+            waited, wall = clock() - asked, time.time()
             if following is None:
                 break
             step, pieces, state = following
@@ -130,9 +130,10 @@ def train(args: argparse.Namespace) -> None:
             time.sleep(args.compute)
             now = clock()
             line = {"step": step, "at": now, "wait": waited, "seconds": now - ended, "ids": ids}
+            line |= {"wall": wall, "bytes": size}
             ended = now
             if step != lose:
-                record.write(json.dumps({**line, "bytes": size}) + "\n")
+                record.write(json.dumps(line) + "\n")
             if args.state and ((step + 1) % args.save_every == 0 or step + 1 == args.steps):
                 save(args.state, {"step": step, "data": state})
 

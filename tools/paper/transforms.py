@@ -66,6 +66,7 @@ WORKLOADS = {
         "video",
     ),
     "ids": Workload("ids", "a number alone", _ID, "ids"),
+    "blob": Workload("blob", "bytes", f'{_ID}, {{ name = "blob", dtype = "U8" }}', "blob"),
     "plain": Workload(
         "plain", "a number alone, no function", '{ name = "id", from = "id", dtype = "I64" }', ""
     ),
@@ -224,10 +225,24 @@ def ids(row: Mapping[str, Any]) -> Sample:
     return {"id": row["id"]}
 
 
+def blob(row: Mapping[str, Any]) -> Sample:
+    """Returns the number of the row with PAPER_BYTES bytes."""
+    wait = float(os.environ.get("PAPER_WAIT_MS", "0"))
+    if wait:
+        time.sleep(wait / 1e3)
+    return {"id": row["id"], "blob": _zeros(int(os.environ["PAPER_BYTES"]))}
+
+
+@functools.cache
+def _zeros(size: int) -> Bytes:
+    return np.random.default_rng(1).integers(0, 256, size, dtype=np.uint8)
+
+
 FUNCTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sample]] = {
     "robot": robot,
     "video": video,
     "ids": ids,
+    "blob": blob,
 }
 
 

@@ -1,0 +1,116 @@
+"""E6: bytes that nodes read over those that their ranks need."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import urllib.request
+
+from paper import streams, transforms
+from paper.experiment import Chart, Context, Experiment, Outcome
+from paper.streams import Site
+
+SHARD = 67e6
+"""Bytes of a shard of MosaicML's StreamingDataset by default."""
+_NEEDED = "batchweave_consumer_needed_bytes_total"
+_FETCHED = "batchweave_consumer_fetched_bytes_total"
+_REQUESTS = "batchweave_consumer_store_requests_total"
+
+
+def run(ctx: Context, out: Outcome) -> None:
+    """Reads the same steps by 1 to 8 nodes."""
+    ranks, steps = ctx.of((4, 10), (16, 24), (64, 200))
+    nodes = ctx.of([1, 2], [1, 2, 4, 8], [1, 2, 4, 8])
+    given = ctx.sub("amplification") / "input"
+    transforms.make(given, "robot", steps * ranks, steps * ranks)
+    points: list[tuple[float, float]] = []
+    with Site(ctx, store="dev-s3", on_disk=True) as site:
+        producer = site.producer(
+            0,
+            1,
+            given,
+            "robot",
+            workers=4,
+            wait_ms=0.01,
+            slices=ranks,
+            lead=0,
+        )
+        producer.wait(600)
+        sizes = [p.stat().st_size for p in (site.folder / "objects").rglob("*") if p.is_file()]
+        for count in nodes:
+            found = _read(ctx, site, count, ranks, steps)
+            needed, fetched, requests = found
+            row = {"system": "BatchWeave", "nodes": count, "amplification": fetched / needed}
+            out.rows.append({**row, "gets_per_step_and_node": requests / steps / count})
+            points.append((count, fetched / needed))
+    payload = needed
+    stored = sum(size for size in sizes if size > 1 << 16)
+    whole = [(float(count), count * stored / payload) for count in nodes]
+    shards = max(1.0, payload / SHARD)
+    shard = [(float(count), count * max(SHARD * shards, payload) / payload) for count in nodes]
+    for count, value in whole:
+        out.rows.append({"system": "whole objects", "nodes": int(count), "amplification": value})
+    out.notes.append(
+        f"{ranks} ranks, {steps} steps of {payload / steps / 1e6:.1f} MB, in objects of "
+        f"{max(sizes) / 1e6:.0f} MB at most. Beside it by arithmetic from these objects: each node "
+        "gets whole objects, or whole shards of 67 MB with a part of each global batch; a loader "
+        "that gives each node shards of its own reads each once, without a global order"
+    )
+    out.at_most("amplification, the worst number of nodes", max(a for _, a in points), 1.05)
+    series = [("BatchWeave", points), ("whole objects", whole), ("shards of 67 MB", shard)]
+    out.charts.append(Chart("bytes read over bytes needed", "nodes", "times", series))
+
+
+def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple[float, ...]:
+    """Reads all steps by all ranks; returns bytes needed and fetched, and GETs of data."""
+    here, job = ranks // nodes, f"nodes-{nodes}"
+    ports, made, daemons = [], [], []
+    for node in range(nodes):
+        with contextlib.closing(socket.socket()) as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+        daemon, path = site.consumer(
+            f"n{nodes}-{node}",
+            job=job,
+            arena_mib=max(128, 1024 // nodes),
+            prefetch_mib=max(64, 512 // nodes),
+            ranks=here,
+            admin=f"127.0.0.1:{ports[-1]}",
+        )
+        daemons.append(daemon)
+        words = ["batchweave", "--place", str(path), "--job", job, "--steps", str(steps)]
+        words += ["--world", str(ranks), "--first", str(node * here), "--here", str(here)]
+        words += ["--attempt", f"{nodes:032x}"]
+        made.append(streams.trainer(ctx, site.folder, words, name=f"reader-{nodes}-{node}"))
+    for each in made:
+        each.wait(300, site)
+    totals = [0.0, 0.0, 0.0]
+    for port in ports:
+        for number, value in enumerate(_metrics(port)):
+            totals[number] += value
+    for daemon in daemons:
+        daemon.stop()
+    return tuple(totals)
+
+
+def _metrics(port: int) -> tuple[float, float, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    needed = fetched = requests = 0.0
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name == _NEEDED:
+            needed += float(value)
+        elif name == _FETCHED:
+            fetched += float(value)
+        elif name.startswith(_REQUESTS) and 'class="data"' in name:
+            requests += float(value)
+    return needed, fetched, requests
+
+
+EXPERIMENT = Experiment(
+    "e6",
+    "read amplification",
+    "read amplification near 1 at all scales (from a digest of the paper)",
+    run,
+)

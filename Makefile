@@ -19,7 +19,7 @@ endif
 
 .PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
 	system-build system-python system-all fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units \
-	image image-check docs generated-docs manifests live-systemd live-kubernetes
+	image image-check docs generated-docs manifests live-systemd live-kubernetes paper paper-quick
 .NOTPARALLEL:
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo 'make live-kubernetes  a Kubernetes cluster with the daemons as pods, by the commands of deploy/README.md: by sudo, twenty minutes the first time'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
+	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes ten minutes'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -187,12 +188,12 @@ $(VENV)/maturin $(VENV)/numpy: $(VENV)/%: python/requirements-dev.txt
 ruff: $(VENV)/ready
 	$(call step,ruff)
 	$(PYTHON) -m ruff check --quiet python
-	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/rivals tools/live
+	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/paper tools/live
 
 mypy: $(VENV)/ready
 	$(call step,mypy)
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
-	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/rivals tools/live
+	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/paper tools/live
 
 python-ready: $(VENV)/ready
 
@@ -239,11 +240,26 @@ test-frameworks: build
 	@command -v java >/dev/null || { echo 'no java: the tests with Spark need Java 17 or newer (apt-get install default-jre-headless)'; exit 1; }
 	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python \
 		-c python/pyproject.toml python/tests/test_chat_templates.py python/tests/test_torch*.py python/tests/test_ray*.py python/tests/test_spark*.py
+	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src PYTHON=$(FRAMEWORKS_PYTHON) tests/gpu/run --tiny
 
 # BENCH_ARGS="--only ingest" runs one of them, BENCH_ARGS=--record commits the figures.
 bench: build
 	$(call step,benchmarks)
 	TMPDIR=$${TMPDIR:-/dev/shm} tools/bench $(BUILT)/batchweave $(BENCH_ARGS)
+
+# The Python that trains and loads. PAPER_PYTHON names one with numpy, Pillow and torch, and for more
+# systems confluent-kafka, obstore, mosaicml-streaming and tiktoken; what it lacks is named in the results.
+PAPER_PYTHON := $(if $(wildcard $(FRAMEWORKS_PYTHON)),$(FRAMEWORKS_PYTHON),$(PYTHON))
+paper_run = PYTHON=$(PYTHON) tools/paper/run --bin-dir $(BUILT) --python $(PAPER_PYTHON) $(PAPER_ARGS)
+
+# PAPER_ARGS="--only e4" runs one of them.
+paper: build $(VENV)/ready
+	$(call step,experiments of the paper)
+	$(paper_run) --scale full
+
+paper-quick: build $(VENV)/ready
+	$(call step,experiments of the paper in ten minutes)
+	$(paper_run) --scale quick
 
 units:
 	$(call step,systemd units)

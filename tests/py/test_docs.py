@@ -304,8 +304,7 @@ def begin_again(terminal: Terminal, page: str) -> None:
 # Commands of the reference pages that the test does not run, and why.
 ELSEWHERE = {
     "batchweave bench": "minutes of measuring; crates/lab tests each on a small scale",
-    "tools/compare-": "needs PyTorch; test_compare_tools.py runs parts",
-    "venv/bin/python tools/compare-": "needs Kafka; test_compare_tools.py runs parts",
+    "make paper": "minutes of measuring; test_paper.py runs parts",
     "batchweave init --slices 16": "an abbreviated command",
     "batchweave quarantine --lift 92b0": "an id of that day",
     "batchweave job close llm": "without an attempt it closes at once; tests/e2e has one",

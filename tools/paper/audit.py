@@ -35,7 +35,7 @@ def count(steps: Steps, sources: int) -> Counts:
     for source in range(sources):
         mine = [number for number in seen if number % sources == source]
         lost += (max(mine) - source) // sources + 1 - len(mine) if mine else 0
-    lost += max(learned, default=-1) + 1 - len(learned) if learned else 0
+    lost = max(lost, max(learned, default=-1) + 1 - len(learned))
     doubled = sum(times - 1 for times in seen.values())
     return Counts(lost, doubled, len(steps) - len(learned))
 

@@ -72,6 +72,7 @@ def run(ctx: Context, out: Outcome) -> None:
             some = producers if compute == computes[0] else producers[-1:]
             _compare(ctx, out, setting, some)
     _shared(ctx, out)
+    _text(ctx, out)
     _many_ranks(ctx, out)
 
 
@@ -207,6 +208,44 @@ def _shared(ctx: Context, out: Outcome) -> None:
         about = {"workload": "robot, shared cores", "compute_ms": 50.0, "system": name}
         out.rows.append({**about, **values})
     out.at_least("real work on the same cores: BatchWeave over DataLoader", rates[1] / rates[0], 1)
+
+
+def _text(ctx: Context, out: Outcome) -> None:
+    """Documents to rows of tokens of cl100k_base, on the same cores, with 50 ms of compute."""
+    home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    ranks = next(home.glob("registry/src/*/tiktoken-rs-*/assets/cl100k_base.tiktoken"), None)
+    given = ctx.sub("text") / "input"
+    steps = min(transforms.make_text(given, ctx.of(1, 12, 48) << 20), ctx.of(8, 60, 300))
+    compute, batch = 0.05, transforms.TEXT_ROWS
+    common = ["--no-ids", "--compute", f"{compute:g}", "--steps", str(steps)]
+
+    def theirs() -> dict[str, Any]:
+        words = ["text", "--place", str(given), "--workers", "2", "--ranks", str(ranks), *common]
+        steps_made = streams.trainer(ctx, ctx.sub("text-loader"), words).wait(RUN_SECONDS)
+        return audit.summary(steps_made, batch, WARM)
+
+    def mine() -> dict[str, Any]:
+        text = f"""\
+stream = {{ slices = {batch}, rows_per_slice = 1, seq_len = {transforms.SEQ_LEN} }}
+tokenizer = {{ kind = "embedded", name = "cl100k_base" }}
+source.paths = ["{given / "rows"}"]
+ahead = {{ max_steps = 64, when_no_job = "wait" }}
+"""
+        with streams.Site(ctx) as site:
+            site.daemon("producer", "tokens-0", text)
+            _, socket = site.consumer()
+            words = ["batchweave", "--place", str(socket), *common]
+            steps_made = streams.trainer(ctx, site.folder, words).wait(RUN_SECONDS, site)
+        return audit.summary(steps_made, batch, WARM)
+
+    sides: dict[str, Callable[[], Mapping[str, Any]]] = {"BatchWeave": mine}
+    if "torch" in ctx.packages and "tiktoken" in ctx.packages and ranks is not None:
+        sides = {"DataLoader with tiktoken, 2 workers": theirs, **sides}
+    else:
+        out.lacks("DataLoader with tiktoken", "pip install torch tiktoken, and build with cargo")
+    for name, values in in_turns(ctx.rounds, sides).items():
+        about = {"workload": "text", "compute_ms": compute * 1e3, "system": name}
+        out.rows.append({**about, **values})
 
 
 def _many_ranks(ctx: Context, out: Outcome) -> None:

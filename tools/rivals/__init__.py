@@ -1,1 +1,0 @@
-"""Comparisons with other systems on one machine: tools/compare-kafka and tools/compare-blobs."""

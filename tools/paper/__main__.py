@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -140,8 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the harness."""
     args = parser().parse_args(arguments)
     try:
-        with programs.signals_end():
-            return run(args)
+        # Ends by an exception, so that all programs are stopped.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        return run(args)
     except FailedError as failure:
         note(f"error: {failure}")
         return 1

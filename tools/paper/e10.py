@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paper import audit, kafka_audit, loaders, supervised, transforms
+from paper import audit, kafka_client, loaders, supervised, transforms
+from paper.broker import brokers
 from paper.experiment import Chart, Context, Experiment, Outcome
-from paper.programs import FailedError
+from paper.programs import FailedError, Program
 from paper.streams import Site
-from paper.supervised import Run
+from paper.supervised import Role, Run
 
 BATCH, COMPUTE, SAVE_EVERY, WORKERS = 8, 0.02, 20, 2
 _STEPS_MAX = 1 << 20
@@ -29,7 +30,7 @@ def run(ctx: Context, out: Outcome) -> None:
     out.at_most("BatchWeave, samples lost", found["samples_lost"], 0)
     out.at_most("BatchWeave, samples doubled", found["samples_doubled"], 0)
     _loaders(ctx, out, given, kills)
-    kafka_audit.add(ctx, out, kills)
+    _kafka(ctx, out, kills)
     names = [str(row["system"]) for row in out.rows]
     series = [
         (key.replace("_", " "), [(float(n), float(row[key])) for n, row in enumerate(out.rows)])
@@ -39,12 +40,12 @@ def run(ctx: Context, out: Outcome) -> None:
     out.charts.append(Chart(f"after {kills} kills", "system", "count", series, "bar", short))
 
 
-def storm(running: Run, kills: int, victims: Callable[[random.Random], str]) -> None:
+def storm(running: Run, kills: int, victim: Callable[[random.Random], object]) -> None:
     """Kills at random moments, each time after the trainer has made progress."""
     chance = random.Random(10)
     for _ in range(kills):
         running.go(chance.uniform(0.2, 1.0))
-        victims(chance)
+        victim(chance)
         reached = running.steps()[-1]["step"] if running.steps() else 0
         running.until_step(reached + chance.randint(1, 2 * SAVE_EVERY), _SECONDS)
     running.until_step(running.steps()[-1]["step"] + SAVE_EVERY, _SECONDS)
@@ -84,12 +85,8 @@ def _batchweave(ctx: Context, given: Path, kills: int) -> dict[str, Any]:
     ):
         running.until_step(SAVE_EVERY, _SECONDS)
 
-        def victims(chance: random.Random) -> str:
-            name = chance.choice(["p0", "p1", "consumer", "trainer"])
-            running.kill(name)
-            return name
-
-        storm(running, kills, victims)
+        names = ["p0", "p1", "consumer", "trainer"]
+        storm(running, kills, lambda chance: running.kill(chance.choice(names)))
         audit.exactly_once("BatchWeave", running.steps(), 2)
         return row("BatchWeave", running, kills, 2)
 
@@ -126,20 +123,38 @@ def _loader(ctx: Context, given: Path, kills: int, case: tuple[str, str, str]) -
         running.trainer(words, given=given)
         running.until_step(SAVE_EVERY, _SECONDS)
 
-        def victims(chance: random.Random) -> str:
-            if chance.random() < 0.5:
-                running.kill_child("trainer", chance)
-                return "worker"
-            running.kill("trainer")
-            return "trainer"
+        def victim(chance: random.Random) -> None:
+            worker = chance.random() < 0.5
+            running.kill_child("trainer", chance) if worker else running.kill("trainer")
 
-        storm(running, some, victims)
+        storm(running, some, victim)
         return row(name, running, some, 1)
 
 
+def _kafka(ctx: Context, out: Outcome, kills: int) -> None:
+    """Kills the producer and the trainer of strict batches, whose offsets are in the checkpoint."""
+    some = kills if ctx.scale == "full" else max(2, kills // 2)
+    parts, message = {"rows": 8, "cursor": 1}, kafka_client.DEFAULT_MESSAGE
+    with brokers(ctx, out) as broker:
+        if broker is None:
+            return
+        with (
+            kafka_client.topics(broker, parts, message) as names,
+            Run(ctx, ctx.sub("kafka-run")) as running,
+        ):
+            command = [ctx.python, "-m", "paper.kafka_role", "rows", "--address", broker.address]
+            command += ["--data", names["rows"], "--cursor", names["cursor"]]
+            command += ["--batches", str(1 << 40)]
+            log = running.folder / "producer.log"
+            running.add(Role("producer", lambda: Program("producer", command, log, ctx.env)))
+            words = ["kafka", "--place", broker.address, "--topic", names["rows"]]
+            words += ["--steps", str(_STEPS_MAX), "--compute", f"{COMPUTE:g}"]
+            running.trainer([*words, "--save-every", str(SAVE_EVERY)])
+            running.until_step(SAVE_EVERY, _SECONDS)
+            storm(running, some, lambda c: running.kill(c.choice(["producer", "trainer"])))
+            out.rows.append(row("Kafka, strict batches, offsets saved", running, some, 1))
+
+
 EXPERIMENT = Experiment(
-    "e10",
-    "lost and doubled samples after kills",
-    "exactly-once recovery from end to end",
-    run,
+    "e10", "lost and doubled samples after kills", "exactly-once recovery from end to end", run
 )

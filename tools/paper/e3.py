@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paper import audit, kafka_audit, kafka_client, streams, transforms
-from paper.broker import Broker
+from paper import audit, kafka_client, streams, transforms
+from paper.broker import Broker, brokers
 from paper.experiment import Chart, Context, Experiment, Outcome, in_turns, quantile
 from paper.kafka_role import SLICES
 from paper.programs import lines
@@ -28,7 +28,7 @@ def run(ctx: Context, out: Outcome) -> None:
         f"{WORK * 1e3:g} ms of work; head: from the end of the commit to the waiting reader, at "
         f"{RATE:g} batches/s; cold: a new reader at a random step. BatchWeave reads a folder"
     )
-    with kafka_audit.brokers(ctx, out) as broker:
+    with brokers(ctx, out) as broker:
         for size in sizes:
             count = max(20, min(stored, (1 << 30) // size))
             sides: dict[str, Any] = {

@@ -226,6 +226,7 @@ def _text(ctx: Context, out: Outcome) -> None:
 
     def mine() -> dict[str, Any]:
         text = f"""\
+producer.name = "p0"
 stream = {{ slices = {batch}, rows_per_slice = 1, seq_len = {transforms.SEQ_LEN} }}
 tokenizer = {{ kind = "embedded", name = "cl100k_base" }}
 source.paths = ["{given / "rows"}"]

@@ -26,14 +26,7 @@ def run(ctx: Context, out: Outcome) -> None:
     points: list[tuple[float, float]] = []
     with Site(ctx, store="dev-s3", on_disk=True) as site:
         producer = site.producer(
-            0,
-            1,
-            given,
-            "robot",
-            workers=4,
-            wait_ms=0.01,
-            slices=ranks,
-            lead=0,
+            0, 1, given, "robot", workers=4, wait_ms=0.01, slices=ranks, lead=0
         )
         producer.wait(600)
         sizes = [p.stat().st_size for p in (site.folder / "objects").rglob("*") if p.is_file()]
@@ -89,7 +82,7 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
         for number, value in enumerate(_metrics(port)):
             totals[number] += value
     for daemon in daemons:
-        daemon.stop()
+        daemon.kill()
     return tuple(totals)
 
 

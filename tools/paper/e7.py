@@ -71,10 +71,7 @@ def ours(ctx: Context, store: str, latency: str, history: int) -> Mapping[str, A
         if head > history:
             streams.trainer(ctx, site.folder, [*quick, str(head)]).wait(_RUN_SECONDS, site)
         running.add(
-            Role(
-                "p0",
-                lambda: site.producer(0, 1, given, "plain", workers=1, lead=LEAD, slices=1),
-            )
+            Role("p0", lambda: site.producer(0, 1, given, "plain", workers=1, lead=LEAD, slices=1))
         )
         last = [*words, str(SAVE_EVERY), "--compute", f"{COMPUTE:g}", "--steps", str(head + _SPARE)]
         running.trainer(last)
@@ -114,10 +111,7 @@ def _batch_after(running: Run, kind: str) -> float:
 
 
 def _rivals(
-    ctx: Context,
-    out: Outcome,
-    histories: list[int],
-    points: dict[str, list[tuple[float, float]]],
+    ctx: Context, out: Outcome, histories: list[int], points: dict[str, list[tuple[float, float]]]
 ) -> None:
     """Measures trainers of a DataLoader, and of MosaicML's, from their start to the next batch."""
     ways = [("dataloader", "iterate", "DataLoader, skips by loading (free samples)")]

@@ -5,7 +5,7 @@
 
 Both make strict batches: one transaction per batch, slice r to partition r, and the number of the
 batch, the producer's cursor, in the same transaction. `ingest` says `ready`, begins at a line on
-standard input, and prints its figures; `rows` goes on from its cursor until it is killed.
+standard input, and prints its figures; `rows` goes on from its cursor.
 """
 
 from __future__ import annotations
@@ -25,21 +25,15 @@ import numpy as np
 from paper import kafka_client
 from paper.kafka_client import ANSWER_SECONDS, produce
 
-_ID_BYTES = 8
+SLICES, _ID_BYTES = 8, 8
+"""Slices of a batch of `rows`, of one sample each, and the bytes of its number."""
 _WARM = 3
 """Batches before the measured ones."""
-SLICES = 8
-"""Slices of a batch of `rows`, of one sample each."""
-
-
-def put(store: Any, key: str, slices: Sequence[bytes]) -> bytes:
-    """Stores a batch as one object, and returns the pointer to it."""
-    store.put(key, b"".join(slices))
-    return json.dumps({"key": key, "sizes": [len(each) for each in slices]}).encode()
+Item = tuple[int, Sequence[Mapping[str, Any]], Any]
 
 
 def ingest(args: argparse.Namespace) -> None:
-    """Commits batches of random bytes that are in memory already."""
+    """Commits batches of random bytes that are in memory already; `--pointers`: of their keys."""
     size = max(1, args.bytes // args.slices)
     pool = random.Random(args.index).randbytes(size * args.slices)
     slices = [pool[at : at + size] for at in range(0, len(pool), size)][: args.slices]
@@ -47,18 +41,16 @@ def ingest(args: argparse.Namespace) -> None:
     store: Any = None
     if args.pointers:
         objects: Any = importlib.import_module("obstore.store")
-        store = objects.S3Store(
-            "batchweave",
-            endpoint=os.environ["AWS_ENDPOINT_URL"],
-            client_options={"allow_http": True},
-        )
-    failure: Any = importlib.import_module("confluent_kafka").KafkaException
+        http = {"endpoint": os.environ["AWS_ENDPOINT_URL"], "client_options": {"allow_http": True}}
+        store = objects.S3Store("batchweave", **http)
 
     def commit(number: int) -> float:
         at = time.perf_counter()
         client.begin_transaction()
         if store is not None:
-            produce(client, args.data, put(store, f"{args.index}/{number}", slices))
+            store.put(f"{args.index}/{number}", b"".join(slices))
+            sizes = [len(each) for each in slices]
+            produce(client, args.data, json.dumps({"key": number, "sizes": sizes}).encode())
         else:
             for part, value in enumerate(slices):
                 produce(client, args.data, value, part % args.partitions)
@@ -66,22 +58,21 @@ def ingest(args: argparse.Namespace) -> None:
         client.commit_transaction(ANSWER_SECONDS)
         return time.perf_counter() - at
 
+    failure: Any = importlib.import_module("confluent_kafka").KafkaException
+    ready = False
     try:
         for number in range(-_WARM, 0):
             commit(number)
-    except failure as why:
-        print("ready", json.dumps({"failed": str(why)}), sep="\n", flush=True)
-        os._exit(0)
-    print("ready", flush=True)
-    try:
+        ready = print("ready", flush=True) is None
         sys.stdin.readline()
-        began, cpu = time.perf_counter(), time.process_time()
-        times = [commit(number) for number in range(args.batches)]
+        began, cpu, times = time.perf_counter(), time.process_time(), [commit(0)]
+        while len(times) < args.batches and time.perf_counter() - began < args.seconds:
+            times.append(commit(len(times)))
     except failure as why:
-        print(json.dumps({"failed": str(why)}), flush=True)
+        print(*([] if ready else ["ready"]), json.dumps({"failed": str(why)}), sep="\n", flush=True)
         os._exit(0)
     found = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
-    print(json.dumps({**found, "bytes": size * args.slices * args.batches, "times": times}))
+    print(json.dumps({**found, "bytes": size * args.slices * len(times), "times": times}))
 
 
 def rows(args: argparse.Namespace) -> None:
@@ -101,46 +92,36 @@ def rows(args: argparse.Namespace) -> None:
         time.sleep(args.pause)
 
 
-Item = tuple[int, Sequence[Mapping[str, Any]], Any]
-
-
 def batches(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
     """Yields the steps of a trainer: one message of each partition, from the saved offsets on."""
     saved = last["data"] if last else {str(part): 0 for part in range(SLICES)}
     offsets = {int(part): int(at) for part, at in saved.items()}
-    readers = [
-        kafka_client.consumer(str(args.place), args.topic, {part: at})
-        for part, at in offsets.items()
-    ]
-    step = last["step"] + 1 if last else 0
-    while step < args.steps:
+    place = str(args.place)
+    readers = {
+        part: kafka_client.consumer(place, args.topic, {part: offsets[part]}) for part in offsets
+    }
+    for step in range(last["step"] + 1 if last else 0, args.steps):
         pieces = []
-        for part, reader in enumerate(readers):
+        for part, reader in readers.items():
             message = reader.poll(ANSWER_SECONDS)
             value = kafka_client.value_of(message)
             number = np.array([int.from_bytes(value[:_ID_BYTES], "little")])
             pieces.append({"id": number, "blob": np.frombuffer(value, np.uint8)})
             offsets[part] = message.offset() + 1
         yield step, pieces, {str(part): at for part, at in offsets.items()}
-        step += 1
 
 
 def main() -> None:
     """Runs one process."""
     parser = argparse.ArgumentParser(prog="python -m paper.kafka_role")
-    add = parser.add_argument
-    add("role", choices=("ingest", "rows"))
-    add("--address", required=True)
-    add("--data", required=True)
-    add("--cursor", required=True)
-    add("--index", type=int, default=0)
-    add("--bytes", type=int, default=0)
-    add("--slices", type=int, default=64)
-    add("--batches", type=int, default=1)
-    add("--partitions", type=int, default=1)
-    add("--message", type=int, default=kafka_client.DEFAULT_MESSAGE)
-    add("--pointers", action="store_true")
-    add("--pause", type=float, default=0.005)
+    parser.add_argument("role", choices=("ingest", "rows"))
+    for name in ("address", "data", "cursor"):
+        parser.add_argument(f"--{name}", required=True)
+    numbers = {"index": 0, "bytes": 0, "slices": 64, "batches": 1, "partitions": 1, "seconds": 60}
+    for name, value in {**numbers, "message": kafka_client.DEFAULT_MESSAGE}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--pointers", action="store_true")
+    parser.add_argument("--pause", type=float, default=0.005)
     args = parser.parse_args()
     ingest(args) if args.role == "ingest" else rows(args)
 

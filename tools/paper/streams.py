@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from paper.experiment import Context
-from paper.programs import FailedError, Program, bound_to, until
+from paper.programs import FailedError, Program, until
 from paper.transforms import WORKLOADS
 
 BUCKET, JOB = "batchweave", "train"
@@ -28,6 +28,11 @@ prefetch.bytes = "{prefetch}MiB"
 job = {{ name = "{job}", open = true, progress_steps = 8 }}
 """
 START_SECONDS = 60.0
+
+
+def bound_to(cores: Sequence[int] | None) -> list[str]:
+    """Returns the words that confine a command to these cores."""
+    return ["taskset", "-c", ",".join(map(str, cores))] if cores else []
 
 
 class Site:

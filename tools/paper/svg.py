@@ -118,10 +118,7 @@ def _drawn(
     if chart.kind == "dots":
         return dots
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    return [
-        f'<polyline stroke="{colour}" points="{path}"/>',
-        *(dots if len(places) < 40 else []),
-    ]
+    return [f'<polyline stroke="{colour}" points="{path}"/>', *(dots if len(places) < 40 else [])]
 
 
 def draw(charts: Sequence[Chart]) -> str:

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paper import audit, kafka_client, loaders, supervised, transforms
+from paper import audit, kafka_client, loaders, transforms
 from paper.broker import brokers
 from paper.experiment import Chart, Context, Experiment, Outcome
 from paper.programs import FailedError, Program
 from paper.streams import Site
-from paper.supervised import Role, Run
+from paper.supervised import KILL, STEPS_MAX, Run
 
 BATCH, COMPUTE, SAVE_EVERY, WORKERS = 8, 0.02, 20, 2
-_STEPS_MAX = 1 << 20
-_SECONDS = 120.0
+COMMON = ["--steps", str(STEPS_MAX), "--compute", str(COMPUTE), "--save-every", str(SAVE_EVERY)]
 
 
 def run(ctx: Context, out: Outcome) -> None:
@@ -47,8 +46,8 @@ def storm(running: Run, kills: int, victim: Callable[[random.Random], object]) -
         running.go(chance.uniform(0.2, 1.0))
         victim(chance)
         reached = running.steps()[-1]["step"] if running.steps() else 0
-        running.until_step(reached + chance.randint(1, 2 * SAVE_EVERY), _SECONDS)
-    running.until_step(running.steps()[-1]["step"] + SAVE_EVERY, _SECONDS)
+        running.until_step(reached + chance.randint(1, 2 * SAVE_EVERY))
+    running.until_step(running.steps()[-1]["step"] + SAVE_EVERY)
 
 
 def row(system: str, running: Run, kills: int, sources: int) -> dict[str, Any]:
@@ -66,25 +65,10 @@ def row(system: str, running: Run, kills: int, sources: int) -> dict[str, Any]:
 
 
 def _batchweave(ctx: Context, given: Path, kills: int) -> dict[str, Any]:
-    words = ["--steps", str(_STEPS_MAX), "--compute", f"{COMPUTE:g}"]
-    words += ["--save-every", str(SAVE_EVERY)]
-    with (
-        Site(ctx) as site,
-        supervised.ours(
-            ctx,
-            site,
-            given,
-            "plain",
-            producers=2,
-            workers=1,
-            wait_ms=0,
-            lead=64,
-            trainer_words=words,
-            consumer={"arena_mib": 64, "prefetch_mib": 32},
-        ) as running,
-    ):
-        running.until_step(SAVE_EVERY, _SECONDS)
-
+    with Site(ctx) as site, Run(ctx, site.folder, site) as running:
+        consumer = {"arena": 64, "prefetch": 32}
+        running.ours(given, "plain", 2, COMMON, workers=1, consumer=consumer)
+        running.until_step(SAVE_EVERY)
         names = ["p0", "p1", "consumer", "trainer"]
         storm(running, kills, lambda chance: running.kill(chance.choice(names)))
         audit.exactly_once("BatchWeave", running.steps(), 2)
@@ -117,15 +101,14 @@ def _loader(ctx: Context, given: Path, kills: int, case: tuple[str, str, str]) -
         place = folder / "shards"
         loaders.convert(ctx, place, given, folder)
     words = [way, "--place", str(place), "--workload", "ids", "--batch", str(BATCH)]
-    words += ["--steps", str(_STEPS_MAX), "--compute", f"{COMPUTE:g}", "--resume", resume]
-    words += ["--workers", str(WORKERS), "--save-every", str(SAVE_EVERY)]
+    words += ["--workers", str(WORKERS), "--resume", resume, *COMMON]
     with Run(ctx, folder) as running:
         running.trainer(words, given=given)
-        running.until_step(SAVE_EVERY, _SECONDS)
+        running.until_step(SAVE_EVERY)
 
         def victim(chance: random.Random) -> None:
             worker = chance.random() < 0.5
-            running.kill_child("trainer", chance) if worker else running.kill("trainer")
+            running.signal_child("trainer", KILL) if worker else running.kill("trainer")
 
         storm(running, some, victim)
         return row(name, running, some, 1)
@@ -146,11 +129,10 @@ def _kafka(ctx: Context, out: Outcome, kills: int) -> None:
             command += ["--data", names["rows"], "--cursor", names["cursor"]]
             command += ["--batches", str(1 << 40)]
             log = running.folder / "producer.log"
-            running.add(Role("producer", lambda: Program("producer", command, log, ctx.env)))
+            running.add("producer", lambda: Program("producer", command, log, ctx.env))
             words = ["kafka", "--place", broker.address, "--topic", names["rows"]]
-            words += ["--steps", str(_STEPS_MAX), "--compute", f"{COMPUTE:g}"]
-            running.trainer([*words, "--save-every", str(SAVE_EVERY)])
-            running.until_step(SAVE_EVERY, _SECONDS)
+            running.trainer([*words, *COMMON])
+            running.until_step(SAVE_EVERY)
             storm(running, some, lambda c: running.kill(c.choice(["producer", "trainer"])))
             out.rows.append(row("Kafka, strict batches, offsets saved", running, some, 1))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paper import audit, kafka_client, streams, transforms
+from paper import audit, kafka_client, transforms
 from paper.broker import Broker, brokers
 from paper.experiment import Chart, Context, Experiment, Outcome, in_turns, quantile
 from paper.kafka_role import SLICES
 from paper.programs import lines
-from paper.streams import Site
+from paper.streams import Site, Trainer
 
 MIB = 1 << 20
 RATE = 2.0
@@ -78,12 +78,12 @@ def ours(ctx: Context, size: int, stored: int, fresh: int, seeks: int) -> dict[s
     more: dict[str, Any] = {"workers": 1, "slices": SLICES, "blob": size // SLICES}
     with Site(ctx) as site:
         site.producer(0, 1, given, "blob", lead=0, **more).wait(600)
-        _, socket = site.consumer(job="warm", arena_mib=1024, prefetch_mib=512)
+        _, socket = site.consumer(job="warm", arena=1024, prefetch=512)
         words = ["batchweave", "--place", str(socket), "--job", "warm", "--steps", str(stored)]
-        made = streams.trainer(ctx, site.folder, [*words, "--compute", f"{WORK:g}"])
-        found = _warm(made.wait(300, site))
+        made = Trainer(ctx, site.folder, [*words, "--compute", f"{WORK:g}"])
+        found = _warm(made.trained(300, site))
         words = ["batchweave", "--place", str(socket), "--steps", str(stored)]
-        _, cold = site.consumer("cold", job="cold", arena_mib=512, prefetch_mib=64)
+        _, cold = site.consumer("cold", job="cold", arena=512, prefetch=64)
         words[2] = str(cold)
         found |= _seeks(ctx, [*words, "--count", str(seeks)])
     given = ctx.sub("blobs") / "input"
@@ -92,9 +92,9 @@ def ours(ctx: Context, size: int, stored: int, fresh: int, seeks: int) -> dict[s
     with Site(ctx) as site:
         pause = 1e3 / RATE / SLICES
         site.producer(0, 1, given, "blob", lead=10_000, wait_ms=pause, linger="1ms", **more)
-        _, socket = site.consumer(arena_mib=512, prefetch_mib=256)
+        _, socket = site.consumer(arena=512, prefetch=256)
         words = ["batchweave", "--place", str(socket), "--steps", str(fresh)]
-        steps = streams.trainer(ctx, site.folder, words).wait(300, site)
+        steps = Trainer(ctx, site.folder, words).trained(300, site)
         log = site.folder / "stream" / "log"
         records = sorted(path.stat().st_mtime for path in log.rglob("*") if path.is_file())
     # The records before the first batch open the term and the job; each later one has a batch.
@@ -111,14 +111,14 @@ def kafka(
         place = ["--place", broker.address, "--topic", names["data"], "--steps"]
         _produced(ctx, broker, names, size, stored, 0.0)
         words = ["kafka", *place, str(stored), "--compute", f"{WORK:g}"]
-        found = _warm(streams.trainer(ctx, ctx.sub("kafka-read"), words).wait(300))
+        found = _warm(Trainer(ctx, ctx.sub("kafka-read"), words).trained(300))
         found |= _seeks(ctx, ["kafka", *place, str(stored), "--count", str(seeks)])
     with kafka_client.topics(broker, {"data": SLICES, "cursor": 1}, size) as names:
         words = ["kafka", "--place", broker.address, "--topic", names["data"]]
         folder = ctx.sub("kafka-head")
-        made = streams.trainer(ctx, folder, [*words, "--steps", str(fresh)])
+        made = Trainer(ctx, folder, [*words, "--steps", str(fresh)])
         commits = _produced(ctx, broker, names, size, fresh, 1 / RATE)
-        steps = made.wait(300)
+        steps = made.trained(300)
         waits = [max(0.0, s["wall"] - at) for s, at in zip(steps, commits, strict=True)]
         return found | _figures("head", waits[1:])
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paper import audit, streams, transforms
+from paper import audit, transforms
 from paper.experiment import Chart, Context, Experiment, Outcome, in_turns
-from paper.programs import FailedError
+from paper.programs import FailedError, Program
+from paper.streams import Site, Trainer
 
 BATCH, WARM = 8, 10
 LOADER_CORES = 4
@@ -77,11 +77,10 @@ def run(ctx: Context, out: Outcome) -> None:
 
 
 def _work_seconds(ctx: Context, given: Path, workload: str) -> float:
-    words = [ctx.python, "-m", "paper.transforms", str(given), workload, str(ctx.of(2, 10, 30))]
-    ran = subprocess.run(words, env=dict(ctx.env), capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        raise FailedError(f"the transform failed: {ran.stderr.strip()[-500:]}")
-    return float(ran.stdout)
+    words = [ctx.python, "-m", "paper.transforms", workload, str(ctx.of(2, 10, 30))]
+    env = {**ctx.env, "PAPER_INPUT": str(given)}
+    with Program("the transform", words, ctx.folder / "work.log", env, piped=True) as asked:
+        return float(asked.answer())
 
 
 def loader(ctx: Context, setting: Setting, workers: int) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def loader(ctx: Context, setting: Setting, workers: int) -> dict[str, Any]:
     words = ["dataloader", "--place", str(setting.given), "--workload", setting.workload]
     words += ["--steps", str(setting.steps), "--compute", f"{setting.compute:g}"]
     words += ["--workers", str(workers), "--batch", str(BATCH)]
-    made = streams.trainer(
+    made = Trainer(
         ctx,
         ctx.sub("loader"),
         words,
@@ -97,14 +96,13 @@ def loader(ctx: Context, setting: Setting, workers: int) -> dict[str, Any]:
         wait_ms=setting.wait_ms,
         cores=setting.trainer_cores,
     )
-    with made.program:
-        steps = made.wait(RUN_SECONDS)
+    steps = made.trained(RUN_SECONDS)
     return {**audit.summary(steps, BATCH, WARM), "workers": workers}
 
 
 def ours(ctx: Context, setting: Setting, producers: int, workers: int) -> dict[str, Any]:
     """Trains from producers, each of which has as many workers as its node has cores."""
-    with streams.Site(ctx) as site:
+    with Site(ctx) as site:
         for index in range(producers):
             site.producer(
                 index,
@@ -118,9 +116,8 @@ def ours(ctx: Context, setting: Setting, producers: int, workers: int) -> dict[s
         _, socket = site.consumer(cores=setting.trainer_cores)
         words = ["batchweave", "--place", str(socket), "--steps", str(setting.steps)]
         words += ["--compute", f"{setting.compute:g}"]
-        made = streams.trainer(ctx, site.folder, words, cores=setting.trainer_cores)
-        with made.program:
-            steps = made.wait(RUN_SECONDS, site)
+        made = Trainer(ctx, site.folder, words, cores=setting.trainer_cores)
+        steps = made.trained(RUN_SECONDS, site)
         audit.exactly_once("BatchWeave", steps, producers)
     return {**audit.summary(steps, BATCH, WARM), "producers": producers}
 
@@ -221,7 +218,7 @@ def _text(ctx: Context, out: Outcome) -> None:
 
     def theirs() -> dict[str, Any]:
         words = ["text", "--place", str(given), "--workers", "2", "--ranks", str(ranks), *common]
-        steps_made = streams.trainer(ctx, ctx.sub("text-loader"), words).wait(RUN_SECONDS)
+        steps_made = Trainer(ctx, ctx.sub("text-loader"), words).trained(RUN_SECONDS)
         return audit.summary(steps_made, batch, WARM)
 
     def mine() -> dict[str, Any]:
@@ -232,11 +229,11 @@ tokenizer = {{ kind = "embedded", name = "cl100k_base" }}
 source.paths = ["{given / "rows"}"]
 ahead = {{ max_steps = 64, when_no_job = "wait" }}
 """
-        with streams.Site(ctx) as site:
+        with Site(ctx) as site:
             site.daemon("producer", "tokens-0", text)
             _, socket = site.consumer()
             words = ["batchweave", "--place", str(socket), *common]
-            steps_made = streams.trainer(ctx, site.folder, words).wait(RUN_SECONDS, site)
+            steps_made = Trainer(ctx, site.folder, words).trained(RUN_SECONDS, site)
         return audit.summary(steps_made, batch, WARM)
 
     sides: dict[str, Callable[[], Mapping[str, Any]]] = {"BatchWeave": mine}
@@ -255,21 +252,21 @@ def _many_ranks(ctx: Context, out: Outcome) -> None:
     here, steps, compute = ranks // nodes, ctx.of(10, 60, 300), 0.1
     given = ctx.sub("ranks") / "input"
     transforms.make(given, "ids", (steps + 80) * ranks, (steps + 80) * ranks)
-    with streams.Site(ctx) as site:
+    with Site(ctx) as site:
         for index in range(2):
             site.producer(index, 2, given, "ids", workers=1, slices=ranks)
         attempt, made = f"{7:032x}", []
         for node in range(nodes):
-            _, socket = site.consumer(f"s{node}", arena_mib=64, prefetch_mib=32, ranks=here)
+            _, socket = site.consumer(f"s{node}", arena=64, prefetch=32, ranks=here)
             words = ["batchweave", "--place", str(socket), "--steps", str(steps), "--compute"]
             words += [f"{compute:g}", "--world", str(ranks), "--first", str(node * here)]
             words += ["--here", str(here), "--attempt", attempt]
-            made.append(streams.trainer(ctx, site.folder, words, name=f"node-{node}"))
+            made.append(Trainer(ctx, site.folder, words, name=f"node-{node}"))
         try:
-            records = [each.wait(RUN_SECONDS, site) for each in made]
+            records = [each.trained(RUN_SECONDS, site) for each in made]
         finally:
             for each in made:
-                each.program.kill()
+                each.kill()
     whole = audit.merged(records)
     audit.exactly_once("BatchWeave", whole, 2)
     about = {"workload": f"numbers, {ranks} ranks", "compute_ms": compute * 1e3}

@@ -6,9 +6,9 @@ import contextlib
 import socket
 import urllib.request
 
-from paper import streams, transforms
+from paper import transforms
 from paper.experiment import Chart, Context, Experiment, Outcome
-from paper.streams import Site
+from paper.streams import Site, Trainer
 
 SHARD = 67e6
 """Bytes of a shard of MosaicML's StreamingDataset by default."""
@@ -65,8 +65,8 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
         daemon, path = site.consumer(
             f"n{nodes}-{node}",
             job=job,
-            arena_mib=max(128, 1024 // nodes),
-            prefetch_mib=max(64, 512 // nodes),
+            arena=max(128, 1024 // nodes),
+            prefetch=max(64, 512 // nodes),
             ranks=here,
             admin=f"127.0.0.1:{ports[-1]}",
         )
@@ -74,9 +74,9 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
         words = ["batchweave", "--place", str(path), "--job", job, "--steps", str(steps)]
         words += ["--world", str(ranks), "--first", str(node * here), "--here", str(here)]
         words += ["--attempt", f"{nodes:032x}"]
-        made.append(streams.trainer(ctx, site.folder, words, name=f"reader-{nodes}-{node}"))
+        made.append(Trainer(ctx, site.folder, words, name=f"reader-{nodes}-{node}"))
     for each in made:
-        each.wait(300, site)
+        each.trained(300, site)
     totals = [0.0, 0.0, 0.0]
     for port in ports:
         for number, value in enumerate(_metrics(port)):

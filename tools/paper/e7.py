@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from paper import loaders, streams, transforms
+from paper import loaders, transforms
 from paper.experiment import Chart, Context, Experiment, Outcome, in_turns
 from paper.programs import FailedError, until
-from paper.streams import Site
-from paper.supervised import Role, Run
+from paper.streams import Site, Trainer
+from paper.supervised import Run
 
 COMPUTE, LEAD, LONG_LEAD, SAVE_EVERY = 0.02, 64, 4096, 50
 _RUN_SECONDS, _SPARE = 1800.0, 12_000
@@ -61,18 +61,17 @@ def ours(ctx: Context, store: str, latency: str, history: int) -> Mapping[str, A
     with Site(ctx, store=store, latency=latency) as site, Run(ctx, site.folder, site) as running:
         lead = min(LONG_LEAD, max(LEAD, history))
         first = site.producer(0, 1, given, "plain", workers=1, lead=lead, slices=1)
-        running.add(Role("consumer", lambda: site.consumer(arena_mib=64, prefetch_mib=32)[0]))
+        running.add("consumer", lambda: site.consumer(arena=64, prefetch=32)[0])
         words = ["batchweave", "--place", str(site.folder / "s"), "--save-every"]
         state = ["--state", str(running.state), "--steps"]
         quick = [*words, str(1 << 30), *state]
-        streams.trainer(ctx, site.folder, [*quick, str(history)]).wait(_RUN_SECONDS, site)
+        Trainer(ctx, site.folder, [*quick, str(history)]).trained(_RUN_SECONDS, site)
         first.kill()
         head = _head(site)
         if head > history:
-            streams.trainer(ctx, site.folder, [*quick, str(head)]).wait(_RUN_SECONDS, site)
-        running.add(
-            Role("p0", lambda: site.producer(0, 1, given, "plain", workers=1, lead=LEAD, slices=1))
-        )
+            Trainer(ctx, site.folder, [*quick, str(head)]).trained(_RUN_SECONDS, site)
+        more: dict[str, Any] = {"workers": 1, "lead": LEAD, "slices": 1}
+        running.add("p0", lambda: site.producer(0, 1, given, "plain", **more))
         last = [*words, str(SAVE_EVERY), "--compute", f"{COMPUTE:g}", "--steps", str(head + _SPARE)]
         running.trainer(last)
         running.until_step(head + 2 * SAVE_EVERY, 120)
@@ -145,14 +144,13 @@ def _resumed(ctx: Context, way: str, resume: str, history: int) -> float:
         place = folder / "shards"
         loaders.convert(ctx, place, given, folder)
         first = [way, "--place", str(place), *words, "10"]
-        streams.trainer(ctx, folder, first).wait(_RUN_SECONDS)
+        Trainer(ctx, folder, first).trained(_RUN_SECONDS)
         loaders.advance(folder / "state.json", history, LOADER_BATCH)
     else:
         (folder / "state.json").write_text(f'{{"step": {history - 1}, "data": null}}')
     began = time.monotonic()
-    made = streams.trainer(ctx, folder, [way, "--place", str(place), *words, str(history + 5)])
-    with made.program:
-        steps = made.wait(_RUN_SECONDS)
+    made = Trainer(ctx, folder, [way, "--place", str(place), *words, str(history + 5)])
+    steps = made.trained(_RUN_SECONDS)
     first_ids = set(steps[0]["ids"])
     if min(first_ids) != history * LOADER_BATCH:
         raise FailedError(f"{way} resumed at sample {min(first_ids)}, not {history * LOADER_BATCH}")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paper import audit, streams, transforms
+from paper import audit, transforms
 from paper.experiment import Chart, Context, Experiment, Outcome
 from paper.programs import WrongError
-from paper.streams import Site
+from paper.streams import Site, Trainer
 
 SLICES, WORLDS = 16, (16, 8, 4, 8)
 
@@ -22,8 +22,8 @@ def run(ctx: Context, out: Outcome) -> None:
     with Site(ctx) as site:
         site.producer(0, 1, given, "plain", workers=1, slices=SLICES, lead=256)
         whole, restarted = Path(site.folder / "whole.json"), Path(site.folder / "parts.json")
-        _, socket = site.consumer("a", job="whole", arena_mib=64, prefetch_mib=32)
-        _, other = site.consumer("b", job="parts", arena_mib=64, prefetch_mib=32)
+        _, socket = site.consumer("a", job="whole", arena=64, prefetch=32)
+        _, other = site.consumer("b", job="parts", arena=64, prefetch=32)
         steps = part * len(WORLDS)
         straight = _train(ctx, site, socket, "whole", whole, steps, WORLDS[0])
         found: list[dict[str, Any]] = []
@@ -50,9 +50,8 @@ def _train(
 ) -> list[dict[str, Any]]:
     words = ["batchweave", "--place", str(socket), "--job", job, "--steps", str(steps)]
     words += ["--state", str(state), "--world", str(world), "--here", str(world)]
-    made = streams.trainer(ctx, site.folder, [*words, "--attempt", f"{steps:032x}"], name=job)
-    with made.program:
-        return made.wait(300, site)
+    made = Trainer(ctx, site.folder, [*words, "--attempt", f"{steps:032x}"], name=job)
+    return made.trained(300, site)
 
 
 def _contents(steps: list[dict[str, Any]]) -> dict[int, Any]:

@@ -11,7 +11,7 @@ import functools
 import io
 import json
 import os
-import random
+import sys
 import sysconfig
 import time
 from collections.abc import Callable, Mapping
@@ -22,54 +22,49 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
-Sample = dict[str, Any]
-CAMERAS, FRAMES, SOURCE, SIDE = 3, 16, 224, 96
-"""A robot's sample: frames of each camera, and their size before and after."""
-CLIP, CLIP_SIDE, PATCH = 8, 336, 14
+Row = Mapping[str, Any]
+ROBOT_FRAMES, ROBOT_SIDE, SIDE = 48, 224, 96
+"""A robot's sample: 3 cameras x 16 frames, and their size before and after."""
+CLIP_FRAMES, CLIP_SIDE, PATCH = 8, 336, 14
 """A video's sample: frames, their size, and the size of a patch."""
-STATE, CHUNK = 7, 16
-EPISODES = 8
+STATE, CHUNK, CHAT = 7, 16, 512
+EPISODES, _POOL = 8, 4
 SEQ_LEN, TEXT_ROWS, END = 2048, 8, 100_257
-_POOL = 4
-_MEAN, _SCALE = np.float32(0.5), np.float32(2.0)
+_SHAPES = {
+    "robot": (ROBOT_FRAMES, SIDE, SIDE, 3),
+    "video": (CLIP_FRAMES * (CLIP_SIDE // PATCH) ** 2, PATCH * PATCH * 3),
+}
 
 
 class Workload(NamedTuple):
-    """A kind of samples: the arrays of one, and the function that makes it."""
+    """A kind of samples: the arrays of one, as in `packing.arrays`, and whether a function runs."""
 
-    name: str
     about: str
     arrays: str
-    function: str
+    function: bool = True
 
 
 _ID = '{ name = "id", dtype = "I64" }'
-_ROBOT = f"{FRAMES * CAMERAS}, {SIDE}, {SIDE}, 3"
-_PATCHES = f"{CLIP * (CLIP_SIDE // PATCH) ** 2}, {PATCH * PATCH * 3}"
+_FRAMES = {
+    kind: f'{_ID}, {{ name = "frames", dtype = "U8", shape = {list(shape)} }}'
+    for kind, shape in _SHAPES.items()
+}
 WORKLOADS = {
     "robot": Workload(
-        "robot",
-        f"{CAMERAS} cameras x {FRAMES} JPEG frames of {SOURCE} x {SOURCE}, resized to {SIDE}; "
-        f"state and a chunk of {CHUNK} actions",
-        f'{_ID}, {{ name = "frames", dtype = "U8", shape = [{_ROBOT}] }}, '
-        f'{{ name = "state", dtype = "F32", shape = [{STATE}] }}, '
+        f"3 cameras x 16 JPEG frames of {ROBOT_SIDE} x {ROBOT_SIDE}, resized to {SIDE}; state and "
+        f"a chunk of {CHUNK} actions",
+        f'{_FRAMES["robot"]}, {{ name = "state", dtype = "F32", shape = [{STATE}] }}, '
         f'{{ name = "action", dtype = "F32", shape = [{CHUNK}, {STATE}] }}',
-        "robot",
     ),
     "video": Workload(
-        "video",
-        f"{CLIP} JPEG frames of {CLIP_SIDE} x {CLIP_SIDE} in patches of {PATCH}; a chat of 512 "
-        "bytes as tokens",
-        f'{_ID}, {{ name = "frames", dtype = "U8", shape = [{_PATCHES}] }}, '
-        '{ name = "tokens", dtype = "U16", shape = [512] }, '
-        '{ name = "loss_mask", dtype = "U8", shape = [512] }',
-        "video",
+        f"{CLIP_FRAMES} JPEG frames of {CLIP_SIDE} x {CLIP_SIDE} in patches of {PATCH}; a chat of "
+        f"{CHAT} bytes as tokens",
+        f'{_FRAMES["video"]}, {{ name = "tokens", dtype = "U16", shape = [{CHAT}] }}, '
+        f'{{ name = "loss_mask", dtype = "U8", shape = [{CHAT}] }}',
     ),
-    "ids": Workload("ids", "a number alone", _ID, "ids"),
-    "blob": Workload("blob", "bytes", f'{_ID}, {{ name = "blob", dtype = "U8" }}', "blob"),
-    "plain": Workload(
-        "plain", "a number alone, no function", '{ name = "id", from = "id", dtype = "I64" }', ""
-    ),
+    "ids": Workload("a number", _ID),
+    "blob": Workload("PAPER_BYTES bytes", f'{_ID}, {{ name = "blob", dtype = "U8" }}'),
+    "plain": Workload("a number", '{ name = "id", from = "id", dtype = "I64" }', False),
 }
 
 
@@ -77,168 +72,123 @@ def _jpegs(chance: np.random.Generator, count: int, side: int) -> list[bytes]:
     """Returns smooth random pictures that move, as JPEG."""
     from PIL import Image
 
-    small = chance.integers(0, 256, (8, 8, 3), dtype=np.uint8)
-    large = Image.fromarray(small).resize((side * 2, side * 2), Image.Resampling.BICUBIC)
+    small = Image.fromarray(chance.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+    large = small.resize((side * 2, side * 2), Image.Resampling.BICUBIC)
     noise = chance.integers(0, 24, (side, side, 3), dtype=np.uint8)
     found = []
-    for number in range(count):
-        at = number * side // max(1, count)
+    for at in range(0, side, -(-side // count)):
         frame = np.asarray(large.crop((at, at // 2, at + side, at // 2 + side)))
         file = io.BytesIO()
-        Image.fromarray(np.clip(frame // 2 + noise, 0, 255).astype(np.uint8)).save(
-            file, "JPEG", quality=85
-        )
+        Image.fromarray(frame // 2 + noise).save(file, "JPEG", quality=85)
         found.append(file.getvalue())
-    return found
+    return (found * count)[:count]
 
 
 def make(folder: Path, workload: str, samples: int, files: int) -> None:
-    """Writes episodes, and rows that name them: row n has the id n, in file n % files."""
-    chance = np.random.default_rng(20_261_128)
-    folder.mkdir(parents=True)
-    frames = {"robot": (CAMERAS * FRAMES, SOURCE), "video": (CLIP, CLIP_SIDE)}.get(workload)
-    for number in range(EPISODES if frames else 0):
-        assert frames is not None
-        blobs = _jpegs(chance, *frames)
-        sizes = np.array([len(blob) for blob in blobs], np.int64)
-        (folder / f"episode-{number}.bin").write_bytes(sizes.tobytes() + b"".join(blobs))
-    (folder / "rows").mkdir()
+    """Writes episodes, and rows that name them: row n has the id n, in file n % files.
+
+    Producers make the rows of a file in chunks, each by one process, so that rows of slow samples
+    belong into files of their own.
+    """
+    (folder / "rows").mkdir(parents=True)
+    frames = {"robot": (ROBOT_FRAMES, ROBOT_SIDE), "video": (CLIP_FRAMES, CLIP_SIDE)}.get(workload)
+    if frames:
+        chance = np.random.default_rng(20_261_128)
+        for number in range(EPISODES):
+            (folder / f"episode-{number}").mkdir()
+            for place, jpeg in enumerate(_jpegs(chance, *frames)):
+                (folder / f"episode-{number}" / f"{place:02}.jpg").write_bytes(jpeg)
     for file in range(files):
-        rows = ({"id": n, "episode": n % EPISODES} for n in range(file, samples, files))
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / "rows" / f"part-{file:06}.jsonl").write_text(text)
+        rows = (f'{{"id": {n}, "episode": {n % EPISODES}}}\n' for n in range(file, samples, files))
+        (folder / "rows" / f"part-{file:06}.jsonl").write_text("".join(rows))
 
 
 def make_text(folder: Path, enough: int) -> int:
     """Writes this many bytes of documents of the Python library, in rows; returns the steps."""
     (folder / "rows").mkdir(parents=True)
-    total, file = 0, 0
-    while total < enough:
-        for source in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
-            text = source.read_text(encoding="utf-8", errors="ignore")[: 1 << 14]
-            with (folder / "rows" / f"part-{file:03}.jsonl").open("a", encoding="utf-8") as out:
-                out.write(json.dumps({"text": text}) + "\n")
-            total, file = total + len(text.encode()), (file + 1) % 16
-            if total >= enough:
-                break
+    sources, total = sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")), 0
+    for number in range(1 << 30):
+        text = sources[number % len(sources)].read_text("utf-8", errors="ignore")[: 1 << 14]
+        with (folder / "rows" / f"part-{number % 16:06}.jsonl").open("a") as out:
+            out.write(json.dumps({"text": text}) + "\n")
+        total += len(text.encode())
+        if total >= enough:
+            break
     return total // (5 * TEXT_ROWS * SEQ_LEN)
 
 
 @functools.cache
-def _blobs(episode: int) -> list[bytes]:
-    data = (Path(os.environ["PAPER_INPUT"]) / f"episode-{episode}.bin").read_bytes()
-    count = CAMERAS * FRAMES if len(data) and _kind(data) == "robot" else CLIP
-    sizes, found, at = np.frombuffer(data, np.int64, count), [], 8 * count
-    for size in sizes:
-        found.append(data[at : at + int(size)])
-        at += int(size)
-    return found
+def _episode(number: int) -> list[bytes]:
+    folder = Path(os.environ["PAPER_INPUT"]) / f"episode-{number}"
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-def _kind(data: bytes) -> str:
-    """Returns the workload of an episode, whose sizes end where its bytes begin."""
-    sizes = np.frombuffer(data, np.int64, CLIP)
-    return "video" if int(sizes.sum()) + 8 * CLIP == len(data) else "robot"
-
-
-def _decoded(blob: bytes, side: int) -> Bytes:
+def _decoded(jpegs: list[bytes], side: int) -> Bytes:
+    """Decodes and resizes frames, and evens out the mean and the contrast of each."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(blob)) as image:
-        picture = image.convert("RGB")
-        if picture.size != (side, side):
-            picture = picture.resize((side, side), Image.Resampling.BICUBIC)
-        return np.asarray(picture, np.uint8)
-
-
-def _normalised(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return (values - _MEAN) * _SCALE
-
-
-def _frames(blobs: list[bytes], side: int) -> Bytes:
-    """Decodes and resizes frames, and evens out the mean and the contrast of each."""
-    out = np.empty((len(blobs), side, side, 3), np.uint8)
-    for number, blob in enumerate(blobs):
-        frame = _decoded(blob, side).astype(np.float32)
+    out = np.empty((len(jpegs), side, side, 3), np.uint8)
+    for number, jpeg in enumerate(jpegs):
+        with Image.open(io.BytesIO(jpeg)) as image:
+            picture = image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
+        frame = np.asarray(picture, np.float32)
         frame = (frame - frame.mean()) * (64 / (frame.std() + 1)) + 128
         out[number] = np.clip(frame, 0, 255).astype(np.uint8)
     return out
 
 
-def _patches(frames: Bytes) -> Bytes:
-    across = CLIP_SIDE // PATCH
-    cut = frames.reshape(len(frames), across, PATCH, across, PATCH, 3).transpose(0, 1, 3, 2, 4, 5)
-    return np.ascontiguousarray(cut).reshape(len(frames) * across * across, -1)
-
-
-def _made(kind: str, episode: int) -> Bytes:
-    if kind == "robot":
-        return _frames(_blobs(episode), SIDE)
-    return _patches(_frames(_blobs(episode), CLIP_SIDE))
-
-
 @functools.cache
-def _pooled(kind: str, place: int) -> Bytes:
-    """Returns frames of the shape of a real sample, made without decoding."""
-    shape = (CAMERAS * FRAMES, SIDE, SIDE, 3)
-    if kind == "video":
-        shape = (CLIP * (CLIP_SIDE // PATCH) ** 2, PATCH * PATCH * 3)  # type: ignore[assignment]
+def _pooled(shape: tuple[int, ...], place: int) -> Bytes:
     return np.random.default_rng(place).integers(0, 256, shape, dtype=np.uint8)
 
 
-def _work(kind: str, row: Mapping[str, Any]) -> Bytes:
+def _waited() -> bool:
+    """Waits for PAPER_WAIT_MS; returns whether that was in place of the work."""
     wait = float(os.environ.get("PAPER_WAIT_MS", "0"))
-    if not wait:
-        return _made(kind, row["episode"])
-    frames = _pooled(kind, row["id"] % _POOL)
     time.sleep(wait / 1e3)
-    return frames
+    return wait > 0
 
 
-def robot(row: Mapping[str, Any]) -> Sample:
-    """Returns the sample of a robot's episode."""
-    frames = _work("robot", row)
-    chance = random.Random(row["id"])
-    state = np.array([chance.random() for _ in range(STATE)], np.float32)
-    action = np.array([chance.random() for _ in range(CHUNK * STATE)], np.float32)
-    return {
-        "id": row["id"],
-        "frames": frames,
-        "state": _normalised(state),
-        "action": _normalised(action).reshape(CHUNK, STATE),
-    }
+def _frames(kind: str, row: Row) -> Bytes:
+    frames = _pooled(_SHAPES[kind], row["id"] % _POOL)
+    if _waited():
+        return frames
+    if kind == "robot":
+        return _decoded(_episode(row["episode"]), SIDE)
+    across, frames = CLIP_SIDE // PATCH, _decoded(_episode(row["episode"]), CLIP_SIDE)
+    cut = frames.reshape(CLIP_FRAMES, across, PATCH, across, PATCH, 3).transpose(0, 1, 3, 2, 4, 5)
+    return np.ascontiguousarray(cut).reshape(_SHAPES["video"])
 
 
-def video(row: Mapping[str, Any]) -> Sample:
+def robot(row: Row) -> dict[str, Any]:
+    """Returns the sample of a robot's episode, with normalised state and actions."""
+    chance = np.random.default_rng(row["id"])
+    moves = chance.standard_normal(((1 + CHUNK), STATE), np.float32) * 2 - 1
+    frames = _frames("robot", row)
+    return {"id": row["id"], "frames": frames, "state": moves[0], "action": moves[1:]}
+
+
+def video(row: Row) -> dict[str, Any]:
     """Returns the sample of a clip with a chat about it."""
-    patches = _work("video", row)
-    tokens = np.random.default_rng(row["id"]).integers(0, 256, 512).astype(np.uint16)
-    mask = (np.arange(512) >= 256).astype(np.uint8)
-    return {"id": row["id"], "frames": patches, "tokens": tokens, "loss_mask": mask}
+    tokens = np.random.default_rng(row["id"]).integers(0, 256, CHAT).astype(np.uint16)
+    mask = (np.arange(CHAT) >= CHAT // 2).astype(np.uint8)
+    frames = _frames("video", row)
+    return {"id": row["id"], "frames": frames, "tokens": tokens, "loss_mask": mask}
 
 
-def ids(row: Mapping[str, Any]) -> Sample:
+def ids(row: Row) -> dict[str, Any]:
     """Returns the number of the row alone."""
-    wait = float(os.environ.get("PAPER_WAIT_MS", "0"))
-    if wait:
-        time.sleep(wait / 1e3)
+    _waited()
     return {"id": row["id"]}
 
 
-def blob(row: Mapping[str, Any]) -> Sample:
+def blob(row: Row) -> dict[str, Any]:
     """Returns the number of the row with PAPER_BYTES bytes."""
-    wait = float(os.environ.get("PAPER_WAIT_MS", "0"))
-    if wait:
-        time.sleep(wait / 1e3)
-    return {"id": row["id"], "blob": _zeros(int(os.environ["PAPER_BYTES"]))}
+    _waited()
+    return {"id": row["id"], "blob": _pooled((int(os.environ["PAPER_BYTES"]),), 0)}
 
 
-@functools.cache
-def _zeros(size: int) -> Bytes:
-    return np.random.default_rng(1).integers(0, 256, size, dtype=np.uint8)
-
-
-FUNCTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sample]] = {
+FUNCTIONS: Mapping[str, Callable[[Row], dict[str, Any]]] = {
     "robot": robot,
     "video": video,
     "ids": ids,
@@ -246,18 +196,15 @@ FUNCTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sample]] = {
 }
 
 
-def seconds_per_sample(folder: Path, kind: str, samples: int) -> float:
-    """Returns the median CPU time of the real work."""
-    os.environ["PAPER_INPUT"] = str(folder)
+def main(kind: str, samples: int) -> None:
+    """Prints the median CPU time of a sample."""
     times = []
     for number in range(samples):
         began = time.process_time()
         FUNCTIONS[kind]({"id": number, "episode": number % EPISODES})
         times.append(time.process_time() - began)
-    return sorted(times)[len(times) // 2]
+    print(sorted(times)[len(times) // 2])
 
 
 if __name__ == "__main__":
-    import sys
-
-    print(seconds_per_sample(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    main(sys.argv[1], int(sys.argv[2]))

@@ -22,6 +22,7 @@ SLICES = 64
 KIB, MIB = 1 << 10, 1 << 20
 _SECONDS = 900.0
 _HEADER = 128
+GROUP = 16 * MIB
 STRICT = "Kafka, a transaction per batch"
 
 
@@ -83,6 +84,9 @@ def _sides(
     raised, default = kafka_client.RAISED_MESSAGE, kafka_client.DEFAULT_MESSAGE
     sides[f"{STRICT}, 64 partitions"] = lambda: kafka(ctx, broker, case, raised, SLICES)
     sides[f"{STRICT}, one partition"] = lambda: kafka(ctx, broker, case, raised, 1)
+    if case[0] < GROUP:
+        grouped = "Kafka, transactions of 16 MiB, one partition"
+        sides[grouped] = lambda: kafka(ctx, broker, case, raised, 1, GROUP // case[0])
     if case[0] // SLICES > default // 2:
         sides["Kafka, default limits"] = lambda: kafka(ctx, broker, case, default, SLICES)
     if pointers:
@@ -114,7 +118,7 @@ def _files(folder: Path, size: int, count: int) -> str:
 def ours(ctx: Context, case: Case) -> dict[str, Any]:
     """Commits batches from files by daemons, in a folder."""
     size, producers, total = case
-    batches = max(2, total // size // producers)
+    batches = max(ctx.of(8, 40, 48) // producers, total // size // producers)
     with Site(ctx) as site:
         names = ", ".join(f'"p{n}"' for n in range(producers))
         made = []
@@ -155,12 +159,12 @@ source = {{ paths = [{json.dumps(str(site.folder / f"input-{index}"))}] }}
 
 
 def kafka(
-    ctx: Context, broker: Broker, case: Case, message: int, partitions: int
+    ctx: Context, broker: Broker, case: Case, message: int, partitions: int, group: int = 1
 ) -> dict[str, Any]:
     """Commits batches by transactional producers, each a process; 0 partitions: pointers."""
     pointers = partitions == 0
     size, producers, total = case
-    batches = max(2, total // size // producers)
+    batches = max(2, total // size // producers // group)
     parts = {"data": max(1, partitions), "cursor": 1}
     folder = ctx.sub("kafka-ingest")
     site = Site(ctx, store="dev-s3") if pointers else None
@@ -171,7 +175,7 @@ def kafka(
             words = [ctx.python, "-m", "paper.kafka_role", "ingest", "--address", broker.address]
             words += ["--data", names["data"], "--cursor", names["cursor"], "--index", str(index)]
             words += ["--bytes", str(size), "--batches", str(batches), "--message", str(message)]
-            words += ["--seconds", str(ctx.of(2, 4, 60))]
+            words += ["--seconds", str(ctx.of(2, 4, 60)), "--group", str(group)]
             words += ["--pointers"] if pointers else ["--partitions", str(partitions)]
             log = folder / f"{index}.log"
             started.append(Program("a Kafka producer", words, log, env, piped=True))
@@ -189,11 +193,11 @@ def kafka(
     times = [each for one in found for each in one["times"]]
     return {
         "mb_per_s": committed / seconds / 1e6,
-        "batches_per_s": len(times) / seconds,
+        "batches_per_s": group * len(times) / seconds,
         "cpu_s_per_gb": (sum(each["cpu"] for each in found) + server) / committed * 1e9,
         "commit_p50_ms": 1e3 * quantile(times, 0.5),
         "commit_p99_ms": 1e3 * quantile(times, 0.99),
-        "batches": len(times),
+        "batches": group * len(times),
     }
 
 

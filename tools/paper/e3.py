@@ -97,9 +97,8 @@ def ours(ctx: Context, size: int, stored: int, fresh: int, seeks: int) -> dict[s
         steps = Trainer(ctx, site.folder, words).trained(300, site)
         log = site.folder / "stream" / "log"
         records = sorted(path.stat().st_mtime for path in log.rglob("*") if path.is_file())
-    # The records before the first batch open the term and the job; each later one has a batch.
-    commits = records[-fresh:]
-    waits = [max(0.0, step["wall"] - at) for step, at in zip(steps, commits, strict=False)]
+    # At this rate the commit of a batch is the last record before it arrives.
+    waits = [at - max(r for r in records if r <= at) for at in (s["wall"] for s in steps)]
     return found | _figures("head", waits[1:])
 
 

@@ -52,7 +52,7 @@ def ingest(args: argparse.Namespace) -> None:
             sizes = [len(each) for each in slices]
             produce(client, args.data, json.dumps({"key": number, "sizes": sizes}).encode())
         else:
-            for part, value in enumerate(slices):
+            for part, value in enumerate(slices * args.group):
                 produce(client, args.data, value, part % args.partitions)
         produce(client, args.cursor, str(number).encode())
         client.commit_transaction(ANSWER_SECONDS)
@@ -72,7 +72,9 @@ def ingest(args: argparse.Namespace) -> None:
         print(*([] if ready else ["ready"]), json.dumps({"failed": str(why)}), sep="\n", flush=True)
         os._exit(0)
     found = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
-    print(json.dumps({**found, "bytes": size * args.slices * len(times), "times": times}))
+    print(
+        json.dumps({**found, "bytes": size * args.slices * args.group * len(times), "times": times})
+    )
 
 
 def rows(args: argparse.Namespace) -> None:
@@ -117,7 +119,15 @@ def main() -> None:
     parser.add_argument("role", choices=("ingest", "rows"))
     for name in ("address", "data", "cursor"):
         parser.add_argument(f"--{name}", required=True)
-    numbers = {"index": 0, "bytes": 0, "slices": 64, "batches": 1, "partitions": 1, "seconds": 60}
+    numbers = {
+        "index": 0,
+        "bytes": 0,
+        "slices": 64,
+        "batches": 1,
+        "partitions": 1,
+        "group": 1,
+        "seconds": 60,
+    }
     for name, value in {**numbers, "message": kafka_client.DEFAULT_MESSAGE}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--pointers", action="store_true")

@@ -168,6 +168,12 @@ class Site:
                 return None
         return found
 
+    def check(self) -> None:
+        """Fails when a daemon has."""
+        for program in self._programs:
+            if program.process.returncode is None and program.ended():
+                program.wait(1)
+
     def messages(self) -> str:
         """Returns the last lines of all logs, for failures."""
         found = []
@@ -205,9 +211,16 @@ class Trainer(Program):
 
     def trained(self, seconds: float = 600.0, site: Site | None = None) -> list[dict[str, Any]]:
         """Waits for its success, and returns its steps."""
+
+        def done() -> bool:
+            if site is not None:
+                site.check()
+            return self.ended()
+
         with self:
             try:
-                self.wait(seconds)
+                until(done, seconds, "", self)
+                self.wait(1)
             except FailedError as why:
                 raise FailedError(f"{why} | {site.messages() if site else ''}") from None
         return self.steps()

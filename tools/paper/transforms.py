@@ -109,8 +109,9 @@ def make_text(folder: Path, enough: int) -> int:
     sources, total = sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")), 0
     for number in range(1 << 30):
         text = sources[number % len(sources)].read_text("utf-8", errors="ignore")[: 1 << 14]
-        with (folder / "rows" / f"part-{number % 16:06}.jsonl").open("a") as out:
-            out.write(json.dumps({"text": text}) + "\n")
+        if text:
+            with (folder / "rows" / f"part-{number % 16:06}.jsonl").open("a") as out:
+                out.write(json.dumps({"text": text}) + "\n")
         total += len(text.encode())
         if total >= enough:
             break

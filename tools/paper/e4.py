@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from paper import audit, transforms
-from paper.experiment import Chart, Context, Experiment, Outcome, in_turns
+from paper.experiment import Chart, Context, Experiment, Measure, Outcome, in_turns
 from paper.programs import FailedError, Program
-from paper.streams import Site, Trainer
+from paper.streams import Cores, Site, Trainer
 
 BATCH, WARM = 8, 10
 LOADER_CORES = 4
 """Cores for loading on a trainer's node, and of each producer's."""
-RUN_SECONDS = 600.0
 REAL_CORES = 8
 RATIO_GOAL = 2.7
 
@@ -26,11 +26,11 @@ class Setting(NamedTuple):
     workload: str
     compute: float
     given: Path
-    wait_ms: float
-    """What each sample waits for in place of the work; 0: the work is real."""
     steps: int
-    trainer_cores: list[int] | None = None
-    producer_cores: list[int] | None = None
+    wait_ms: float = 0.0
+    """What each sample waits for in place of the work; 0: the work is real."""
+    trainer_cores: Cores = None
+    producer_cores: Cores = None
 
 
 def run(ctx: Context, out: Outcome) -> None:
@@ -39,38 +39,24 @@ def run(ctx: Context, out: Outcome) -> None:
         raise FailedError(f"{ctx.python} has no Pillow: pip install pillow numpy")
     if "torch" not in ctx.packages:
         out.lacks("torch DataLoader", f"{ctx.python} has no torch: pip install torch")
-    if "megatron.energon" not in ctx.packages:
-        out.lacks("Megatron Energon", "pip install megatron-energon")
-    else:
-        out.lacks("Megatron Energon", "installed, but the harness has no loader for it yet")
+    out.lacks("Megatron Energon", "the harness has no loader for it yet")
     cores = sorted(os.sched_getaffinity(0))
     real = len(cores) >= REAL_CORES
-    mine, others = cores[: len(cores) // 4], cores[len(cores) // 4 :]
+    confined = (cores[: len(cores) // 4], cores[len(cores) // 4 :]) if real else (None, None)
     producers = ctx.of([1, 2], [1, 2, 4], [1, 2, 4, 6])
     computes = ctx.of([0.02], [0.05, 0.1], [0.05, 0.1, 0.2])
     steps = ctx.of(16, 60, 300)
     for workload in ctx.of(["robot"], ["robot", "video"], ["robot", "video"]):
         given = ctx.sub(workload) / "input"
-        samples = (steps + 80) * BATCH
-        transforms.make(given, workload, samples, samples)
+        transforms.make(given, workload, (steps + 80) * BATCH, (steps + 80) * BATCH)
         seconds = _work_seconds(ctx, given, workload)
-        out.notes.append(
-            f"{workload}: {transforms.WORKLOADS[workload].about}; {seconds * 1e3:.0f} ms of one "
-            f"core per sample (measured)"
-            + ("" if real else f", imitated by waiting, {LOADER_CORES} workers per node")
-        )
+        how = "" if real else f", imitated by waiting, {LOADER_CORES} workers per node"
+        about = f"{workload}: {transforms.WORKLOADS[workload].about}"
+        out.notes.append(f"{about}; {seconds * 1e3:.0f} ms of one core per sample (measured){how}")
         for compute in computes if workload == "robot" else computes[-1:]:
-            setting = Setting(
-                workload,
-                compute,
-                given,
-                0.0 if real else seconds * 1e3,
-                steps,
-                mine if real else None,
-                others if real else None,
-            )
-            some = producers if compute == computes[0] else producers[-1:]
-            _compare(ctx, out, setting, some)
+            wait_ms = 0.0 if real else seconds * 1e3
+            setting = Setting(workload, compute, given, steps, wait_ms, *confined)
+            _compare(ctx, out, setting, producers if compute == computes[0] else producers[-1:])
     _shared(ctx, out)
     _text(ctx, out)
     _many_ranks(ctx, out)
@@ -83,88 +69,66 @@ def _work_seconds(ctx: Context, given: Path, workload: str) -> float:
         return float(asked.answer())
 
 
-def loader(ctx: Context, setting: Setting, workers: int) -> dict[str, Any]:
+def loader(ctx: Context, on: Setting, workers: int) -> dict[str, Any]:
     """Trains with a colocated DataLoader."""
-    words = ["dataloader", "--place", str(setting.given), "--workload", setting.workload]
-    words += ["--steps", str(setting.steps), "--compute", f"{setting.compute:g}"]
+    words = ["dataloader", "--place", str(on.given), "--workload", on.workload]
+    words += ["--steps", str(on.steps), "--compute", str(on.compute)]
     words += ["--workers", str(workers), "--batch", str(BATCH)]
-    made = Trainer(
-        ctx,
-        ctx.sub("loader"),
-        words,
-        given=setting.given,
-        wait_ms=setting.wait_ms,
-        cores=setting.trainer_cores,
-    )
-    steps = made.trained(RUN_SECONDS)
+    more: dict[str, Any] = {"given": on.given, "wait_ms": on.wait_ms, "cores": on.trainer_cores}
+    steps = Trainer(ctx, ctx.sub("loader"), words, **more).trained()
     return {**audit.summary(steps, BATCH, WARM), "workers": workers}
 
 
-def ours(ctx: Context, setting: Setting, producers: int, workers: int) -> dict[str, Any]:
+def ours(ctx: Context, on: Setting, producers: int, workers: int) -> dict[str, Any]:
     """Trains from producers, each of which has as many workers as its node has cores."""
+    more: dict[str, Any] = {"workers": workers, "wait_ms": on.wait_ms, "cores": on.producer_cores}
     with Site(ctx) as site:
         for index in range(producers):
-            site.producer(
-                index,
-                producers,
-                setting.given,
-                setting.workload,
-                workers=workers,
-                wait_ms=setting.wait_ms,
-                cores=setting.producer_cores,
-            )
-        _, socket = site.consumer(cores=setting.trainer_cores)
-        words = ["batchweave", "--place", str(socket), "--steps", str(setting.steps)]
-        words += ["--compute", f"{setting.compute:g}"]
-        made = Trainer(ctx, site.folder, words, cores=setting.trainer_cores)
-        steps = made.trained(RUN_SECONDS, site)
-        audit.exactly_once("BatchWeave", steps, producers)
+            site.producer(index, producers, on.given, on.workload, **more)
+        _, socket = site.consumer(cores=on.trainer_cores)
+        words = ["batchweave", "--place", str(socket), "--steps", str(on.steps)]
+        words += ["--compute", str(on.compute)]
+        made = Trainer(ctx, site.folder, words, cores=on.trainer_cores)
+        steps = made.trained(site=site)
+    audit.exactly_once("BatchWeave", steps, producers)
     return {**audit.summary(steps, BATCH, WARM), "producers": producers}
 
 
-def _compare(ctx: Context, out: Outcome, setting: Setting, producers: list[int]) -> None:
-    sides: dict[str, Callable[[], Mapping[str, Any]]] = {}
-    if "torch" in ctx.packages:
-        counts = [LOADER_CORES]
-        if setting.trainer_cores:
-            most = len(setting.trainer_cores)
-            counts = sorted({max(1, most // 2), most, 2 * most})
-        for count in counts:
-            sides[f"DataLoader, {count} workers"] = lambda w=count: loader(ctx, setting, w)  # type: ignore[misc]
+def _compare(ctx: Context, out: Outcome, on: Setting, producers: list[int]) -> None:
+    most, others = len(on.trainer_cores or ()), len(on.producer_cores or ())
+    counts = sorted({max(1, most // 2), most, 2 * most}) if most else [LOADER_CORES]
+    workers = max(1, others // producers[-1]) if others else LOADER_CORES
+    sides: dict[str, Measure] = {}
+    for count in counts if "torch" in ctx.packages else []:
+        sides[f"DataLoader, {count} workers"] = functools.partial(loader, ctx, on, count)
     for count in producers:
-        workers = LOADER_CORES
-        if setting.producer_cores:
-            workers = max(1, len(setting.producer_cores) // producers[-1])
-        sides[f"BatchWeave, {count} producers"] = lambda p=count, w=workers: ours(  # type: ignore[misc]
-            ctx, setting, p, w
-        )
+        side = functools.partial(ours, ctx, on, count, workers)
+        sides[f"BatchWeave, {count} producers"] = side
     found = in_turns(ctx.rounds, sides)
-    about = {"workload": setting.workload, "compute_ms": setting.compute * 1e3}
-    for name, values in found.items():
-        out.rows.append({**about, "system": name, **values})
-    best = max((v for n, v in found.items() if n[0] == "D"), key=_rate, default=None)
+    about = {"workload": on.workload, "compute_ms": on.compute * 1e3}
+    out.rows += [{**about, "system": name, **values} for name, values in found.items()]
+    rates = {name: float(values["samples_per_s"]) for name, values in found.items()}
+    best = max((rate for name, rate in rates.items() if name.startswith("D")), default=0.0)
     last = found[f"BatchWeave, {producers[-1]} producers"]
-    title = f"{setting.workload}, {setting.compute * 1e3:g} ms of compute"
-    if best is not None:
-        ratio = last["samples_per_s"] / best["samples_per_s"]
+    title = f"{on.workload}, {on.compute * 1e3:g} ms of compute"
+    if best:
         text = f"{title}: BatchWeave with {producers[-1]} producers over the best DataLoader"
-        if setting.compute <= 0.05 and setting.workload == "robot":
+        ratio = last["samples_per_s"] / best
+        if on.compute <= 0.05 and on.workload == "robot":
             out.at_least(text, ratio, RATIO_GOAL)
         else:
             out.notes.append(f"{text}: {ratio:.2f}")
-    if setting.compute >= 0.1 or ctx.scale == "tiny":
+    if on.compute >= 0.1:
         out.at_most(f"{title}: queued next() p99, ms", last["next_p99_ms"], 0.5)
         out.at_most(f"{title}: waiting, percent of the time", last["waiting_percent"], 2.0)
     if len(producers) > 1:
-        rates = [
-            (float(p), found[f"BatchWeave, {p} producers"]["samples_per_s"]) for p in producers
+        lines = {"BatchWeave": [rates[f"BatchWeave, {p} producers"] for p in producers]}
+        lines |= {"colocated DataLoader": [best] * len(producers)} if best else {}
+        lines["bound by compute"] = [BATCH / on.compute] * len(producers)
+        series = [
+            (name, list(zip(map(float, producers), values, strict=True)))
+            for name, values in lines.items()
         ]
-        series: list[tuple[str, list[tuple[float, float]]]] = [("BatchWeave", rates)]
-        if best is not None:
-            flat = [(float(p), best["samples_per_s"]) for p in producers]
-            series.append(("colocated DataLoader, best workers", flat))
-        bound = BATCH / setting.compute
-        series.append(("bound by compute", [(float(p), bound) for p in producers]))
         out.charts.append(Chart(title, "producers", "samples/s", series))
     out.charts.append(step_bars(title, found))
 
@@ -180,31 +144,23 @@ def step_bars(title: str, found: Mapping[str, Mapping[str, Any]]) -> Chart:
     return Chart(title, "step", "ms", series, "bar", names)
 
 
-def _rate(values: Mapping[str, Any]) -> float:
-    return float(values["samples_per_s"])
-
-
 def _shared(ctx: Context, out: Outcome) -> None:
     """Real work of both systems on the same cores, as many workers as there are."""
     if "torch" not in ctx.packages:
         return
-    count = len(os.sched_getaffinity(0))
+    count, steps = len(os.sched_getaffinity(0)), ctx.of(6, 24, 100)
     given = ctx.sub("shared") / "input"
-    steps = ctx.of(6, 24, 100)
     transforms.make(given, "robot", (steps + 80) * BATCH, (steps + 80) * BATCH)
-    setting = Setting("robot", 0.05, given, 0.0, steps)
-    found = in_turns(
-        ctx.rounds,
-        {
-            f"DataLoader, {count} workers": lambda: loader(ctx, setting, count),
-            f"BatchWeave, {count} workers": lambda: ours(ctx, setting, 1, count),
-        },
-    )
-    rates = [_rate(values) for values in found.values()]
-    for name, values in found.items():
-        about = {"workload": "robot, shared cores", "compute_ms": 50.0, "system": name}
-        out.rows.append({**about, **values})
-    out.at_least("real work on the same cores: BatchWeave over DataLoader", rates[1] / rates[0], 1)
+    on = Setting("robot", 0.05, given, steps)
+    sides: dict[str, Measure] = {
+        f"DataLoader, {count} workers": lambda: loader(ctx, on, count),
+        f"BatchWeave, {count} workers": lambda: ours(ctx, on, 1, count),
+    }
+    found = in_turns(ctx.rounds, sides)
+    about = {"workload": "robot, shared cores", "compute_ms": 50.0}
+    out.rows += [{**about, "system": name, **values} for name, values in found.items()]
+    theirs, mine = (values["samples_per_s"] for values in found.values())
+    out.at_least("real work on the same cores: BatchWeave over DataLoader", mine / theirs, 1)
 
 
 def _text(ctx: Context, out: Outcome) -> None:
@@ -218,8 +174,7 @@ def _text(ctx: Context, out: Outcome) -> None:
 
     def theirs() -> dict[str, Any]:
         words = ["text", "--place", str(given), "--workers", "2", "--ranks", str(ranks), *common]
-        steps_made = Trainer(ctx, ctx.sub("text-loader"), words).trained(RUN_SECONDS)
-        return audit.summary(steps_made, batch, WARM)
+        return audit.summary(Trainer(ctx, ctx.sub("text"), words).trained(), batch, WARM)
 
     def mine() -> dict[str, Any]:
         text = f"""\
@@ -233,10 +188,10 @@ ahead = {{ max_steps = 64, when_no_job = "wait" }}
             site.daemon("producer", "tokens-0", text)
             _, socket = site.consumer()
             words = ["batchweave", "--place", str(socket), *common]
-            steps_made = Trainer(ctx, site.folder, words).trained(RUN_SECONDS, site)
+            steps_made = Trainer(ctx, site.folder, words).trained(site=site)
         return audit.summary(steps_made, batch, WARM)
 
-    sides: dict[str, Callable[[], Mapping[str, Any]]] = {"BatchWeave": mine}
+    sides: dict[str, Measure] = {"BatchWeave": mine}
     if "torch" in ctx.packages and "tiktoken" in ctx.packages and ranks is not None:
         sides = {"DataLoader with tiktoken, 2 workers": theirs, **sides}
     else:
@@ -263,7 +218,7 @@ def _many_ranks(ctx: Context, out: Outcome) -> None:
             words += ["--here", str(here), "--attempt", attempt]
             made.append(Trainer(ctx, site.folder, words, name=f"node-{node}"))
         try:
-            records = [each.trained(RUN_SECONDS, site) for each in made]
+            records = [each.trained(site=site) for each in made]
         finally:
             for each in made:
                 each.kill()

@@ -119,7 +119,7 @@ Measure = Callable[[], Mapping[str, Any]]
 def in_turns(rounds: int, sides: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
     """Measures all sides in each round, every second one backwards.
 
-    Returns the median of each figure, the last value of what is no number, the values of each
+    Returns the median of each figure, of words the last one, the values of each
     round, and the load of the machine before each.
     """
     found: dict[str, list[Mapping[str, Any]]] = {name: [] for name in sides}

@@ -89,7 +89,7 @@ def test_systems_take_turns() -> None:
     assert len(found["ours"]["load"]) == 3
 
 
-@pytest.mark.parametrize("kind", ["line", "dots", "bar"])
+@pytest.mark.parametrize("kind", ["line", "bar"])
 def test_pictures_are_whole(kind: str) -> None:
     experiment, svg = module("experiment"), module("svg")
     series = [("a < b", [(0.0, 1.0), (1.0, 1000.0)]), ("one", [(0.0, 0.0)])]

@@ -81,10 +81,7 @@ def _loaders(ctx: Context, out: Outcome, given: Path, kills: int) -> None:
     cases.append(("dataloader", "skip", "DataLoader, sampler's position saved"))
     cases.append(("mosaic", "skip", "MosaicML, its state saved"))
     for way, resume, name in cases:
-        package = "torch" if way == "dataloader" else "streaming"
-        if package not in ctx.packages:
-            remedy = "torch" if way == "dataloader" else "mosaicml-streaming"
-            out.lacks(name, f"{ctx.python} has no {package}: pip install {remedy}")
+        if not loaders.available(ctx, out, way, name):
             continue
         try:
             out.rows.append(_loader(ctx, given, kills, (way, resume, name)))

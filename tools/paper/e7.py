@@ -117,11 +117,7 @@ def _rivals(
     ways.append(("dataloader", "skip", "DataLoader, the sampler skips"))
     ways.append(("mosaic", "skip", "MosaicML StreamingDataset, its state"))
     for way, resume, name in ways:
-        package, remedy = (
-            ("torch", "torch") if way == "dataloader" else ("streaming", "mosaicml-streaming")
-        )
-        if package not in ctx.packages:
-            out.lacks(name, f"{ctx.python} has no {package}: pip install {remedy}")
+        if not loaders.available(ctx, out, way, name):
             continue
         for history in histories:
             try:

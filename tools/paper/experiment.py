@@ -72,7 +72,7 @@ class Chart(NamedTuple):
     y: str
     series: Sequence[tuple[str, Sequence[tuple[float, float]]]]
     kind: str = "line"
-    """line, dots, or bar, whose x is a number of `names`."""
+    """line, or bar, whose x is a number of `names`."""
     names: Sequence[str] = ()
     marks: Sequence[tuple[float, str]] = ()
     log_x: bool = False

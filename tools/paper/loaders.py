@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paper.experiment import Context
+from paper.experiment import Context, Outcome
 from paper.programs import Program
 from paper.transforms import END, FUNCTIONS, SEQ_LEN, TEXT_ROWS
 
-WAYS = ("dataloader", "text", "mosaic")
 PREFETCH = 4
 # That of cl100k_base.
 _PATTERN = (
@@ -49,8 +48,7 @@ class Rows:
 def _dataloader(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
     """Yields a DataLoader's batches; `skip`: its sampler begins behind the last checkpoint.
 
-    `iterate` loads and drops all batches before it, as loops without a position of their own do,
-    and `restart` begins the epoch again.
+    `iterate` loads and drops all before it, and `restart` begins the epoch again.
     """
     data: Any = importlib.import_module("torch.utils.data")
     done = last["step"] + 1 if last else 0
@@ -75,7 +73,7 @@ def _dataloader(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Ite
         yield step, [{name: tensor.numpy() for name, tensor in batch.items()}], None
 
 
-def _text(args: argparse.Namespace) -> Iterator[Item]:
+def _text(args: argparse.Namespace, _: Mapping[str, Any] | None) -> Iterator[Item]:
     """Yields rows of tokens from a DataLoader whose workers run tiktoken."""
     torch: Any = importlib.import_module("torch")
     data: Any = importlib.import_module("torch.utils.data")
@@ -140,14 +138,16 @@ def _mosaic(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterato
         yield number, [{name: tensor.numpy() for name, tensor in batch.items()}], state
 
 
-def batches(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
-    """Yields the batches of the loader that `args.way` names."""
-    if args.way == "text":
-        yield from _text(args)
-    elif args.way == "mosaic":
-        yield from _mosaic(args, last)
-    else:
-        yield from _dataloader(args, last)
+WAYS = {"dataloader": _dataloader, "text": _text, "mosaic": _mosaic}
+
+
+def available(ctx: Context, out: Outcome, way: str, name: str) -> bool:
+    """Returns whether a loader is installed, and names it on the page if not."""
+    package = "streaming" if way == "mosaic" else "torch"
+    if package not in ctx.packages:
+        remedy = "mosaicml-streaming" if way == "mosaic" else "torch"
+        out.lacks(name, f"{ctx.python} has no {package}: pip install {remedy}")
+    return package in ctx.packages
 
 
 def convert(ctx: Context, folder: Path, given: Path, logs: Path) -> None:

@@ -115,8 +115,6 @@ def _drawn(
             for x, y in places
         ]
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{colour}"/>' for x, y in places]
-    if chart.kind == "dots":
-        return dots
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     return [f'<polyline stroke="{colour}" points="{path}"/>', *(dots if len(places) < 40 else [])]
 

@@ -78,41 +78,30 @@ def batchweave(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iter
             del batches
 
 
-def items(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
-    """Yields the batches of a system."""
-    if args.way == "batchweave":
-        yield from batchweave(args, last)
-    elif args.way == "kafka":
-        yield from kafka_role.batches(args, last)
-    else:
-        yield from loaders.batches(args, last)
+WAYS = {"batchweave": batchweave, "kafka": kafka_role.batches, **loaders.WAYS}
 
 
-class Device:
-    """Memory into which each batch is copied once, as to a device."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def copy(self, pieces: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
-        """Copies all arrays, and returns their bytes."""
-        arrays = [np.asarray(piece[name]) for piece in pieces for name in names]
-        total = sum(array.nbytes for array in arrays)
-        if self._memory.nbytes < total:
-            self._memory = np.zeros(total, np.uint8)
-        at = 0
-        for array in arrays:
-            room = self._memory[at : at + array.nbytes].view(array.dtype)
-            np.copyto(room.reshape(array.shape), array)
-            at += array.nbytes
-        return total
+def copied(pieces: Sequence[Mapping[str, Any]], memory: dict[int, Any]) -> int:
+    """Copies all arrays into memory that is used again, as to a device; returns their bytes."""
+    total = 0
+    for piece in pieces:
+        for name in piece:
+            array = np.asarray(piece[name])
+            if not name.endswith(".offsets") and array.nbytes:
+                room = memory.setdefault(total, np.zeros(array.nbytes, np.uint8))
+                if room.nbytes != array.nbytes:
+                    room = memory[total] = np.zeros(array.nbytes, np.uint8)
+                np.copyto(room.view(array.dtype).reshape(array.shape), array)
+                total += array.nbytes
+    return total
 
 
 def train(args: argparse.Namespace) -> None:
     """Runs all steps."""
     last = saved(args.state)
-    device, clock = Device(), time.monotonic
-    source = items(args, last)
+    memory: dict[int, Any] = {}
+    clock = time.monotonic
+    source = WAYS[args.way](args, last)
     lose = int(os.environ.get("PAPER_LOSE_STEP", "-1"))
     with args.record.open("a", buffering=1) as record:
         ended = clock()
@@ -123,9 +112,8 @@ def train(args: argparse.Namespace) -> None:
             if following is None:
                 break
             step, pieces, state = following
-            names = [name for name in pieces[0] if not name.endswith(".offsets")]
             ids = [int(n) for piece in pieces for n in np.ravel(piece["id"])] if args.ids else []
-            size = device.copy(pieces, names)
+            size = copied(pieces, memory)
             del following, pieces
             time.sleep(args.compute)
             now = clock()
@@ -142,7 +130,7 @@ def main() -> None:
     """Runs one trainer."""
     parser = argparse.ArgumentParser(prog="python -m paper.trainer")
     add = parser.add_argument
-    add("way", choices=("batchweave", "kafka", *loaders.WAYS))
+    add("way", choices=WAYS)
     add("--place", type=Path, required=True, help="the daemon's socket, or the input's folder")
     add("--record", type=Path, required=True)
     add("--steps", type=int, required=True)

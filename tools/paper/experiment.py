@@ -27,8 +27,6 @@ class Context(NamedTuple):
     """Of `python`: the packages that it has of those that the harness uses."""
     kafka: Path | None = None
     java: str = "java"
-    kafka_cache: Path = Path("target/paper-kafka")
-    """Where fetched jars stay for the next run."""
 
     def of(self, tiny: Any, quick: Any, full: Any) -> Any:
         """Returns the value for this scale."""
@@ -141,6 +139,17 @@ def _medians(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     numbers = {key for key, value in medians.items() if type(value) in (int, float)}
     medians["rounds"] = [{key: each[key] for key in numbers} for each in found]
     return medians
+
+
+def bars(
+    title: str, x: str, y: str, found: Mapping[str, Mapping[str, Any]], figures: Mapping[str, str]
+) -> Chart:
+    """Returns a bar for each system of each of these figures, by their names in the picture."""
+    series = [
+        (name, [(float(n), float(values[key])) for n, key in enumerate(figures)])
+        for name, values in found.items()
+    ]
+    return Chart(title, x, y, series, "bar", tuple(figures.values()))
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -68,6 +68,11 @@ impl Batches {
             limit: None,
         }
     }
+
+    /// Returns whether the restart has all batches: no document is read then, and none is missed.
+    pub(super) fn are_made(&self) -> bool {
+        self.limit.is_some_and(|limit| self.next >= limit)
+    }
 }
 
 impl RowShuffle {
@@ -273,6 +278,9 @@ impl Packer for ShuffledRows {
     }
 
     fn end(&mut self, end: Point) -> Result<(), Mismatch> {
+        if self.batches.are_made() {
+            return Ok(());
+        }
         // What the packer returns without the end does not depend on it.
         while self.collect() {}
         self.inner.end(end)?;

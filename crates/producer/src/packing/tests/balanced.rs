@@ -310,6 +310,29 @@ fn a_window_of_bins_ends_where_the_limit_of_batches_does() {
     assert_eq!(made[2].next.window, None);
 }
 
+/// A producer that was killed behind its last batch reads nothing more, also inside a window, where the limit was lowered.
+#[test]
+fn a_restart_behind_the_limit_misses_no_piece_of_bins() {
+    let all = documents(Mode::BestFit, &vec![vec![5]; 60], true);
+    let (made, _) = pack(
+        Box::new(packer(4, 0, Restart::default())),
+        &all,
+        Point::default(),
+    );
+    for done in 1..=4 {
+        let batches = Batches {
+            limit: Some(done),
+            ..batches(1, done)
+        };
+        let from = made[done as usize - 1].next.clone();
+        let mut again = Balanced::new(balancing(4, false), batches, from.clone());
+        again.end(Point::pass(1)).unwrap();
+        assert_eq!(again.pop(), None);
+        let mut unlimited = packer(4, done, from);
+        assert!(unlimited.end(Point::pass(1)).is_err(), "{done}");
+    }
+}
+
 #[test]
 fn large_arrays_end_a_window_at_whole_batches() {
     let mut all = documents(Mode::BestFit, &vec![vec![5]; 60], true);

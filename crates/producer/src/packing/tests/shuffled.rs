@@ -258,6 +258,22 @@ fn a_window_ends_where_the_limit_of_batches_does() {
 }
 
 #[test]
+fn a_restart_behind_the_limit_misses_no_row() {
+    let all = long_documents();
+    let new = |next, from| shuffled(Mode::Concat, 8, 1, next, from);
+    let (made, _) = pack(Box::new(new(0, Restart::default())), &all, Point::default());
+    let batches = Batches {
+        limit: Some(1),
+        ..batches(1, 1)
+    };
+    let from = made[0].next.clone();
+    let inner = Mode::Concat.packer(ROWS, from.clone());
+    let mut again = ShuffledRows::new(inner, of(Mode::Concat, 8), batches, from);
+    again.end(Point::pass(1)).unwrap();
+    assert_eq!(again.pop(), None);
+}
+
+#[test]
 fn a_window_that_lingers_ends_with_the_batches_it_has_and_stays_so() {
     let all = long_documents();
     let mut packer = shuffled(Mode::Concat, 8, 1, 0, Restart::default());

@@ -14,7 +14,7 @@ step = @printf '\n== %s\n' "$(1)"
 # The checks are linted while they compile (tools/build-checks): whatever else compiles with their profile
 # uses the same compiler, and shares its results.
 ifeq ($(PROFILE),checks)
-export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/lint-rustc
 endif
 
 .PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
@@ -202,7 +202,7 @@ python-ready: $(VENV)/ready
 # The path of a socket is short, and pytest's own folder with that of a worker is not.
 # Bytecode is written, whatever the environment says: hundreds of processes import the client, and
 # each worker the tests, which pytest rewrites. numpy starts no threads, which spin when they are new.
-pytest = @folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
+pytest = @export TMPDIR=$$(tools/test-folder) && folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
 
 py-tests: $(VENV)/ready

@@ -1,18 +1,18 @@
 """A rank whose signal handler calls the reader, at each line in turn.
 
-Arguments: SOCKET MODE. Modes: "marks" marks a checkpoint and returns; "closes" marks, closes and
-returns; "exits" marks, closes and ends the process, as a rank that is preempted; "stops" calls
-`stop()` and reads on. As interrupted_once.py, but the handler runs from the second `next()` to the
-end of `close()`. Prints the number of lines and what went wrong, as JSON.
+Arguments: SOCKET MODE STRIDE, the lines from one handler to the next. Modes: "marks" marks a
+checkpoint and returns; "closes" marks, closes and returns; "exits" marks, closes and ends the
+process, as a rank that is preempted; "stops" calls `stop()` and reads on. As interrupted_once.py,
+but the handler runs from the second `next()` to the end of `close()`. Prints the number of lines
+and what went wrong, as JSON.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 
-from interrupted_once import Interrupt
+from interrupted_once import Interrupt, moments
 
 import batchweave
 
@@ -102,9 +102,9 @@ def run(path: str, mode: str, nth: int) -> tuple[str, int, str]:
 
 def main() -> None:
     """Moves the handler forward until it no longer runs."""
-    path, mode = sys.argv[1:3]
+    path, mode, stride = sys.argv[1:4]
     wrong: list[str] = []
-    for nth in itertools.count(1):
+    for nth in moments(int(stride)):
         why, left, place = run(path, mode, nth)
         if why:
             wrong.append(f"{nth}, {place}: {why}")

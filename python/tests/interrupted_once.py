@@ -1,8 +1,8 @@
-"""A rank interrupted once, at each line in turn: `interrupted_once.py SOCKET STEPS [opcode]`.
+"""A rank interrupted once: `interrupted_once.py SOCKET STEPS UNIT STRIDE`.
 
-Each reader is interrupted one line of the client later than the one before, until one reads to the
-end without; with `opcode`, one instruction. A process of its own, as interrupted.py. Prints how
-many there were and what went wrong, as JSON.
+Each reader is interrupted STRIDE lines of the client later than the one before, or instructions
+where UNIT is `opcode`, until one reads to the end without; the first line is drawn. A process of
+its own, as interrupted.py. Prints how many there were and what went wrong, as JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import itertools
 import json
 import linecache
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,12 +102,16 @@ def read(path: str, interrupt: Interrupt) -> tuple[list[int], str]:
     return got, "a mark is lost" if reader._marks.unconfirmed() else ""
 
 
+def moments(stride: int) -> itertools.count[int]:
+    """Returns numbers of lines, the first of which is drawn."""
+    return itertools.count(random.randint(1, stride), stride)
+
+
 def main() -> None:
     """Moves the interrupt forward until none occurs before the end."""
-    path, steps = sys.argv[1], int(sys.argv[2])
-    unit = sys.argv[3] if len(sys.argv) > 3 else "line"
+    path, steps, unit, stride = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     wrong: list[str] = []
-    for nth in itertools.count(1):
+    for nth in moments(stride):
         interrupt = Interrupt(nth, unit)
         got, why = read(path, interrupt)
         if why or got != list(range(steps)):

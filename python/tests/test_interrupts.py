@@ -1,7 +1,7 @@
 """Ctrl-C at any instant: no batch is lost, repeated, or of another stream.
 
 BATCHWEAVE_LONG=1 reads 20,000 steps in place of 4,000, and interrupts at each instruction in place
-of each line.
+of every other line; a handler calls the reader at each line in place of every third.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ def test_interrupts_lose_and_double_nothing(path: Path) -> None:
 
 def test_an_interrupt_at_any_line_loses_nothing(path: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("interrupted_once.py"))]
-    unit = "opcode" if LONG else "line"
+    moments = ("opcode", "1") if LONG else ("line", "2")
     with FakeDaemon(path, end=2, slots=4096):
-        run = subprocess.run([*program, str(path), "2", unit], stdout=subprocess.PIPE, timeout=900)
+        run = subprocess.run(
+            [*program, str(path), "2", *moments], stdout=subprocess.PIPE, timeout=900
+        )
     lines, wrong = json.loads(run.stdout)
     assert wrong == []
     assert lines > 500
@@ -63,8 +65,12 @@ def test_an_interrupt_at_any_line_loses_nothing(path: Path) -> None:
 def test_a_handler_calls_the_reader_at_any_line(path: Path, mode: str) -> None:
     """A preempted rank marks its checkpoint, closes and exits, wherever the signal finds it."""
     program = [sys.executable, str(Path(__file__).with_name("interrupted_calls.py"))]
+    # Sessions are torn at every second line, so the stride is odd.
+    stride = "1" if LONG else "3"
     with FakeDaemon(path, end=2, slots=4096):
-        run = subprocess.run([*program, str(path), mode], stdout=subprocess.PIPE, timeout=900)
+        run = subprocess.run(
+            [*program, str(path), mode, stride], stdout=subprocess.PIPE, timeout=900
+        )
     lines, wrong = json.loads(run.stdout)
     assert wrong == []
     assert lines > 200

@@ -31,6 +31,8 @@ from batchweave.batch import Batch
 pytestmark = [*MARKS, pytest.mark.usefixtures("programs")]
 
 MEMORY = "16MiB"
+# Steps whose documents are asked for: each provenance object is a program that runs.
+COMPARED = 60
 
 
 @pytest.fixture
@@ -221,9 +223,9 @@ def test_documents_are_asked_for_once_per_provenance_object(
         return ask(url, words, *more)
 
     monkeypatch.setattr(_programs, "ask", counted)
-    batches = list(stream)
+    batches = list(stream[:COMPARED])
     found = [batch.sources() for batch in reversed(batches)][::-1]
-    keys = provenance_of_steps(stream.url)
+    keys = provenance_of_steps(stream.url)[:COMPARED]
     assert len(keys) == len(batches)
     assert len(asked) == len(set(keys)) < len(batches)
     sizes = []

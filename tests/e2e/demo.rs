@@ -5,8 +5,8 @@ use std::process::Command;
 use batchweave_tests::{program, seed};
 use serde_json::Value;
 
-/// The number of runs in `make test`.
-const RUNS: u64 = 2;
+/// The number of runs in `make test`; the run whose files `shown` reads is on a local store, with twice the kills.
+const RUNS: u64 = 1;
 /// The number of runs in `make test-long`, which sets `BATCHWEAVE_LONG`.
 const RUNS_LONG: u64 = 50;
 
@@ -36,7 +36,8 @@ fn number(summary: &Value, field: &str) -> f64 {
         .unwrap_or_else(|| panic!("{field} is missing in {summary}"))
 }
 
-fn check(summary: &Value) {
+/// Checks that there were kills, and that each rank got each token once.
+pub(crate) fn check(summary: &Value) {
     for (field, at_least) in [
         ("steps", 200.0),
         ("ranks", 4.0),

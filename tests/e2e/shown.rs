@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use batchweave_tests::program;
+use batchweave_tests::{program, seed};
 use serde_json::Value;
+
+use crate::demo::check;
 
 /// The number of steps that are compared.
 const LOOKED_AT: usize = 6;
@@ -26,8 +28,8 @@ impl Drop for Left {
 /// Runs the demo on a folder and keeps its files.
 fn left() -> Left {
     let out = Command::new(program("batchweave"))
-        .args(["demo", "--store", "file", "--kills", "1", "--seed", "7"])
-        .args(["--keep", "--json"])
+        .args(["demo", "--store", "file", "--kills", "2", "--seed"])
+        .args([&seed().to_string(), "--keep", "--json"])
         .output()
         .unwrap();
     let (text, log) = (
@@ -43,6 +45,7 @@ fn left() -> Left {
         summary,
     };
     assert!(out.status.success(), "{text}{log}");
+    check(&left.summary);
     left
 }
 

@@ -10,8 +10,8 @@ use crate::plan::lifecycle::LifecyclePlan;
 use crate::plan::operator::OperatorCommand;
 use crate::world::run;
 
-/// The limit of runs.
-const RUNS_MAX: usize = 400;
+/// The usual limit of runs.
+pub const RUNS_MAX: usize = 400;
 
 /// The smallest plan found, its evidence and its violations.
 #[derive(Debug)]
@@ -24,8 +24,12 @@ pub struct Smallest {
     pub runs: usize,
 }
 
-/// Shrinks the plan of a failing run.
-pub fn shrink(evidence: Evidence, violations: Vec<Violation>) -> std::io::Result<Smallest> {
+/// Shrinks the plan of a failing run in at most `runs_max` runs.
+pub fn shrink(
+    evidence: Evidence,
+    violations: Vec<Violation>,
+    runs_max: usize,
+) -> std::io::Result<Smallest> {
     let rule = violations.first().map_or("", |v| v.check);
     let mut best = Smallest {
         evidence,
@@ -34,7 +38,7 @@ pub fn shrink(evidence: Evidence, violations: Vec<Violation>) -> std::io::Result
     };
     'again: loop {
         for smaller in candidates(&best.evidence.plan) {
-            if best.runs >= RUNS_MAX {
+            if best.runs >= runs_max {
                 return Ok(best);
             }
             best.runs += 1;

@@ -163,6 +163,7 @@ async fn a_real_vocabulary_is_decoded_and_says_so_in_text() {
     let made = produced(|config| {
         config.tokenizer.kind = TokenizerKind::Embedded;
         config.tokenizer.name = Encoding::Gpt2;
+        config.source.epochs = 1;
     })
     .await;
     let mut texts = vec![String::new(); made.texts.len()];
@@ -215,6 +216,7 @@ async fn sources_cover_all_steps_of_one_provenance_object() {
     for mode in [PackingMode::Concat, PackingMode::BestFit] {
         let made = produced(|config| {
             config.packing.mode = mode;
+            config.source.epochs = 1;
             config.commit.max_batches = 3;
         })
         .await;

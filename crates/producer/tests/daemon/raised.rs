@@ -32,7 +32,7 @@ async fn raised(packed: fn(&World) -> ProducerConfig) {
     whole.run(config).await.unwrap();
     let expected = documents(&whole).await;
     let mut raised = 0;
-    for seed in seeds(5, 12) {
+    for seed in seeds(3, 12) {
         let world = World::new();
         let mut config = packed(&world);
         config.sources[1].epochs = 1;

@@ -123,14 +123,14 @@ async fn a_process_that_is_killed_is_replaced() {
     let program: PathBuf = world.folder.path().join("program");
     let mark = world.folder.path().join("started");
     let text = format!(
-        "#!/bin/sh\nif mkdir '{}' 2>/dev/null; then (sleep 0.3; kill -9 $$) & fi\nexec '{PROGRAM}' \"$@\"\n",
+        "#!/bin/sh\nif mkdir '{}' 2>/dev/null; then (sleep 0.1; kill -9 $$) & fi\nexec '{PROGRAM}' \"$@\"\n",
         mark.display()
     );
     std::fs::write(&program, text).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(&program, mode).unwrap();
     // Each conversation takes a while, so that some remain after the kill.
-    let slow = format!("{{% for i in range(90000) %}}{{% set x = i * i %}}{{% endfor %}}{TURNS}");
+    let slow = format!("{{% for i in range(30000) %}}{{% set x = i * i %}}{{% endfor %}}{TURNS}");
     let config = config(&world, &slow, &good(0, 60), Some(&program));
     world.run(config).await.unwrap();
     assert!(mark.exists());

@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use self::seeds::seeds;
+pub use self::seeds::{seeds, sized};
 use self::trip::{Instant, Trip, Tripwire};
 
 pub const SLICES: u32 = 2;

@@ -9,7 +9,7 @@ use crate::check::{check, growth};
 use crate::evidence::Evidence;
 use crate::evidence::Violation;
 use crate::plan::Plan;
-use crate::shrink::shrink;
+use crate::shrink::{RUNS_MAX, shrink};
 use crate::store::link::LinkPlan;
 use crate::story;
 use crate::world::run as run_world;
@@ -56,8 +56,17 @@ pub fn one_of(worlds: Worlds, seed: u64) -> io::Result<(Evidence, Vec<Violation>
 
 /// Returns the story of a failing seed, made as small as possible.
 pub fn explain(evidence: Evidence, violations: Vec<Violation>) -> io::Result<String> {
+    explain_within(evidence, violations, RUNS_MAX)
+}
+
+/// Returns the story of a failing seed, made smaller in at most `runs_max` runs.
+pub fn explain_within(
+    evidence: Evidence,
+    violations: Vec<Violation>,
+    runs_max: usize,
+) -> io::Result<String> {
     let seed = evidence.plan.seed;
-    let smallest = shrink(evidence, violations)?;
+    let smallest = shrink(evidence, violations, runs_max)?;
     let story = story::write(&smallest.evidence, &smallest.violations);
     let plan = serde_json::to_string(&smallest.evidence.plan).unwrap_or_default();
     Ok(format!(

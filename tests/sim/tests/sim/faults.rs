@@ -1,4 +1,4 @@
-//! Worlds full of faults: 150 seeds always, 10,000 among the tests that take long; the same seed
+//! Worlds full of faults: 51 seeds always, 10,000 among the tests that take long; the same seed
 //! gives the same run, here and in another process.
 
 use std::process::Command;
@@ -8,14 +8,18 @@ use batchweave_sim::command::faults::{explain, one};
 use batchweave_sim::evidence::Evidence;
 use batchweave_sim::trace::{Answer, Event, What};
 
+/// The one world of the first 150 with a wrong read of a snapshot.
+const WRONG_SNAPSHOTS: u64 = 119;
+
 /// Runs the seeds on two threads; each world has its own runtime. Returns what each thread saw.
-fn seeds_are_clean(from: u64, to: u64) -> [Seen; 2] {
+fn seeds_are_clean(seeds: impl Iterator<Item = u64> + Clone + Send + 'static) -> [Seen; 2] {
     let shard = |odd: u64| {
+        let seeds = seeds.clone();
         thread::spawn(move || {
             let mut seen = Seen::default();
-            for seed in (from..to).filter(|seed| seed % 2 == odd) {
+            for seed in seeds.filter(|seed| seed % 2 == odd) {
                 let (evidence, violations) = one(seed).unwrap();
-                seen.count(seed, &evidence);
+                seen.count(&evidence);
                 if !violations.is_empty() {
                     return Err(explain(evidence, violations).unwrap());
                 }
@@ -30,8 +34,8 @@ fn seeds_are_clean(from: u64, to: u64) -> [Seen; 2] {
 }
 
 #[test]
-fn a_hundred_and_fifty_worlds() {
-    let [mut seen, other] = seeds_are_clean(0, 150);
+fn fifty_one_worlds() {
+    let [mut seen, other] = seeds_are_clean((0..50).chain([WRONG_SNAPSHOTS]));
     seen.add(&other);
     println!("{FAULTS:?}: {:?}", seen.faults);
     println!("{HOSTILE:?}: {:?}", seen.hostile);
@@ -50,12 +54,12 @@ fn a_hundred_and_fifty_worlds() {
 #[test]
 #[ignore = "takes minutes; make test-long runs it"]
 fn ten_thousand_worlds() {
-    seeds_are_clean(150, 10_150);
+    seeds_are_clean(0..10_000);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for seed in [1, 17, 42, 99] {
+    for seed in [17, 42] {
         let (first, _) = one(seed).unwrap();
         let (second, _) = one(seed).unwrap();
         assert_eq!(first.hash, second.hash, "seed {seed}");
@@ -69,7 +73,7 @@ fn the_same_seed_gives_the_same_run() {
 fn another_process_gives_the_same_run() {
     let run = || {
         let output = Command::new(env!("CARGO_BIN_EXE_batchweave-sim"))
-            .args(["faults", "--seeds", "3..9", "--json"])
+            .args(["faults", "--seeds", "3..6", "--json"])
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -85,7 +89,7 @@ fn another_process_gives_the_same_run() {
     );
 }
 
-/// The faults that worlds are made of, each of which the first hundred contain.
+/// The faults that worlds are made of, each of which the 51 contain.
 const FAULTS: [&str; 7] = [
     "crashes",
     "fenced",
@@ -96,7 +100,7 @@ const FAULTS: [&str; 7] = [
     "combining records",
 ];
 
-/// Effects of people, faulty programs and wrong reads, each of which the first 150 worlds contain.
+/// Effects of people, faulty programs and wrong reads, each of which the 51 worlds contain.
 const HOSTILE: [&str; 12] = [
     "flipped, short and long reads of records",
     "of snapshots",
@@ -119,13 +123,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn count(&mut self, seed: u64, evidence: &Evidence) {
-        if seed < 100 {
-            self.count_faults(evidence);
-        }
-        if seed < 150 {
-            self.count_hostile(evidence);
-        }
+    fn count(&mut self, evidence: &Evidence) {
+        self.count_faults(evidence);
+        self.count_hostile(evidence);
     }
 
     fn add(&mut self, other: &Self) {

@@ -9,12 +9,16 @@ fn followed(nodes: u32, lead: u64, aware: bool) -> Followed {
 }
 
 fn followed_at(rate: f64, nodes: u32, lead: u64, aware: bool) -> Followed {
+    followed_for(10, rate, nodes, lead, aware)
+}
+
+fn followed_for(seconds: u64, rate: f64, nodes: u32, lead: u64, aware: bool) -> Followed {
     let plan = FollowPlan {
         nodes,
         lead,
         rate,
         profile: Profile::STANDARD,
-        seconds: 10,
+        seconds,
         aware,
         seed: 5,
     };
@@ -47,7 +51,7 @@ fn a_crowd_of_followers_does_not_wear_out_a_key() {
         fed.busiest_key_per_second < starved.busiest_key_per_second / 2.0,
         "who has enough looks seldom: {fed:?}"
     );
-    let unaware = followed(400, 0, false);
+    let unaware = followed_for(3, 1.0, 400, 0, false);
     assert!(
         unaware.throttled > 0,
         "what the rule is there for: {unaware:?}"

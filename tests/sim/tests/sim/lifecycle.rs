@@ -1,4 +1,4 @@
-//! Lifecycle worlds: jobs, attempts, marks, reclaimers and zombies. 15 seeds always, 2,000 among
+//! Lifecycle worlds: jobs, attempts, marks, reclaimers and zombies. 13 seeds always, 2,000 among
 //! the tests that take long; the same seed gives the same run.
 
 use std::thread;
@@ -22,13 +22,17 @@ const COUNTED: [&str; 9] = [
     "steps received",
 ];
 
+/// Worlds that take as long as all others of the first fifteen.
+const LONG_LIVES: [u64; 2] = [9, 11];
+
 /// Runs the seeds on two threads; each world has its own runtime. All counted events must happen in
 /// them.
-fn seeds_are_clean(from: u64, to: u64) {
+fn seeds_are_clean(seeds: impl Iterator<Item = u64> + Clone + Send + 'static) {
     let shard = |odd: u64| {
+        let seeds = seeds.clone();
         thread::spawn(move || {
             let mut seen = Seen::default();
-            for seed in (from..to).filter(|seed| seed % 2 == odd) {
+            for seed in seeds.filter(|seed| seed % 2 == odd) {
                 let (evidence, violations) = one_of(Plan::draw_lifecycle, seed).unwrap();
                 count(&mut seen, &evidence);
                 if !violations.is_empty() {
@@ -82,19 +86,19 @@ fn count(seen: &mut Seen, evidence: &Evidence) {
 }
 
 #[test]
-fn fifteen_lifecycles() {
-    seeds_are_clean(0, 15);
+fn thirteen_lifecycles() {
+    seeds_are_clean((0..15).filter(|seed| !LONG_LIVES.contains(seed)));
 }
 
 #[test]
 #[ignore = "takes minutes; make test-long runs it"]
 fn two_thousand_lifecycles() {
-    seeds_are_clean(15, 2_015);
+    seeds_are_clean(0..2_000);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_lifecycle() {
-    for seed in [2, 23, 57] {
+    for seed in [2, 23] {
         let (first, _) = one_of(Plan::draw_lifecycle, seed).unwrap();
         let (second, _) = one_of(Plan::draw_lifecycle, seed).unwrap();
         assert_eq!(first.hash, second.hash, "seed {seed}");

@@ -1,5 +1,7 @@
 //! Foreign objects under `intents/`: none is committed, and none delays a producer.
 
+use std::collections::HashSet;
+
 use batchweave_core::commit_policy::Action::{Gather, List};
 use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::ids::StreamId;
@@ -198,7 +200,7 @@ async fn what_strangers_leave_is_never_committed() {
     assert_eq!(steps(&store).await, expected);
     // The next list deletes refused and committed intents.
     leader.run(&[List]).await;
-    tokio::time::sleep(Duration::from_mins(10)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let there = intents_in(&memory);
     assert!(
         refused.iter().all(|key| !there.contains(key)),
@@ -223,14 +225,14 @@ async fn what_strangers_leave_is_never_committed() {
 async fn the_dead_are_deleted_and_nothing_else() {
     let (memory, store) = world().await;
     let left = leave(&store).await;
-    let dead = of(&left, Fate::Dead);
+    let dead: HashSet<String> = of(&left, Fate::Dead).into_iter().collect();
     let (leader, leading) = scripted_producer(&store, "leader", 1).await;
     let mut there = intents_in(&memory).len();
     let mut rounds = 0;
     while intents_in(&memory).iter().any(|key| dead.contains(key)) {
         leader.run(&[List]).await;
         // Many in one round; as long as a slow store takes for that.
-        tokio::time::sleep(Duration::from_mins(10)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         let now = intents_in(&memory).len();
         assert!(there - now <= 4000, "{} at once", there - now);
         there = now;

@@ -70,19 +70,10 @@ def load(name: str) -> Experiment:
     return found
 
 
-def machine(before: tuple[float, float, float]) -> dict[str, Any]:
-    """Returns what is known of the machine."""
-    return {
-        "cpus": len(os.sched_getaffinity(0)),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "load": [round(before[0], 2), round(os.getloadavg()[0], 2)],
-    }
-
-
 def measure(ctx: Context, experiment: Experiment) -> dict[str, Any]:
     """Runs an experiment; its failure is part of the result."""
     note(f"{experiment.name.upper()}: {experiment.title}")
-    began, before, failed, out = time.monotonic(), os.getloadavg(), None, Outcome()
+    began, before, failed, out = time.monotonic(), os.getloadavg()[0], None, Outcome()
     try:
         experiment.run(ctx, out)
     except FailedError as why:
@@ -98,7 +89,11 @@ def measure(ctx: Context, experiment: Experiment) -> dict[str, Any]:
         "scale": ctx.scale,
         "command": f"tools/paper/run --scale {ctx.scale} --only {experiment.name}",
         "seconds": round(time.monotonic() - began, 1),
-        "machine": machine(before),
+        "machine": {
+            "cpus": len(os.sched_getaffinity(0)),
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "load": [round(before, 2), round(os.getloadavg()[0], 2)],
+        },
         "versions": {"python": platform.python_version(), **ctx.packages},
         "failed": failed,
         "missing": out.missing,
@@ -119,11 +114,8 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="paper-", dir=parent) as made:
         folder, bin_dir = Path(made).absolute(), args.bin_dir.absolute()
         env = programs.environment(bin_dir, folder)
-        versions = programs.packages(args.python, PACKAGES)
-        cache = ROOT / "target" / "paper-kafka"
-        ctx = Context(
-            args.scale, folder, bin_dir, env, args.python, versions, args.kafka, args.java, cache
-        )
+        python, versions = args.python, programs.packages(args.python, PACKAGES)
+        ctx = Context(args.scale, folder, bin_dir, env, python, versions, args.kafka, args.java)
         for name in args.only or NAMES:
             found = measure(ctx, load(name))
             failed |= found["failed"] is not None

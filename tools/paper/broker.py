@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paper.experiment import Context, Outcome
-from paper.programs import FailedError, Program, note, until
+from paper.programs import ROOT, FailedError, Program, note, until
 
 VERSION, _LOGGING = "4.1.1", "1.7.36"
+_CACHE = ROOT / "target" / "paper-kafka"
+"""Where fetched jars stay for the next run."""
 MESSAGE_MAX = 128 << 20
 """The largest batch of messages that the broker takes."""
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
@@ -117,7 +119,7 @@ def brokers(ctx: Context, out: Outcome) -> Iterator[Broker | None]:
             raise FailedError(f"{ctx.python} has no confluent_kafka: pip install confluent-kafka")
         if shutil.which(ctx.java) is None:
             raise FailedError(f"no Java ({ctx.java}): install Java 17 or newer, or --java PROGRAM")
-        started = Broker(ctx.java, ctx.sub("kafka"), jars(ctx.kafka, ctx.kafka_cache))
+        started = Broker(ctx.java, ctx.sub("kafka"), jars(ctx.kafka, _CACHE))
     except FailedError as why:
         out.lacks("Kafka", str(why))
         yield None

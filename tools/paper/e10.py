@@ -9,7 +9,7 @@ from typing import Any
 
 from paper import audit, kafka_client, loaders, transforms
 from paper.broker import brokers
-from paper.experiment import Chart, Context, Experiment, Outcome
+from paper.experiment import Context, Experiment, Outcome, bars
 from paper.programs import FailedError, Program
 from paper.streams import Site
 from paper.supervised import KILL, STEPS_MAX, Run
@@ -24,19 +24,16 @@ def run(ctx: Context, out: Outcome) -> None:
     given = ctx.sub("kills") / "input"
     samples = ctx.of(40_000, 60_000, 1_000_000)
     transforms.make(given, "ids", samples, 1)
-    found = _batchweave(ctx, given, kills)
-    out.rows.append(found)
-    out.at_most("BatchWeave, samples lost", found["samples_lost"], 0)
-    out.at_most("BatchWeave, samples doubled", found["samples_doubled"], 0)
+    mine = _batchweave(ctx, given, kills)
+    out.rows.append(mine)
+    out.at_most("BatchWeave, samples lost", mine["samples_lost"], 0)
+    out.at_most("BatchWeave, samples doubled", mine["samples_doubled"], 0)
     _loaders(ctx, out, given, kills)
     _kafka(ctx, out, kills)
-    names = [str(row["system"]) for row in out.rows]
-    series = [
-        (key.replace("_", " "), [(float(n), float(row[key])) for n, row in enumerate(out.rows)])
-        for key in ("samples_lost", "samples_doubled", "steps_repeated")
-    ]
-    short = [name.partition(",")[0][:14] for name in names]
-    out.charts.append(Chart(f"after {kills} kills", "system", "count", series, "bar", short))
+    keys = ("samples_lost", "samples_doubled", "steps_repeated")
+    found = {str(each["system"]): each for each in out.rows}
+    figures = {key: key.replace("_", " ") for key in keys}
+    out.charts.append(bars(f"after {kills} kills", "", "count", found, figures))
 
 
 def storm(running: Run, kills: int, victim: Callable[[random.Random], object]) -> None:

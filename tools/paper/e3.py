@@ -7,7 +7,7 @@ from typing import Any
 
 from paper import audit, kafka_client, transforms
 from paper.broker import Broker, brokers
-from paper.experiment import Chart, Context, Experiment, Outcome, in_turns, quantile
+from paper.experiment import Context, Experiment, Outcome, bars, in_turns, quantile
 from paper.kafka_role import SLICES
 from paper.programs import lines
 from paper.streams import Site, Trainer
@@ -39,15 +39,9 @@ def run(ctx: Context, out: Outcome) -> None:
             found = in_turns(ctx.rounds, sides)
             for name, values in found.items():
                 out.rows.append({"system": name, "batch_mib": size / MIB, **values})
-            series = [
-                (
-                    name,
-                    [(float(n), float(values[f"{case}_p50_ms"])) for n, case in enumerate(CASES)],
-                )
-                for name, values in found.items()
-            ]
             title = f"batches of {size / MIB:g} MiB"
-            out.charts.append(Chart(title, "read", "p50, ms", series, "bar", CASES, log_y=True))
+            chart = bars(title, "read", "p50, ms", found, {f"{c}_p50_ms": c for c in CASES})
+            out.charts.append(chart._replace(log_y=True))
             if broker is not None:
                 for case in CASES:
                     ratio = found["BatchWeave"][f"{case}_p50_ms"] / found["Kafka"][f"{case}_p50_ms"]

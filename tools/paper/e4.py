@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from paper import audit, transforms
-from paper.experiment import Chart, Context, Experiment, Measure, Outcome, in_turns
+from paper.experiment import Chart, Context, Experiment, Measure, Outcome, bars, in_turns
 from paper.programs import FailedError, Program
 from paper.streams import Cores, Site, Trainer
 
@@ -18,6 +17,7 @@ LOADER_CORES = 4
 """Cores for loading on a trainer's node, and of each producer's."""
 REAL_CORES = 8
 RATIO_GOAL = 2.7
+FIGURES = {"step_mean_ms": "mean", "step_p50_ms": "p50", "step_p99_ms": "p99"}
 
 
 class Setting(NamedTuple):
@@ -130,18 +130,7 @@ def _compare(ctx: Context, out: Outcome, on: Setting, producers: list[int]) -> N
             for name, values in lines.items()
         ]
         out.charts.append(Chart(title, "producers", "samples/s", series))
-    out.charts.append(step_bars(title, found))
-
-
-def step_bars(title: str, found: Mapping[str, Mapping[str, Any]]) -> Chart:
-    """Returns bars of the mean, the median and the 99th percentile of steps."""
-    figures = ("step_mean_ms", "step_p50_ms", "step_p99_ms")
-    names = ("mean", "p50", "p99")
-    series = [
-        (name, [(float(n), float(values[figure])) for n, figure in enumerate(figures)])
-        for name, values in found.items()
-    ]
-    return Chart(title, "step", "ms", series, "bar", names)
+    out.charts.append(bars(title, "step", "ms", found, FIGURES))
 
 
 def _shared(ctx: Context, out: Outcome) -> None:

@@ -122,7 +122,9 @@ def _report(
             "trainer_restarts": running.restarts.get("trainer", 0),
         }
     )
-    series = [("step", found)]
+    # A long step is as high over its whole time.
+    lines = [(at, gap) for end, gap in found for at in ([end - gap, end] if gap > 0.5 else [end])]
+    series = [("step", lines)]
     out.charts.append(Chart(system, "seconds of the run", "step, s", series, marks=marks))
 
 

@@ -87,8 +87,10 @@ def _sides(
     if case[0] < GROUP:
         grouped = "Kafka, transactions of 16 MiB, one partition"
         sides[grouped] = lambda: kafka(ctx, broker, case, raised, 1, GROUP // case[0])
-    if case[0] // SLICES > default // 2:
-        sides["Kafka, default limits"] = lambda: kafka(ctx, broker, case, default, SLICES)
+    if case[0] > default:
+        sides["Kafka, a message per batch, default limits"] = lambda: kafka(
+            ctx, broker, case, default, 1
+        )
     if pointers:
         sides["Kafka with pointers, dev-s3"] = lambda: kafka(ctx, broker, case, default, 0)
     return sides
@@ -176,6 +178,8 @@ def kafka(
             words += ["--data", names["data"], "--cursor", names["cursor"], "--index", str(index)]
             words += ["--bytes", str(size), "--batches", str(batches), "--message", str(message)]
             words += ["--seconds", str(ctx.of(2, 4, 60)), "--group", str(group)]
+            whole = partitions and message == kafka_client.DEFAULT_MESSAGE
+            words += ["--slices", "1"] if whole else []
             words += ["--pointers"] if pointers else ["--partitions", str(partitions)]
             log = folder / f"{index}.log"
             started.append(Program("a Kafka producer", words, log, env, piped=True))

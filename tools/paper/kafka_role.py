@@ -69,7 +69,10 @@ def ingest(args: argparse.Namespace) -> None:
         while len(times) < args.batches and time.perf_counter() - began < args.seconds:
             times.append(commit(len(times)))
     except failure as why:
-        print(*([] if ready else ["ready"]), json.dumps({"failed": str(why)}), sep="\n", flush=True)
+        if not ready:
+            print("ready", flush=True)
+            sys.stdin.readline()
+        print(json.dumps({"failed": str(why)}), flush=True)
         os._exit(0)
     found = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
     print(

@@ -19,7 +19,7 @@ const PUT: Action = Action::Put {
 /// Shortens the interval by half a put after a won race, down to one put, and doubles it after a lost one.
 #[derive(Debug)]
 pub(crate) struct Interval {
-    interval: Duration,
+    gap: Duration,
     /// When the next put is due.
     due: Duration,
     /// When the last put began, and what it took.
@@ -32,7 +32,7 @@ pub(crate) struct Interval {
 impl Interval {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            interval: FIRST,
+            gap: FIRST,
             due: Duration::ZERO,
             put_at: Duration::ZERO,
             put: FIRST,
@@ -44,7 +44,7 @@ impl Interval {
     /// Plans the next put, between half of the interval and one and a half times it from now.
     fn plan(&mut self, now: Duration) {
         self.put = now.saturating_sub(self.put_at);
-        self.due = now + self.interval.mul_f64(0.5 + self.draw.unit());
+        self.due = now + self.gap.mul_f64(0.5 + self.draw.unit());
     }
 }
 
@@ -52,11 +52,11 @@ impl Policy for Interval {
     fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action {
         match event {
             Event::Won { .. } => {
-                self.interval = self.interval.saturating_sub(self.put / 2).max(self.put);
+                self.gap = self.gap.saturating_sub(self.put / 2).max(self.put);
                 self.plan(now);
             }
             Event::Lost(_) => {
-                self.interval = (self.interval * 2).min(MOST);
+                self.gap = (self.gap * 2).min(MOST);
                 self.behind = true;
                 self.plan(now);
             }
@@ -104,7 +104,7 @@ mod tests {
         };
         assert_eq!(policy.step(MS, queue, Event::Ready), PUT);
         let wait = policy.step(41 * MS, queue, lost());
-        assert_eq!(policy.interval, 100 * MS);
+        assert_eq!(policy.gap, 100 * MS);
         let Action::Wait(wait) = wait else {
             panic!("{wait:?}")
         };
@@ -116,6 +116,6 @@ mod tests {
             policy.step(later + 40 * MS, Queue::default(), won()),
             Action::Idle
         );
-        assert_eq!(policy.interval, 80 * MS, "half a put less");
+        assert_eq!(policy.gap, 80 * MS, "half a put less");
     }
 }

@@ -75,7 +75,7 @@ pub(crate) enum AnyPolicy {
     Plain(Plain),
     Naive(Naive),
     Unled(Box<Dac>),
-    Interval(Interval),
+    Interval(Box<Interval>),
 }
 
 impl AnyPolicy {
@@ -87,7 +87,7 @@ impl AnyPolicy {
         match kind {
             PolicyKind::Dac => Self::Dac(dac()),
             PolicyKind::Unled => Self::Unled(dac()),
-            PolicyKind::Interval => Self::Interval(Interval::new(seed)),
+            PolicyKind::Interval => Self::Interval(Box::new(Interval::new(seed))),
             PolicyKind::Plain => {
                 Self::Plain(Plain::new(Duration::ZERO, Duration::from_millis(30), seed))
             }

@@ -115,7 +115,7 @@ def running(tmp_path: Path) -> Iterator[Daemons]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 ATTEMPTS = [f"{number:032x}" for number in range(1, 10)]

@@ -32,7 +32,7 @@ import os, time
 FOLDER = os.path.dirname(__file__)
 
 def parts(document):
-    time.sleep(0.001)
+    time.sleep(0.003)
     open(f"{FOLDER}/{os.getpid()}.ready", "w").close()
     found = [text for text in document["text"].split("|") if text]
     %s

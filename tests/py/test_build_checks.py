@@ -54,7 +54,8 @@ def test_warnings_are_found_everywhere_and_end_no_build(tmp_path: Path) -> None:
         (tmp_path / "one" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "one" / name).write_text(text)
     (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "build-checks", tmp_path / "tools")
+    for tool in ("build-checks", "lint-rustc"):
+        shutil.copy(ROOT / "tools" / tool, tmp_path / "tools")
     shutil.copy(ROOT / "rust-toolchain.toml", tmp_path)
     made = subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=tmp_path, check=False)
     assert made.returncode == 0

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from site_of_daemons import ROOT
@@ -49,8 +50,9 @@ def test_another_user_than_root_is_told(tmp_path: Path) -> None:
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     for name in PROGRAMS:
         (tmp_path / name).touch()
+    temporary = Path(tempfile.gettempdir())
     for folder in tmp_path.parents:
-        if folder != Path("/tmp") and folder.stat().st_uid == 0 and folder.is_relative_to("/tmp"):
+        if folder != temporary and folder.is_relative_to(temporary) and folder.stat().st_uid == 0:
             folder.chmod(0o755)
     other = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     ran = subprocess.run(

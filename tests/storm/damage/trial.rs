@@ -205,7 +205,7 @@ pub(super) fn consume(place: &Place, whole: &Whole, complete: bool) -> Reaction 
         complete,
     );
     daemon.signal("TERM");
-    let code = daemon.wait(MINUTE);
+    let code = daemon.wait(3 * MINUTE);
     let output = place.log_text("c.log");
     let _ = fs::remove_file(place.path("s"));
     match outcome {

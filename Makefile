@@ -43,7 +43,7 @@ help:
 	@echo 'make live-kubernetes  a Kubernetes cluster with the daemons as pods, by the commands of deploy/README.md: by sudo, twenty minutes the first time'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
-	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes ten minutes'
+	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes a quarter of an hour'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -202,7 +202,7 @@ python-ready: $(VENV)/ready
 # The path of a socket is short, and pytest's own folder with that of a worker is not.
 # Bytecode is written, whatever the environment says: hundreds of processes import the client, and
 # each worker the tests, which pytest rewrites. numpy starts no threads, which spin when they are new.
-pytest = @export TMPDIR=$$(tools/test-folder) && folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
+pytest = @folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
 
 py-tests: $(VENV)/ready
@@ -258,7 +258,7 @@ paper: build $(VENV)/ready
 	$(paper_run) --scale full
 
 paper-quick: build $(VENV)/ready
-	$(call step,experiments of the paper in ten minutes)
+	$(call step,experiments of the paper in short)
 	$(paper_run) --scale quick
 
 units:

@@ -40,6 +40,7 @@ def run(ctx: Context, out: Outcome) -> None:
     if "torch" not in ctx.packages:
         out.lacks("torch DataLoader", f"{ctx.python} has no torch: pip install torch")
     out.lacks("Megatron Energon", "the harness has no loader for it yet")
+    out.lacks("H.264 video", "the harness reads JPEG frames only, and no PyAV")
     cores = sorted(os.sched_getaffinity(0))
     real = len(cores) >= REAL_CORES
     confined = (cores[: len(cores) // 4], cores[len(cores) // 4 :]) if real else (None, None)

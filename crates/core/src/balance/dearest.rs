@@ -1,10 +1,9 @@
 //! The bins of the dearest row, filled up with long documents. The longest documents of a window differ most, and a bin
 //! that has one of them can't become cheaper; so the others of its row become dearer.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::place::Bin;
+use super::place::{Bin, dearest_first};
 use super::{BalanceSettings, Document};
 
 /// A document is filled in from this part of a bin on.
@@ -39,18 +38,13 @@ impl Dearest {
             short: middle.map_or((0, 1), |d| (u128::from(d.cost), u128::from(d.room()))),
             enough: 0,
         };
-        let mut by_cost: Vec<(Reverse<u64>, u32)> = bins
+        let mut row = dearest_first(bins);
+        row.truncate(settings.slices as usize);
+        let full = row
             .iter()
-            .zip(0..)
-            .map(|(bin, number)| (Reverse(bin.cost), number))
-            .collect();
-        by_cost.sort_unstable();
-        by_cost.truncate(settings.slices as usize);
-        let full = by_cost
-            .iter()
-            .map(|(_, bin)| dearest.full(settings, bins[*bin as usize]));
+            .map(|bin| dearest.full(settings, bins[*bin as usize]));
         dearest.enough = full.max().unwrap_or(0) * ENOUGH_EIGHTHS / 8;
-        for (_, bin) in by_cost {
+        for bin in row {
             dearest.keep(settings, bin, bins[bin as usize]);
         }
         dearest

@@ -25,7 +25,7 @@ pub(super) fn fill_up(
     let mean = cost / placement.bins.len().max(1) as u64;
     let mut dense = dearest_for_length(documents, order).into_iter();
     let mut waiting: Vec<u32> = Vec::new();
-    for bin in scarce(settings, documents, &placement.bins, mean) {
+    for bin in scarce(settings, documents, &placement.bins, cost) {
         let mut fits = |index: &u32| {
             let document = &documents[*index as usize];
             let now = placement.bins[bin as usize];
@@ -60,11 +60,12 @@ fn dearest_for_length(documents: &[Document], order: &[u32]) -> Vec<u32> {
     dense.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Returns the bins that would stay cheap, by what each token of their room must cost, the most first.
-fn scarce(settings: &BalanceSettings, documents: &[Document], bins: &[Bin], mean: u64) -> Vec<u32> {
-    let cost: u128 = documents.iter().map(|d| u128::from(d.cost)).sum();
-    let tokens: u128 = documents.iter().map(|d| u128::from(d.room())).sum();
-    let usual = cost * PARTS / tokens.max(1);
+/// Returns the bins that would stay cheap, by what each token of their room must cost, the most first. `cost` is that of
+/// all documents.
+fn scarce(settings: &BalanceSettings, documents: &[Document], bins: &[Bin], cost: u64) -> Vec<u32> {
+    let mean = cost / bins.len().max(1) as u64;
+    let tokens: u64 = documents.iter().map(Document::room).sum();
+    let usual = u128::from(cost) * PARTS / u128::from(tokens.max(1));
     let needed = |bin: &Bin| {
         let room = bin.room(settings);
         let lacks = mean.saturating_sub(bin.cost);

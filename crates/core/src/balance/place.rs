@@ -44,6 +44,17 @@ impl Bin {
     }
 }
 
+/// Returns the bins in the order of their cost, the dearest first.
+pub(super) fn dearest_first(bins: &[Bin]) -> Vec<u32> {
+    let mut order: Vec<(Reverse<u64>, u32)> = bins
+        .iter()
+        .zip(0..)
+        .map(|(bin, number)| (Reverse(bin.cost), number))
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, number)| number).collect()
+}
+
 /// The bin of each document, and what the bins hold.
 #[derive(Debug, Clone)]
 pub(super) struct Placement {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::BalanceSettings;
-use super::place::Bin;
+use super::place::{Bin, dearest_first};
 
 /// The bins of a batch: by micro-batch, the bin of each slice.
 pub(super) type BatchRows = Vec<Vec<u32>>;
@@ -12,12 +12,7 @@ pub(super) type BatchRows = Vec<Vec<u32>>;
 /// Returns the rows of each batch, the dearest row of a batch first. The bins of a row are not yet in the order of
 /// slices.
 pub(super) fn batches(settings: &BalanceSettings, bins: &[Bin]) -> Vec<BatchRows> {
-    let mut by_cost: Vec<(Reverse<u64>, u32)> = bins
-        .iter()
-        .zip(0..)
-        .map(|(bin, number)| (Reverse(bin.cost), number))
-        .collect();
-    by_cost.sort_unstable();
+    let by_cost = dearest_first(bins);
     let rows = by_cost.chunks(settings.slices as usize);
     let count = bins.len() / settings.bins();
     let mut batches: Vec<BatchRows> = vec![Vec::new(); count];
@@ -27,8 +22,8 @@ pub(super) fn batches(settings: &BalanceSettings, bins: &[Bin]) -> Vec<BatchRows
         let Some(Reverse((cost, batch))) = cheapest.pop() else {
             break;
         };
-        let own: u64 = row.iter().map(|(cost, _)| cost.0).sum();
-        batches[batch].push(row.iter().map(|(_, bin)| *bin).collect());
+        let own: u64 = row.iter().map(|bin| bins[*bin as usize].cost).sum();
+        batches[batch].push(row.to_vec());
         if batches[batch].len() < settings.micro_batches as usize {
             cheapest.push(Reverse((cost + own, batch)));
         }

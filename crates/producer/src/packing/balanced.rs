@@ -65,7 +65,6 @@ pub struct Balanced {
     ready: VecDeque<PackedBatch>,
     /// The slices of the last, partial batch.
     rest: VecDeque<PackedBatch>,
-    ended: Option<Point>,
 }
 
 /// The pieces that a window takes so far.
@@ -121,7 +120,6 @@ impl Balanced {
             fill: Fill::new(&balancing.settings),
             ready: VecDeque::new(),
             rest: VecDeque::new(),
-            ended: None,
             balancing,
             batches,
         };
@@ -335,7 +333,6 @@ impl Packer for Balanced {
                 found: self.fill.tokens.batches().into(),
             });
         }
-        self.ended = Some(end);
         while !self.waiting.is_empty() {
             let pieces = self.waiting.len();
             let arrangement = self.arrange(pieces)?;
@@ -348,10 +345,6 @@ impl Packer for Balanced {
             }
         }
         Ok(())
-    }
-
-    fn resume(&mut self) {
-        self.ended = None;
     }
 
     fn flush(&mut self) -> Result<(), Mismatch> {

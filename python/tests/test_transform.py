@@ -105,6 +105,30 @@ def test_the_function_of_the_docs_filters_and_strips(daemons: Daemons, tmp_path:
     assert texts(tmp_path) == expected
 
 
+SLOW = """
+import pathlib, time
+
+calls = 0
+
+def wait(document):
+    global calls
+    calls += 1
+    data = pathlib.Path(__file__).parent / "stream" / "data"
+    while calls > 64 and not any(data.rglob("*")):
+        time.sleep(0.01)
+    return document
+"""
+
+
+def test_the_first_batch_of_a_slow_function_waits_for_few_documents(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    more = 'transform.function = "captions:wait"\ntransform.workers = 1\n'
+    configure(tmp_path, TEXTS, more, code=SLOW)
+    assert daemons("producer").wait(300) == 0
+    assert texts(tmp_path) == corpus(tmp_path)
+
+
 PIXELS = """
 import numpy as np
 

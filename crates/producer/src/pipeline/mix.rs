@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::mixtures::{MixedSources, WeightsByMixture};
 use super::named_files::NamedFiles;
 use super::new_files::NewFilePoller;
-use super::read::ReadEnd;
+use super::read::{ChunkSize, ReadEnd};
 use super::read_source::SourceReader;
 use super::read_stage::{Ordered, PendingChunk, ReadStage};
 use super::tokenize::{Tokenized, TokenizerPool};
@@ -34,8 +34,8 @@ pub(crate) struct Reading {
     pub(crate) new_files: Vec<Option<NewFilePoller>>,
     pub(crate) sampler: Sampler,
     pub(crate) selection: Option<Selection>,
-    /// The size in bytes at which a chunk of a file in the order of the files is full.
-    pub(crate) chunk_bytes: usize,
+    /// The size at which a chunk is full.
+    pub(crate) full: ChunkSize,
 }
 
 /// The documents of one source that are tokenized.
@@ -332,7 +332,7 @@ pub(super) fn start_sources(
             from: reading.sampler.state().at[source].position,
             selection: reading.selection.clone(),
             new_files,
-            chunk_bytes: reading.chunk_bytes,
+            full: reading.full,
         };
         workers.push(feed);
         let stop = stop.clone();

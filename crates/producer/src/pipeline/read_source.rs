@@ -6,7 +6,7 @@ use batchweave_core::order::{Position, SourceOrder, Walk};
 use tokio_util::sync::CancellationToken;
 
 use super::new_files::{NewFilePoller, Waited};
-use super::read::{CHUNK_BYTES, CHUNK_UNITS, Chunk, ReadEnd, ReadItem};
+use super::read::{Chunk, ChunkSize, ReadEnd, ReadItem};
 use crate::config::Selection;
 use crate::sources::{
     FileReader, InputList, Inputs, Place, SourceError, SourceFiles, SourcePlan, Unit,
@@ -24,8 +24,8 @@ pub struct SourceReader {
     pub selection: Option<Selection>,
     /// Polls for more files, for a source that is followed.
     pub new_files: Option<NewFilePoller>,
-    /// The size in bytes at which a chunk of a file in the order of the files is full.
-    pub chunk_bytes: usize,
+    /// The size at which a chunk is full.
+    pub full: ChunkSize,
 }
 
 impl SourceReader {
@@ -144,7 +144,7 @@ impl SourceReader {
         let mut chunk = Chunk::new(self.source);
         let mut bytes = 0;
         let file = reader.file();
-        while bytes < self.chunk_bytes && chunk.units.len() < CHUNK_UNITS {
+        while !self.full.is_reached(bytes, chunk.units.len()) {
             let Some(unit) = reader.next_unit()? else {
                 break;
             };
@@ -193,7 +193,7 @@ impl SourceReader {
                 continue;
             }
             let new_pass = next.as_ref().is_none_or(|(at, _)| at.pass != chunk.pass);
-            let full = bytes >= CHUNK_BYTES || chunk.units.len() >= CHUNK_UNITS;
+            let full = self.full.is_reached(bytes, chunk.units.len());
             if !chunk.units.is_empty() && (new_pass || full) {
                 let full = std::mem::replace(&mut chunk, Chunk::new(self.source));
                 bytes = 0;

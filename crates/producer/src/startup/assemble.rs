@@ -21,7 +21,7 @@ use crate::packing::{Batches, Packer, Point, Restart, ShuffledRows};
 use crate::pipeline::batch::BatchBuilderOptions;
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
-use crate::pipeline::read::{CHUNK_BYTES, chunk_bytes};
+use crate::pipeline::read::ChunkSize;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
 use crate::pipeline::{BatchWindows, MixedSources, Pipeline, Reading};
@@ -201,16 +201,6 @@ fn end(config: &ProducerConfig, pass: u64) -> Point {
     }
 }
 
-/// Returns the size in bytes at which a chunk in the order of the files is full.
-fn full_chunk(config: &ProducerConfig) -> usize {
-    if config.transform.function.is_empty() && config.sources.is_empty() {
-        chunk_bytes(config.document_threads(), config.upload.memory.bytes())
-    } else {
-        // All documents of a chunk go to one process at once, and the other processes shall have work meanwhile.
-        CHUNK_BYTES
-    }
-}
-
 /// Returns the reading of the sources, and the changes of the mixture that the log has for sources with names.
 fn reading(
     config: &ProducerConfig,
@@ -246,7 +236,7 @@ fn reading(
         named,
         sampler: Sampler::new(options, state),
         selection: config.split.selection(),
-        chunk_bytes: full_chunk(config),
+        full: ChunkSize::from_config(config),
     };
     Ok((reading, changes))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use batchweave_core::order::Position;
-use batchweave_producer::pipeline::read::{ReadItem, chunk_bytes};
+use batchweave_producer::pipeline::read::{ChunkSize, ReadItem};
 use batchweave_producer::pipeline::read_source::SourceReader;
 use batchweave_producer::pipeline::tokenize::{
     ChunkResults, ChunkTokenizer, Tokenized, TokenizerPool,
@@ -99,7 +99,7 @@ fn remote() -> batchweave_store::StoreError {
 }
 
 /// Returns a reader of all documents of the files.
-fn reader(inputs: Arc<Inputs>, chunk_bytes: usize) -> SourceReader {
+fn reader(inputs: Arc<Inputs>, full: ChunkSize) -> SourceReader {
     let options = ReadOptions {
         format: Format::Auto,
         content: ReadContent::Documents,
@@ -120,13 +120,13 @@ fn reader(inputs: Arc<Inputs>, chunk_bytes: usize) -> SourceReader {
         from: Position::default(),
         selection: None,
         new_files: None,
-        chunk_bytes,
+        full,
     }
 }
 
 fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliError> {
     let threads = cores();
-    let reading = reader(inputs, chunk_bytes(threads, u64::MAX));
+    let reading = reader(inputs, ChunkSize::of_single_source(threads, u64::MAX));
     let watch = Watch::start()?;
     let pool = TokenizerPool::start(threads, work).map_err(bench_error)?;
     let (send, receive) = std::sync::mpsc::sync_channel(2 * threads + 2);

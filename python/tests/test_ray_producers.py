@@ -42,7 +42,7 @@ HELD = {"ahead.no_job_steps": 20, "ahead.lane_lead": 10}
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(_producers, "_PAUSE", 0.05)
+    monkeypatch.setattr(_producers, "_RESTART_SECONDS", 0.05)
     (tmp_path / "in").mkdir()
     for file in range(FILES):
         lines = [json.dumps({"text": text(file, number)}) for number in range(DOCUMENTS)]
@@ -134,6 +134,26 @@ def test_a_wrong_configuration_is_one_error_and_no_restart(
     assert not (tmp_path / "stream" / "log").exists()
 
 
+def test_a_block_that_never_waits_raises_what_failed(config: Path, programs: Path) -> None:
+    assert programs.exists()
+    config.write_text(config.read_text() + "source.fellow = true\n")
+
+    def without_wait() -> None:
+        with batchweave.ray.producers(1, config, num_cpus=0.5) as running:
+            eventually(lambda: bool(running._ended()), 120)
+
+    with pytest.raises(batchweave.ray.ProducerFailedError, match="fellow"):
+        without_wait()
+
+    def with_an_error() -> None:
+        with batchweave.ray.producers(1, config, num_cpus=0.5) as running:
+            eventually(lambda: bool(running._ended()), 120)
+            raise KeyError("of the block")
+
+    with pytest.raises(KeyError, match="of the block"):
+        with_an_error()
+
+
 def test_stopped_producers_end_and_go_on_later(
     tmp_path: Path, config: Path, programs: Path
 ) -> None:
@@ -143,6 +163,7 @@ def test_stopped_producers_end_and_go_on_later(
     daemons = running.pids()
     assert not running.wait(0)
     running.stop()
+    assert running.wait(60)
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in daemons), 60)
     with batchweave.ray.producers(2, config, num_cpus=0.5) as again:
         assert again.wait(120)
@@ -163,8 +184,11 @@ def test_the_pages_example_runs(tmp_path: Path, config: Path, programs: Path) ->
     [
         ({"n": 0}, "give the number of producers"),
         ({"name": "tokens"}, "write {index} where"),
-        ({"name": "Tokens-{index}"}, "is not a valid writer's name"),
+        ({"name": "Tokens-{index}"}, "is not a valid producer's name"),
         ({"config": "/no/such.toml"}, "cannot read the configuration /no/such.toml"),
+        ({"settings": {"lanes.of": None}}, "lanes.of.* = None: give a text"),
+        ({"settings": {"stream": {"slices": 2}}}, "the keys of a table one by one"),
+        ({"settings": {"producer.x": [1.0, float("nan")]}}, "give a text, a number"),
     ],
 )
 def test_wrong_arguments_are_refused(config: Path, wrong: dict[str, Any], why: str) -> None:

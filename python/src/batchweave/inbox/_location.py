@@ -18,11 +18,11 @@ _EXAMPLES = "s3://bucket/inbox, gs://bucket/inbox, az://container/inbox or file:
 _BUCKETS = ("s3", "gs", "az")
 
 
-def check_name(name: str) -> None:
-    """Raises an InboxArgumentError for a name that a producer could not have either."""
+def check_name(name: str, of: str = "writer") -> None:
+    """Raises an InboxArgumentError for a name that neither a producer nor a writer can have."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InboxArgumentError(
-            f"{name!r} is not a valid writer's name: 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            f"{name!r} is not a valid {of}'s name: 1 to 63 of a-z, 0-9, '.', '_' and '-', "
             "beginning with a letter or digit"
         )
 

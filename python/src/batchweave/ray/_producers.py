@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ from batchweave.inbox.errors import InboxArgumentError
 from batchweave.ray._daemon import Daemon, ProducerEndedError
 from batchweave.ray._package import package
 
-_PAUSE = 2.0
-"""Seconds before a daemon that has ended is started again, as in deploy/systemd."""
+_RESTART_SECONDS = 2.0
+"""Time before a daemon that has ended is started again, as in deploy/systemd."""
+_PIDS_SECONDS = 5.0
+"""Longest wait of `pids` for an actor that has no place yet."""
 _INDEX = "{index}"
 
 
@@ -49,8 +52,8 @@ def producers(
     if n > 1 and _INDEX not in name:
         raise InboxArgumentError(f"name={name!r}: write {_INDEX} where each producer's number goes")
     names = [name.replace(_INDEX, str(index)) for index in range(n)]
-    for each in names:
-        check_name(each)
+    for producer in names:
+        check_name(producer, "producer")
     try:
         text = Path(config).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as reason:
@@ -58,21 +61,28 @@ def producers(
             f"cannot read the configuration {os.fspath(config)}: {reason}"
         ) from None
     actor = _actor(num_cpus, dict(options or {}))
-    more = [f"{key}={_toml(value)}" for key, value in (settings or {}).items()]
+    shared = [f"{key}={_toml(key, value)}" for key, value in (settings or {}).items()]
     actors = []
-    for index, each in enumerate(names):
-        own = [f"producer.index={index}", f"producer.of={n}", f"producer.name={_toml(each)}"]
-        actors.append(actor.remote(each, text, [*more, *own], _PAUSE))
+    for index, producer in enumerate(names):
+        own = {"producer.index": index, "producer.of": n, "producer.name": producer}
+        of_one = [f"{key}={_toml(key, value)}" for key, value in own.items()]
+        actors.append(actor.remote(producer, text, [*shared, *of_one], _RESTART_SECONDS))
     return Producers(names, actors)
 
 
 class Producers:
-    """Running producer daemons; at the end of a `with` block they are stopped."""
+    """Running producer daemons; at the end of a `with` block they are stopped.
+
+    A block that ends without an error raises the `ProducerFailedError` of a daemon that failed for
+    good, unless `wait` has raised it.
+    """
 
     def __init__(self, names: list[str], actors: list[Any]) -> None:
         self.names = names
         self._actors = actors
         self._runs = [actor.run.remote() for actor in actors]
+        self._raised: set[Any] = set()
+        self._is_stopped = False
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until all have read their input to its end, or are stopped; False: `timeout`.
@@ -87,22 +97,31 @@ class Producers:
             done, waiting = ray.wait(waiting, num_returns=1, timeout=left)
             if not done:
                 return False
-            try:
-                ray.get(done)
-            except package("ray.exceptions").RayTaskError as error:
-                # Ours without Ray's frames.
-                if isinstance(error.cause, BatchWeaveError):
-                    raise error.cause from None
-                raise
+            self._raised.update(done)
+            self._get(done[0])
         return True
+
+    def _get(self, run: Any) -> None:
+        """Raises the error with which a run has ended, without Ray's traceback."""
+        lost = package("ray.exceptions").RayActorError
+        try:
+            package("ray").get(run)
+        except package("ray.exceptions").RayTaskError as error:
+            if isinstance(error.cause, BatchWeaveError):
+                raise error.cause from None
+            raise
+        except lost:
+            # `stop` kills the actors.
+            if not self._is_stopped:
+                raise
 
     def stop(self, timeout: float = 60.0) -> None:
         """Stops all: they commit what is in flight, within `shutdown.deadline`, and end.
 
-        After `timeout` seconds they are killed, which loses nothing either: what is not committed
-        is made again.
+        After `timeout` seconds they are killed; uncommitted work is made again at the next start.
         """
         ray = package("ray")
+        self._is_stopped = True
         for actor in self._actors:
             # An actor that is being started again is killed below.
             actor.stop.remote()
@@ -113,15 +132,20 @@ class Producers:
     def pids(self) -> list[int | None]:
         """Returns the process ids of the daemons, each on its node; None while one starts."""
         ray, lost = package("ray"), package("ray.exceptions").RayActorError
+        references = [actor.pid.remote() for actor in self._actors]
+        count = len(references)
+        answered, _ = ray.wait(references, num_returns=count, timeout=_PIDS_SECONDS)
 
-        def pid(asked: Any) -> int | None:
+        def pid(reference: Any) -> int | None:
+            if reference not in answered:
+                return None
             try:
-                found: int | None = ray.get(asked)
+                found: int | None = ray.get(reference)
             except lost:
                 return None
             return found
 
-        return [pid(asked) for asked in [actor.pid.remote() for actor in self._actors]]
+        return [pid(reference) for reference in references]
 
     def __enter__(self) -> Producers:
         return self
@@ -132,7 +156,18 @@ class Producers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        runs = [] if error is not None else self._ended()
         self.stop()
+        for run in runs:
+            self._get(run)
+
+    def _ended(self) -> list[Any]:
+        """Returns the runs that have ended and that `wait` has not seen."""
+        runs = [run for run in self._runs if run not in self._raised]
+        if not runs:
+            return []
+        ended: list[Any] = package("ray").wait(runs, num_returns=len(runs), timeout=0)[0]
+        return ended
 
     def __repr__(self) -> str:
         return f"<Producers {self.names[0]} to {self.names[-1]}: {len(self.names)} actors>"
@@ -157,10 +192,18 @@ def _actor(num_cpus: float, options: dict[str, Any]) -> Any:
             return self._daemon.pid
 
     # One thread for the daemon, the others for `stop` and `pid`.
-    usual = {"max_restarts": -1, "max_concurrency": 3, "num_cpus": num_cpus}
-    return ray.remote(Producer).options(**{**usual, **options})
+    defaults = {"max_restarts": -1, "max_concurrency": 3, "num_cpus": num_cpus}
+    return ray.remote(Producer).options(**{**defaults, **options})
 
 
-def _toml(value: Any) -> str:
-    """Returns a value as TOML: the JSON of texts, numbers, booleans and flat lists is."""
-    return json.dumps(value, ensure_ascii=False)
+def _toml(key: str, value: Any) -> str:
+    """Returns a value as TOML: the JSON of texts, numbers, booleans and lists of them is."""
+    for item in value if isinstance(value, list | tuple) else [value]:
+        known = isinstance(item, str | int | float)
+        if not known or (isinstance(item, float) and not math.isfinite(item)):
+            raise InboxArgumentError(
+                f"settings[{key!r}] = {value!r}: give a text, a number, a boolean, or a list "
+                "of them; the keys of a table one by one, as {'stream.slices': 8}"
+            )
+    # JSON has DEL as it is, TOML has not.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

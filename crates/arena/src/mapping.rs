@@ -5,7 +5,7 @@
 //! 2. It never changes its size (`F_SEAL_SHRINK`, `F_SEAL_GROW`), and it is populated before use: a mapped
 //!    byte is always there, so an access cannot end in SIGBUS. A reader refuses segments without these seals.
 //! 3. The daemon creates `&mut [u8]` only through a `FrameBuf`, and no two of them overlap (checked when it is
-//!    leased). So within the daemon the usual rules of references hold.
+//!    reserved). So within the daemon the usual rules of references hold.
 //! 4. A reader creates `&[T]` only from a frame delivered to it; the daemon leaves a frame alone until
 //!    its release or the end of the session. If a daemon broke this, the reader would see torn *numbers*: element
 //!    types are plain integers and floats, for which every bit pattern is a value. No length, offset or
@@ -124,7 +124,7 @@ impl Mapping {
     /// The mapping is writable, and no other reference to the range lives (rule 3).
     #[expect(
         clippy::mut_from_ref,
-        reason = "disjoint ranges of one mapping; the caller holds the lease"
+        reason = "disjoint ranges of one mapping; the caller has reserved its range"
     )]
     pub(crate) unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
         assert!(

@@ -1,4 +1,4 @@
-//! The daemon's side of a segment: created, populated, sealed, and written through leases.
+//! The daemon's side of a segment: created, populated, sealed, and written through reserved ranges.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,8 +39,8 @@ pub struct Segment {
     map: Mapping,
     not_huge: Option<io::Error>,
     fd: OwnedFd,
-    /// Offset and length of each lease; they never overlap.
-    leases: Mutex<BTreeMap<u64, u64>>,
+    /// Offset and length of each reserved range; they never overlap.
+    reserved: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Segment {
@@ -101,7 +101,7 @@ impl Segment {
             map,
             not_huge,
             fd,
-            leases: Mutex::default(),
+            reserved: Mutex::default(),
         }))
     }
 
@@ -115,9 +115,9 @@ impl Segment {
         self.not_huge.as_ref()
     }
 
-    /// Leases a range for writing. Leases never overlap: a bug in the allocator is an error here instead of
+    /// Reserves a range for writing. Reserved ranges never overlap: a bug in the allocator is an error here instead of
     /// wrong tokens in a trainer.
-    pub fn lease(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameBuf, ArenaError> {
+    pub fn reserve(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameBuf, ArenaError> {
         let bytes = self.bytes();
         let end = offset
             .checked_add(length)
@@ -129,8 +129,8 @@ impl Segment {
                 bytes,
             });
         };
-        let mut leases = self.leases();
-        if let Some((&other, &other_length)) = leases.range(..end).next_back()
+        let mut reserved = self.reserved();
+        if let Some((&other, &other_length)) = reserved.range(..end).next_back()
             && other + other_length > offset
         {
             return Err(ArenaError::Overlap {
@@ -140,7 +140,7 @@ impl Segment {
                 other_length,
             });
         }
-        leases.insert(offset, length);
+        reserved.insert(offset, length);
         Ok(FrameBuf {
             segment: Arc::clone(self),
             offset,
@@ -148,8 +148,8 @@ impl Segment {
         })
     }
 
-    fn leases(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reserved(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +208,7 @@ impl FrameBuf {
         self.length
     }
 
-    /// Writes `bytes` at `at`, counted from the lease's first byte.
+    /// Writes `bytes` at `at`, counted from the range's first byte.
     pub fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), ArenaError> {
         let length = bytes.len() as u64;
         if at.checked_add(length).is_none_or(|end| end > self.length) {
@@ -225,7 +225,7 @@ impl FrameBuf {
 
     /// Returns the bytes for reading.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: only this object holds the lease; writing needs `&mut self`.
+        // SAFETY: only this object has reserved the range; writing needs `&mut self`.
         unsafe {
             self.segment
                 .map
@@ -235,7 +235,7 @@ impl FrameBuf {
 
     /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is writable, leases don't overlap, and `&mut self` is the only access to
+        // SAFETY: the mapping is writable, reserved ranges don't overlap, and `&mut self` is the only access to
         // this one.
         unsafe {
             self.segment
@@ -247,6 +247,6 @@ impl FrameBuf {
 
 impl Drop for FrameBuf {
     fn drop(&mut self) {
-        self.segment.leases().remove(&self.offset);
+        self.segment.reserved().remove(&self.offset);
     }
 }

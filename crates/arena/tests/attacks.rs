@@ -101,12 +101,12 @@ fn attack(segment: &Segment, uid: Option<u32>) -> Option<String> {
 
 fn sealed(name: &str) -> std::sync::Arc<Segment> {
     let segment = Segment::create(name, BYTES, &MemoryLimits::default()).unwrap();
-    segment.lease(0, 4).unwrap().write_at(0, b"good").unwrap();
+    segment.reserve(0, 4).unwrap().write_at(0, b"good").unwrap();
     segment
 }
 
 fn is_whole(segment: &std::sync::Arc<Segment>) {
-    assert_eq!(segment.lease(0, 4).unwrap().as_slice(), b"good");
+    assert_eq!(segment.reserve(0, 4).unwrap().as_slice(), b"good");
     let fd = segment.as_fd().try_clone_to_owned().unwrap();
     let size = rustix::fs::fstat(&fd).unwrap().st_size;
     assert_eq!(u64::try_from(size), Ok(BYTES));
@@ -160,7 +160,7 @@ fn segments_are_made_of_huge_pages_where_there_are_any() {
         None => assert_eq!(huge_bytes("memfd:hugepages"), bytes),
         Some(why) => eprintln!("no huge pages here: {why}"),
     }
-    segment.lease(0, 4).unwrap().write_at(0, b"good").unwrap();
+    segment.reserve(0, 4).unwrap().write_at(0, b"good").unwrap();
     let fd = segment.as_fd().try_clone_to_owned().unwrap();
     let rank = MappedSegment::map(fd, bytes).unwrap();
     assert_eq!(rank.frame(0, 4).unwrap().bytes(), b"good");

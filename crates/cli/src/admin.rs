@@ -7,7 +7,7 @@ use batchweave_console::output::{count, joined};
 use batchweave_core::ids::{RequestId, Version};
 use batchweave_core::manifest::{Entry, Manifest, Void};
 use batchweave_log::{Log, LogError};
-use batchweave_store::{ErrorKind, Op};
+use batchweave_store::{ErrorKind, Op, local_path};
 
 /// Returns the request id of the command line, or a new one.
 pub(crate) fn request(given: Option<RequestId>, log: &mut Log) -> RequestId {
@@ -23,10 +23,11 @@ pub(crate) async fn commit(
 ) -> Result<Option<Version>, CliError> {
     let writer = format!("batchweave-{verb}");
     let done = log.commit_if(&writer, make).await;
+    let in_bucket = local_path(log.store().root()).is_none();
     done.map_err(|error| match error {
         CliError::Log(LogError::Void(void)) => refused(&void, log.manifest()),
         CliError::Log(LogError::Store(mut e))
-            if (e.kind, e.op) == (ErrorKind::Denied, Op::Create) =>
+            if in_bucket && (e.kind, e.op) == (ErrorKind::Denied, Op::Create) =>
         {
             e.detail
                 .push_str(" (this verb commits a record: it needs s3:PutObject on log/*)");
@@ -38,29 +39,30 @@ pub(crate) async fn commit(
 
 /// Returns the error for a refused entry, with advice that depends on the state that refused it.
 pub(crate) fn refused(void: &Void, m: &Manifest) -> CliError {
-    CliError::Refused(match advice(void, m).as_str() {
-        "" => void.to_string(),
-        advice => format!("{void}: {advice}"),
+    CliError::Refused(match advice(void, m) {
+        None => void.to_string(),
+        Some(advice) => format!("{void}: {advice}"),
     })
 }
 
-fn advice(void: &Void, m: &Manifest) -> String {
-    match void {
+fn advice(void: &Void, m: &Manifest) -> Option<String> {
+    Some(match void {
         Void::NotOpened(_) | Void::NotNamed(_) => producers(m),
-        Void::Finished(_) => "its term can commit nothing more, so there is nothing to end".into(),
+        Void::Finished(_) => "the producer has finished; there is no term to retire".into(),
         Void::Retired { .. } => "the next instance that opens it gets a new term".into(),
         Void::WrongEpoch { current, .. } => format!(
             "it was opened again, as term {current}, while this command ran; \
              check `batchweave status` before another try"
         ),
-        Void::JobOpen(job) => m.jobs().get(job).map_or(String::new(), |state| {
+        Void::JobOpen(job) => {
+            let state = m.jobs().get(job)?;
             format!(
                 "it is {}, {}; choose another name, or close that one first \
                  (`batchweave job show {job}` shows it)",
                 incarnation(job, state.opened),
                 parameters(state)
             )
-        }),
+        }
         Void::JobNotOpen { job, .. } => not_open(m, job),
         Void::BelowWatermark { watermark, .. } => {
             format!("older steps may be gone; the oldest that can be read is {watermark}")
@@ -75,15 +77,15 @@ fn advice(void: &Void, m: &Manifest) -> String {
         Void::WatermarkJobs => {
             "a job or an attempt was opened or closed in the meantime: run the command again".into()
         }
-        Void::WatermarkUnasked => "`batchweave reclaim --to STEP` is a person's request".into(),
-        _ => String::new(),
-    }
+        Void::WatermarkUnasked => "move it by hand with `batchweave reclaim --to STEP`".into(),
+        _ => return None,
+    })
 }
 
 fn producers(m: &Manifest) -> String {
     match joined(m.producers().map(|(name, _)| name), "").as_str() {
         "" => "no producer was opened yet".into(),
-        names => format!("the opened ones are {names}"),
+        names => format!("opened producers: {names}"),
     }
 }
 
@@ -138,7 +140,7 @@ mod tests {
         let producer = || "p0".parse().unwrap();
         let cases = [
             (Void::NotOpened(producer()), "no producer was opened yet"),
-            (Void::Finished(producer()), "nothing to end"),
+            (Void::Finished(producer()), "no term to retire"),
             (
                 Void::WrongEpoch {
                     producer: producer(),
@@ -172,7 +174,7 @@ mod tests {
                 "another command moved it",
             ),
             (Void::WatermarkJobs, "run the command again"),
-            (Void::WatermarkUnasked, "a person's request"),
+            (Void::WatermarkUnasked, "move it by hand"),
         ];
         for (void, advice) in cases {
             let text = refused(&void, log.manifest()).to_string();

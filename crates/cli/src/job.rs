@@ -15,13 +15,14 @@ use batchweave_daemon::config::Period;
 const EXAMPLES: &str = "\
 Examples:
   batchweave job open llm --store s3://bucket/stream --keep 3
-  batchweave job open eval --no-holds --no-paces     reads along without holding data or producers
+  batchweave job open eval --no-holds --no-paces     reads without retaining data or slowing producers
   batchweave job list
   batchweave job show llm
   batchweave job close llm --reason \"the run is complete\"
 
-A consumer daemon with job.open = true opens its own job. A job with --holds keeps the steps from its
-restart points on from reclamation; with --paces producers wait for it when they are too far ahead.";
+A consumer daemon with job.open = true opens its own job. By default, a job retains the steps from its
+oldest retained restart point on (--no-holds: none), and producers wait when they are too far ahead of it
+(--no-paces: they do not).";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

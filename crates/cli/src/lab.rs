@@ -1,5 +1,4 @@
-//! The verbs that the program `batchweave-lab` runs: it replaces this process and receives the command line
-//! unchanged. This program therefore contains neither the producer nor an S3 server.
+//! Verbs run by `batchweave-lab`: this process is replaced by that program, with the same arguments. This program therefore contains neither the producer nor an S3 server.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -22,7 +21,7 @@ pub(crate) struct LabArgs {
 /// Returns whether `batchweave-lab` runs the command line `args`.
 pub fn runs_in_lab(args: &[OsString]) -> bool {
     let cli = crate::command();
-    if is_help(args, &cli) {
+    if asks_for_lab_help(args, &cli) {
         return true;
     }
     let Ok(matches) = cli.clone().try_get_matches_from(args) else {
@@ -33,13 +32,20 @@ pub fn runs_in_lab(args: &[OsString]) -> bool {
 }
 
 /// Whether the command line asks for help on such a verb, as `batchweave help bench` does.
-pub(crate) fn is_help(args: &[OsString], cli: &clap::Command) -> bool {
-    let [_, help, verb, ..] = args else {
+pub(crate) fn asks_for_lab_help(args: &[OsString], cli: &clap::Command) -> bool {
+    let Some(at) = args.iter().position(|word| word == "help") else {
         return false;
     };
-    help == "help" && verb.to_str().is_some_and(|name| is_lab_verb(cli, name))
+    // Without the word this is a command of the verb, unless the word is the value of an option.
+    let (before, after) = (args[..at].iter(), args[at + 1..].iter().take(1));
+    let matches = cli.clone().try_get_matches_from(before.chain(after));
+    matches.is_ok_and(|matches| {
+        let verb = matches.subcommand_name();
+        verb.is_some_and(|verb| is_lab_verb(cli, verb))
+    })
 }
 
+/// Returns whether a verb leaves `--help` to `batchweave-lab`, as only [`LabArgs`] do.
 fn is_lab_verb(cli: &clap::Command, name: &str) -> bool {
     let verb = cli.find_subcommand(name);
     verb.is_some_and(clap::Command::is_disable_help_flag_set)
@@ -66,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_of_the_lab_are_told_apart() {
+    fn lab_verbs_are_recognized() {
         let lab = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             runs_in_lab(&words)
@@ -74,6 +80,8 @@ mod tests {
         for line in [
             "batchweave demo --seed 7",
             "batchweave help plan",
+            "batchweave --json help bench",
+            "batchweave --store memory://x help demo",
             "batchweave bench --help",
             "batchweave --store memory://x dev-s3 --listen 127.0.0.1:0",
             "batchweave generate share",
@@ -84,6 +92,8 @@ mod tests {
             "batchweave",
             "batchweave status --store memory://x",
             "batchweave help status",
+            "batchweave --store help status",
+            "batchweave help",
             "batchweave --store demo status",
             "batchweave --help",
             "batchweave nothing",

@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
-//! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
+//! - With `--json` standard output is JSON alone: one object, or one per line of verbs that follow (docs/cli.md).
 //! - `run` writes through the daemons that it starts. Of the other verbs, only `init`, `seal`, `job`, `mixture`,
 //!   `quarantine`, `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
@@ -53,7 +53,7 @@ pub fn run(args: Vec<OsString>) -> LocalBoxFuture<'static, Exit> {
 }
 
 async fn run_verb(args: Vec<OsString>) -> Exit {
-    if lab::is_help(&args, &command()) {
+    if lab::asks_for_lab_help(&args, &command()) {
         return exit_of_result(Err(lab::exec(&args)));
     }
     let cli = match Cli::parse_args(args.clone()) {

@@ -21,7 +21,7 @@ pub struct GlobalArgs {
     /// Whether S3 requests name the bucket in the path: `store.path_style` of a file of `batchweave run`.
     #[arg(skip)]
     pub path_style: PathStyle,
-    /// Print one JSON object instead of text
+    /// Print JSON instead of text: one object, or one per line of verbs that follow
     #[arg(long, global = true)]
     pub json: bool,
 }

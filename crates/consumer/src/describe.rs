@@ -122,7 +122,7 @@ fn hold(file: &[u8]) -> Held {
     let copied = || {
         let bytes = file.len() as u64;
         let segment = Segment::create("batchweave-tokenizer", bytes, &MemoryLimits::default())?;
-        segment.lease(0, bytes)?.write_at(0, file)?;
+        segment.reserve(0, bytes)?.write_at(0, file)?;
         Ok(segment)
     };
     let segment = copied().map_err(|why: ArenaError| why.to_string())?;

@@ -25,7 +25,7 @@ pub struct DevS3Args {
     /// Make requests fail: FAULT=CHANCE or KIND.FAULT=CHANCE, separated by commas. Faults: error
     /// (500), slow (503), conflict (409), stall, reset, lost (done, but the answer is lost), and for
     /// reads flip (one bit is wrong), short, long (one byte less or more), spoil (flips in all reads
-    /// of this connection from now on), foreign (another object's bytes), absent (404), rotate. Kinds: get, head, put, delete, list, part, multipart, bucket
+    /// of this connection from now on), foreign (another object's bytes), absent (404), rotate (its end comes first). Kinds: get, head, put, delete, list, part, multipart, bucket
     #[arg(long, value_name = "SPEC")]
     pub faults: Option<FaultSpec>,
     /// KiB per second that each connection carries in each direction; without it, no limit
@@ -50,9 +50,9 @@ pub struct DevS3Args {
     /// Bucket to create at the start; may be repeated
     #[arg(long = "bucket", value_name = "NAME", default_value = "batchweave")]
     pub buckets: Vec<String>,
-    /// Largest object in MiB; a body is in memory while it arrives
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    pub max_object_mib: usize,
+    /// Largest object in MiB, at least 1; each body is held in memory while it arrives
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub max_object_mib: u64,
     /// Print one JSON object instead of text when the server is ready
     #[arg(long)]
     pub json: bool,
@@ -101,7 +101,7 @@ fn options(args: &DevS3Args) -> Options {
         buckets: args.buckets.clone(),
         policies: args.policies.clone(),
         checks_early: false,
-        max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
+        max_body_bytes: usize::try_from(args.max_object_mib << 20).unwrap_or(usize::MAX),
         journal: None,
     }
 }

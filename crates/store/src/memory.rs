@@ -14,8 +14,9 @@ use crate::{
     Chunks, Create, Effect, ErrorKind, ListPage, Location, ObjectMeta, Op, Store, StoreError, key,
 };
 
+/// Keys per page of a listing, as in S3.
 const PAGE_KEYS: usize = 1000;
-/// Ranges arrive in several chunks, as from S3.
+/// Ranged reads arrive in chunks of at most this size, as from S3.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 static NAMED: LazyLock<Mutex<BTreeMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
@@ -56,11 +57,12 @@ impl MemoryStore {
         lock(&self.objects).keys().cloned().collect()
     }
 
+    /// Stores `body` unless `key` exists; returns the existing body.
     fn put(&self, op: Op, key: &str, body: Bytes) -> Result<Option<Bytes>, StoreError> {
         key::check(op, &self.root, key)?;
         let mut objects = lock(&self.objects);
-        if let Some(there) = objects.get(key) {
-            return Ok(Some(there.clone()));
+        if let Some(existing) = objects.get(key) {
+            return Ok(Some(existing.clone()));
         }
         // A copy, so that a slice of a large buffer does not keep all of it alive.
         objects.insert(key.to_owned(), Bytes::copy_from_slice(&body));

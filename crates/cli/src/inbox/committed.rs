@@ -137,7 +137,7 @@ impl Committed {
                 let Some((root, writer, _)) = parts(&pin.name) else {
                     continue;
                 };
-                if !*known.entry(root).or_insert_with(|| inbox.is(root)) {
+                if !*known.entry(root).or_insert_with(|| inbox.has_root(root)) {
                     continue;
                 }
                 let own = committed.writers.entry(writer.to_owned());

@@ -19,6 +19,13 @@ pub(super) struct Footer {
     pub(super) rows: u64,
 }
 
+impl Footer {
+    /// Returns the number of the row after its last.
+    pub(super) fn end(self) -> u64 {
+        self.first_row.saturating_add(self.rows)
+    }
+}
+
 /// Reads the footer of the file `key` of this size.
 pub(super) async fn read(store: &dyn Store, key: &str, size: u64) -> Result<Footer, CliError> {
     let broken = |why: &str| CliError::Unsound(format!("{}/{key}: {why}", store.root()));
@@ -43,10 +50,13 @@ pub(super) async fn read(store: &dyn Store, key: &str, size: u64) -> Result<Foot
         .iter()
         .find(|pair| pair.key == "batchweave.first_row")
         .and_then(|pair| pair.value.as_deref()?.parse().ok());
-    Ok(Footer {
-        first_row: first.unwrap_or(0),
-        rows: file.num_rows().unsigned_abs(),
-    })
+    let (first_row, rows): (u64, _) = (first.unwrap_or(0), file.num_rows().unsigned_abs());
+    if first_row.checked_add(rows).is_none() {
+        return Err(broken(
+            "batchweave.first_row is larger than any row's number",
+        ));
+    }
+    Ok(Footer { first_row, rows })
 }
 
 async fn range(store: &dyn Store, key: &str, from: u64, to: u64) -> Result<Vec<u8>, StoreError> {

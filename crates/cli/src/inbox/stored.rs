@@ -1,4 +1,4 @@
-//! An inbox as it is stored.
+//! Reads an inbox from its store: its writers, files and jobs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub(super) struct StoredInbox {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct StoredWriter {
     pub(super) name: String,
-    /// Files that are there.
+    /// Number of stored files.
     pub(super) files: u64,
     /// The size of these files together; `None` for a job, whose commit has no sizes.
     pub(super) bytes: Option<u64>,
-    /// Rows up to the newest file, those of deleted ones included.
+    /// Rows up to the newest stored file, those of deleted ones before it included.
     pub(super) rows_durable: u64,
-    /// It has ended; of a job, it is committed.
+    /// The writer has ended, or its job is committed.
     pub(super) ended: bool,
     /// The folder holds the files of a job.
     pub(super) job: bool,
@@ -37,21 +37,21 @@ pub(super) struct StoredWriter {
 
 impl StoredInbox {
     /// Opens the inbox at a URL or path.
-    pub(super) async fn open(place: &str, context: &Context) -> Result<Self, CliError> {
-        let url = if place.contains("://") {
-            place.trim_end_matches('/').to_owned()
-        } else if place.contains(":/") {
+    pub(super) async fn open(location: &str, context: &Context) -> Result<Self, CliError> {
+        let url = if location.contains("://") {
+            location.trim_end_matches('/').to_owned()
+        } else if location.contains(":/") {
             let text = format!(
-                "{place}: neither a path nor a URL; write s3://bucket/prefix or file:///dir"
+                "{location}: neither a path nor a URL; write s3://bucket/prefix or file:///dir"
             );
             return Err(CliError::Usage(text));
         } else {
-            // One that does not exist yet has no writers.
-            let path = Path::new(place);
+            // A path that does not exist yet is an inbox without writers.
+            let path = Path::new(location);
             let path = path
                 .canonicalize()
                 .or_else(|_| std::path::absolute(path))
-                .map_err(|why| CliError::Usage(format!("{place}: {why}")))?;
+                .map_err(|why| CliError::Usage(format!("{location}: {why}")))?;
             Location::Folder(&path).to_string()
         };
         let store = match batchweave_store::open(&url, &context.store_options()).await {
@@ -71,14 +71,15 @@ impl StoredInbox {
     }
 
     /// Returns whether a pinned file's folder of writers, as a producer names it, is this inbox.
-    pub(super) fn is(&self, root: &str) -> bool {
+    pub(super) fn has_root(&self, root: &str) -> bool {
+        // A producer may use another path to the same folder.
+        let real = |path: &str| {
+            let path = Path::new(path);
+            path.canonicalize().unwrap_or_else(|_| path.to_owned())
+        };
         let own = self.root().trim_end_matches('/');
         match (local_path(own), local_path(root)) {
-            (Some(path), Some(root)) => {
-                // A producer may name it by another way.
-                let real = Path::new(root).canonicalize();
-                Path::new(path) == Path::new(root) || real.is_ok_and(|real| real == Path::new(path))
-            }
+            (Some(path), Some(root)) => real(path) == real(root),
             _ => own == root.trim_end_matches('/'),
         }
     }
@@ -123,8 +124,7 @@ impl StoredInbox {
             }
         }
         if let Some(newest) = newest {
-            let footer = self.footer(writer, &newest).await?;
-            found.rows_durable = footer.first_row + footer.rows;
+            found.rows_durable = self.footer(writer, &newest).await?.end();
         }
         if found.job {
             let commit = self.job(writer).await?;

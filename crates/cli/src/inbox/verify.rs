@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
+use batchweave_console::output::joined;
 use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::provenance::{Form, Sources};
@@ -31,6 +32,13 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
     if committed.writers.is_empty() {
         let (root, inbox) = (log.store().root(), inbox.root());
         let text = format!("no producer of {root} has read {inbox}");
+        return Err(CliError::Absent(text));
+    }
+    let is_read = |name: &&String| committed.writers.contains_key(*name);
+    let unread = joined(args.writers.iter().filter(|name| !is_read(name)), "");
+    if !unread.is_empty() {
+        let (root, inbox) = (log.store().root(), inbox.root());
+        let text = format!("no producer of {root} has read a file of {unread} in {inbox}");
         return Err(CliError::Absent(text));
     }
     let (begins, steps_unknown) = begins(&mut log).await?;

@@ -100,7 +100,7 @@ async fn a_producer_that_is_gone_is_retired() {
     let retire = |name| ["retire", name, "--reason", "its machine burned down"];
     world
         .run(&retire("p7"))
-        .fails(1, &["p7 was never opened", "the opened ones are p0"]);
+        .fails(1, &["p7 was never opened", "opened producers: p0"]);
     world.run(&retire("p0")).prints(&[
         "p0 is retired: term 1 is over, by version 2\n",
         "its 3 TGBs stay; the next term continues with seq 3\n",
@@ -116,7 +116,7 @@ async fn a_producer_that_is_gone_is_retired() {
     p1.finish().await;
     world
         .run(&retire("p1"))
-        .fails(1, &["producer p1 has finished", "nothing to end"]);
+        .fails(1, &["producer p1 has finished", "no term to retire"]);
     world
         .run(&["log"])
         .prints(&["retired p0/1: its machine burned down"]);

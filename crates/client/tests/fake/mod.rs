@@ -232,7 +232,7 @@ impl Session {
             .map(|slice| self.place(step, slice))
             .collect();
         for place in &slices {
-            let mut frame = self.segment.lease(place.offset, 64).unwrap();
+            let mut frame = self.segment.reserve(place.offset, 64).unwrap();
             frame.write_at(0, &step.to_le_bytes()).unwrap();
             for i in 0..u64::from(TOKENS) {
                 let token = token(step, place.slice, i);

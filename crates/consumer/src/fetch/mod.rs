@@ -105,7 +105,7 @@ impl Fetcher {
     fn verify(&self, target: &Target, sum: &Crc32c) -> Result<Arc<Loaded>, String> {
         let lease = target
             .segment
-            .lease(target.offset, target.from.bytes())
+            .reserve(target.offset, target.from.bytes())
             .map_err(|why| why.to_string())?;
         let frame = lease.as_slice();
         let expect = target.from.expect(target.id);

@@ -37,6 +37,9 @@ pub enum JobFault {
     /// It names too many files.
     #[error("{files} files, and at most {FILES_MAX} fit: write larger ones")]
     Many { files: usize },
+    /// The rows of its files together are more than 64 bits count.
+    #[error("its files have more than 2^64 rows together")]
+    Rows,
     /// A name is not that of a Parquet file in the job's folder.
     #[error("{name:?} is not the name of a Parquet file in its folder")]
     Name { name: String },
@@ -59,6 +62,10 @@ impl JobCommit {
         let files = commit.files.len();
         if files > FILES_MAX {
             return Err(JobFault::Many { files });
+        }
+        let mut counts = commit.files.iter().map(|file| file.rows);
+        if counts.try_fold(0u64, u64::checked_add).is_none() {
+            return Err(JobFault::Rows);
         }
         let mut names: Vec<&str> = commit.files.iter().map(|file| file.name.as_str()).collect();
         if let Some(name) = names.iter().find(|name| !is_name(name)) {
@@ -105,6 +112,12 @@ mod tests {
 
     #[test]
     fn other_contents_are_refused() {
+        let rows = u64::MAX - 1;
+        let files = json!([{"name": "a.parquet", "rows": rows}, {"name": "b.parquet", "rows": 2}]);
+        assert_eq!(
+            read(&json!({"format": 1, "files": files})),
+            Err(JobFault::Rows)
+        );
         let of = |name: &str| json!({"format": 1, "files": [{"name": name, "rows": 1}]});
         for name in [
             "../x.parquet",

@@ -1,15 +1,15 @@
-//! A held-out part of the input: a document belongs to one side by its place alone, so that streams of both sides,
-//! made by different producers at different times, share no document.
+//! A held-out part of the input: a document belongs to one side by the name of its file, as the input list has it, and its
+//! place alone, so that streams of both sides, made by different producers at different times, share no document.
 
 use super::keyed::{Key, Purpose, mix};
 
-/// One of every `every` documents is held out.
+/// Decides which documents of the input are held out: one of every `every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Split {
     every: u64,
 }
 
-/// The held-out places of one file.
+/// Decides which documents of one file are held out.
 #[derive(Debug, Clone, Copy)]
 pub struct FileSplit {
     key: Key,
@@ -49,7 +49,7 @@ mod tests {
         for name in ["a.jsonl", "s3://corpus/b.parquet"] {
             let file = split.file(name);
             let held = (0..100_000).filter(|&place| file.holds_out(place)).count();
-            // 1,000 by expectation, 31 of standard deviation.
+            // Expected 1,000, standard deviation 31.
             assert!((870..1130).contains(&held), "{held} of {name}");
         }
         let places = |name: &str| -> Vec<u64> {

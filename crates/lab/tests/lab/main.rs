@@ -12,13 +12,11 @@ use std::process::{Command, Output};
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_batchweave-lab"));
     command.args(args);
-    for variable in [
-        "BATCHWEAVE_STORE",
-        "RUST_LOG",
-        "AWS_PROFILE",
-        "AWS_ENDPOINT_URL",
-    ] {
-        command.env_remove(variable);
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("BATCHWEAVE_") || name.starts_with("AWS_") || name == "RUST_LOG" {
+            command.env_remove(&variable);
+        }
     }
     command
 }

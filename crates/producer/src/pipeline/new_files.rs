@@ -133,7 +133,7 @@ impl NewFilePoller {
             *inboxes = Some(self.finder.inboxes(&self.paths, &list).await?);
         }
         let mut new = match inboxes.as_mut() {
-            Some(inboxes) => self.look(inboxes).await?,
+            Some(inboxes) => self.poll_inboxes(inboxes).await?,
             None => self.find().await?,
         };
         if new.files.is_empty() {
@@ -149,8 +149,8 @@ impl NewFilePoller {
     }
 
     /// Finds the files of inboxes that are not in the list. Fails when no folder can be read, and more is to come.
-    async fn look(&self, inboxes: &mut Inboxes) -> Result<InputList, SourceError> {
-        let files = inboxes.look().await?;
+    async fn poll_inboxes(&self, inboxes: &mut Inboxes) -> Result<InputList, SourceError> {
+        let files = inboxes.poll().await?;
         if files.is_empty() && !inboxes.ended(&self.writers) {
             inboxes.check()?;
         }

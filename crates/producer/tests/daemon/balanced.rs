@@ -1,4 +1,4 @@
-//! Bins of equal cost: the same batches after any kill, and each document once, over changes of the mixture and ends of windows.
+//! Balanced packing: kills do not change batches, and each document is used once.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) fn balanced(mut config: ProducerConfig) -> ProducerConfig {
     config
 }
 
-/// Returns the configuration of this number of batches, the last of which end a window early.
+/// Limits the run to this many batches; the last ones end a window early.
 pub(crate) fn limited_to(world: &World, batches: u64) -> ProducerConfig {
     let mut config = balanced(three(world));
     config.producer.limit = RunLimit::Batches(batches);
@@ -60,7 +60,7 @@ async fn bins_do_not_depend_on_kills_and_hold_each_document() {
     }
 }
 
-/// The log has the cost of each batch, and stream.json the form that releases before this one refuse.
+/// The log stores the cost of each batch; stream.json has a format that earlier releases refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_has_the_cost_of_each_batch() {
     let world = World::new();
@@ -85,7 +85,7 @@ async fn the_log_has_the_cost_of_each_batch() {
     }
 }
 
-/// A window of followed input ends when nothing has come for a time; what was committed of it stays.
+/// A window of followed input ends when no document arrives within `linger`; committed batches do not change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_followed_window_of_bins_lingers_and_stays_as_it_was_through_kills() {
     for seed in seeds(2, 12) {
@@ -114,9 +114,9 @@ async fn a_followed_window_of_bins_lingers_and_stays_as_it_was_through_kills() {
     }
 }
 
-/// Each of the three treatments of long documents is done, and said.
+/// Long documents are split, truncated or refused, as configured.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_documents_are_divided_or_cut_or_bad() {
+async fn long_documents_are_split_truncated_or_bad() {
     let tokens_of = async |long| {
         let world = World::new();
         let mut config = balanced(three(&world));
@@ -125,9 +125,9 @@ async fn long_documents_are_divided_or_cut_or_bad() {
         outcome.map(|_| ()).map_err(|why| why.to_string())?;
         Ok::<u64, String>(documents(&world).await.values().sum())
     };
-    let divided = tokens_of(LongDocuments::Split).await.unwrap();
-    let cut = tokens_of(LongDocuments::Truncate).await.unwrap();
-    assert!(cut < divided, "{cut} of {divided}");
+    let split = tokens_of(LongDocuments::Split).await.unwrap();
+    let truncated = tokens_of(LongDocuments::Truncate).await.unwrap();
+    assert!(truncated < split, "{truncated} of {split}");
     let why = tokens_of(LongDocuments::Bad).await.unwrap_err();
     assert!(
         why.contains("a bin holds 40") && why.contains("packing.balanced.long is \"bad\""),

@@ -54,10 +54,10 @@ impl Folder {
     /// Returns a watch of the objects directly below `prefix`.
     pub(super) fn watch(&self, prefix: &str) -> Result<Watch, StoreError> {
         Watch::folder(&self.path.join(prefix)).map_err(|why| {
-            if kind_of(&why) == ErrorKind::NotFound {
+            if matches!(kind_of(&why), ErrorKind::NotFound | ErrorKind::Denied) {
                 return self.io(Op::List, prefix, &why, Effect::DidNot);
             }
-            let detail = format!("inotify: {why}; the limits are in /proc/sys/fs/inotify");
+            let detail = format!("inotify: {why}; raise the limits in /proc/sys/fs/inotify");
             self.error(Op::List, prefix, ErrorKind::Other, Effect::DidNot, detail)
         })
     }

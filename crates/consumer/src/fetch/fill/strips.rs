@@ -25,10 +25,10 @@ pub(super) struct Sum {
 
 /// The destinations of the bytes of a range, and how far they are filled.
 pub(super) struct Strips {
-    /// Leases in the arena, each with the offset of its first byte in the object. Frames that are neighbours in
+    /// Reserved ranges of the arena, each with the offset of its first byte in the object. Frames that are neighbours in
     /// the arena, too, share one.
-    leases: Vec<(u64, FrameBuf)>,
-    /// The first lease that is not full, and its filled bytes.
+    reserved: Vec<(u64, FrameBuf)>,
+    /// The first range that is not full, and its filled bytes.
     open: usize,
     filled: usize,
     sums: Vec<Sum>,
@@ -38,10 +38,10 @@ pub(super) struct Strips {
 }
 
 impl Strips {
-    /// Leases the places of `range` of the object in the arena.
+    /// Reserves the places of `range` of the object in the arena.
     pub(super) fn new(targets: &[Target], range: &Range<u64>) -> Result<Self, ArenaError> {
         Ok(Self {
-            leases: leases(targets, range)?,
+            reserved: reserved(targets, range)?,
             open: 0,
             filled: 0,
             sums: sums(targets, range),
@@ -52,30 +52,30 @@ impl Strips {
 
     /// Returns the offset in the object of the next byte to write; `None` when all are written.
     pub(super) fn next_byte(&self) -> Option<u64> {
-        let (start, _) = self.leases.get(self.open)?;
+        let (start, _) = self.reserved.get(self.open)?;
         Some(start + self.filled as u64)
     }
 
     /// Returns the place of the next bytes, and their offset in the object.
     pub(super) fn next_chunk(&mut self) -> Option<(u64, &mut [u8])> {
         let at = self.next_byte()?;
-        let (_, lease) = self.leases.get_mut(self.open)?;
-        let into = &mut lease.as_mut_slice()[self.filled..];
+        let (_, buffer) = self.reserved.get_mut(self.open)?;
+        let into = &mut buffer.as_mut_slice()[self.filled..];
         let most = into.len().min(CHUNK_BYTES);
         Some((at, &mut into[..most]))
     }
 
     /// Sums the `count` bytes that were written to the place of the next ones, which go behind them.
     pub(super) fn arrived(&mut self, count: usize) {
-        let Some((start, lease)) = self.leases.get(self.open) else {
+        let Some((start, buffer)) = self.reserved.get(self.open) else {
             return;
         };
         let arrived = Instant::now();
         let (at, end) = (start + self.filled as u64, self.filled + count);
-        let bytes = &lease.as_slice()[self.filled..end];
+        let bytes = &buffer.as_slice()[self.filled..end];
         self.summed += add(&mut self.sums[self.summed..], at, bytes);
         self.summing += arrived.elapsed();
-        let full = end as u64 == lease.length();
+        let full = end as u64 == buffer.length();
         (self.open, self.filled) = if full {
             (self.open + 1, 0)
         } else {
@@ -133,7 +133,7 @@ fn add(sums: &mut [Sum], at: u64, bytes: &[u8]) -> usize {
     passed
 }
 
-fn leases(targets: &[Target], range: &Range<u64>) -> Result<Vec<(u64, FrameBuf)>, ArenaError> {
+fn reserved(targets: &[Target], range: &Range<u64>) -> Result<Vec<(u64, FrameBuf)>, ArenaError> {
     let mut all: Vec<(u64, &Target, Range<u64>)> = Vec::new();
     for (_, target, part) in inside(targets, range) {
         let offset = target.offset + (part.start - target.from.range.start);
@@ -147,11 +147,11 @@ fn leases(targets: &[Target], range: &Range<u64>) -> Result<Vec<(u64, FrameBuf)>
             _ => all.push((part.start, target, place)),
         }
     }
-    let lease = |(start, target, place): (u64, &Target, Range<u64>)| {
+    let buffer = |(start, target, place): (u64, &Target, Range<u64>)| {
         let bytes = place.end - place.start;
-        Ok((start, target.segment.lease(place.start, bytes)?))
+        Ok((start, target.segment.reserve(place.start, bytes)?))
     };
-    all.into_iter().map(lease).collect()
+    all.into_iter().map(buffer).collect()
 }
 
 #[cfg(test)]

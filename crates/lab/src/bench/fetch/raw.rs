@@ -68,8 +68,8 @@ impl Raw {
         let total = PIECE_BYTES * connections as u64;
         let segment =
             Segment::create("bench", total, &MemoryLimits::default()).map_err(socket_error)?;
-        let lease = |n| segment.lease(n * PIECE_BYTES, PIECE_BYTES).map(Mutex::new);
-        let buffers: Result<_, _> = (0..connections as u64).map(lease).collect();
+        let reserve = |n| segment.reserve(n * PIECE_BYTES, PIECE_BYTES).map(Mutex::new);
+        let buffers: Result<_, _> = (0..connections as u64).map(reserve).collect();
         Ok(Some(Self {
             host,
             pieces,

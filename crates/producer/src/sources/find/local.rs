@@ -16,10 +16,11 @@ use super::pin::pin_all;
 #[derive(Default)]
 struct Found {
     files: BTreeSet<PathBuf>,
-    left_out: Vec<String>,
-    linked: Vec<String>,
-    /// Files whose names are not UTF-8, so that messages and lists could not tell them apart.
-    not_utf8: Vec<PathBuf>,
+    /// Names of the files and folders that are left out; `**` matches those of a nested folder more than once.
+    left_out: BTreeSet<String>,
+    linked: BTreeSet<String>,
+    /// Files whose names are not UTF-8; lists and messages could not distinguish them.
+    not_utf8: BTreeSet<PathBuf>,
 }
 
 /// Finds the files of all `paths` and pins them together.
@@ -28,7 +29,7 @@ pub(super) fn local(paths: &[String], filter: &FileFilter) -> Result<InputList, 
     let mut left_out = LeftOut::default();
     for path in paths {
         let before = all.len();
-        let found = Found::of(local_path(path).unwrap_or(path))?;
+        let found = Found::for_path(local_path(path).unwrap_or(path))?;
         if let Some(first) = found.not_utf8.first() {
             return Err(SourceError::NotUtf8 {
                 first: first
@@ -45,9 +46,14 @@ pub(super) fn local(paths: &[String], filter: &FileFilter) -> Result<InputList, 
                 .into_iter()
                 .filter(|path| filter.accepts_file(path)),
         );
-        filter.check_some(path, all.len() == before, &found.left_out)?;
-        left_out.add(path, Cause::Name, found.left_out);
-        left_out.add(path, Cause::LinkedFolder, found.linked);
+        let names: Vec<String> = found.left_out.into_iter().collect();
+        filter.check_some(path, all.len() == before, &names)?;
+        left_out.add(path, Cause::Name, names);
+        left_out.add(
+            path,
+            Cause::LinkedFolder,
+            found.linked.into_iter().collect(),
+        );
     }
     Ok(InputList {
         files: pin_all(&all)?,
@@ -56,16 +62,17 @@ pub(super) fn local(paths: &[String], filter: &FileFilter) -> Result<InputList, 
 }
 
 impl Found {
-    fn of(pattern: &str) -> Result<Self, SourceError> {
+    fn for_path(pattern: &str) -> Result<Self, SourceError> {
         let mut found = Self::default();
-        if Path::new(pattern).exists() {
+        let exists = Path::new(pattern).try_exists();
+        if exists.map_err(|why| SourceError::unreadable(pattern, why))? {
             found.walk(Path::new(pattern))?;
         } else if pattern.contains(['*', '?', '[']) {
             let spelled = SpelledOut::of_pattern(pattern);
             for path in globbed(pattern)? {
                 let path = path?;
                 if spelled.leaves_out(&path.display().to_string()) {
-                    found.left_out.push(path.display().to_string());
+                    found.left_out.insert(path.display().to_string());
                 } else {
                     found.walk(&path)?;
                 }
@@ -75,14 +82,14 @@ impl Found {
         Ok(found)
     }
 
-    /// Adds all files at or below `path`. Links to folders are not followed, because they may form a cycle.
+    /// Adds all files at or below `path`. Links to folders below it are not followed, because they may form a cycle.
     fn walk(&mut self, path: &Path) -> Result<(), SourceError> {
         let at = |why| SourceError::unreadable(&path.display().to_string(), why);
         if !path.is_dir() {
             if path.to_str().is_some() {
                 self.files.insert(path.to_owned());
             } else {
-                self.not_utf8.push(path.to_owned());
+                self.not_utf8.insert(path.to_owned());
             }
             return Ok(());
         }
@@ -91,21 +98,20 @@ impl Found {
             let (name, path) = (entry.file_name(), entry.path());
             let is_folder = path.is_dir();
             let linked_folder = is_folder && path.is_symlink();
-            if leaves_out(&name, is_folder) {
-                self.left_out.push(path.display().to_string());
+            if is_left_out_by_name(&name, is_folder) {
+                self.left_out.insert(path.display().to_string());
             } else if linked_folder {
-                self.linked.push(path.display().to_string());
+                self.linked.insert(path.display().to_string());
             } else {
                 self.walk(&path)?;
             }
         }
-        self.left_out.sort_unstable();
         Ok(())
     }
 }
 
 /// Returns whether an entry of a folder is left out because of its name.
-fn leaves_out(name: &OsStr, is_folder: bool) -> bool {
+fn is_left_out_by_name(name: &OsStr, is_folder: bool) -> bool {
     let name = name.to_string_lossy();
     let spelled = SpelledOut::default();
     if is_folder {
@@ -139,14 +145,19 @@ fn not_utf8(pattern: &str) -> Result<Vec<PathBuf>, SourceError> {
         if !segment.contains(['*', '?', '[']) {
             continue;
         }
-        // `**` matches folders alone, and the library lists those of any depth.
+        // `**` stands for folders of any depth: the segments behind it are compared in each of them.
         let Ok(wanted) = glob::Pattern::new(segment) else {
             continue;
         };
         let folder = if *from == 0 { "/" } else { &pattern[..*from] };
         for folder in globbed(folder)? {
             let folder = folder?;
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if !folder.is_dir() {
+                continue;
+            }
+            let at = |why| SourceError::unreadable(&folder.display().to_string(), why);
+            for entry in std::fs::read_dir(&folder).map_err(at)? {
+                let entry = entry.map_err(at)?;
                 let name = entry.file_name();
                 if name.to_str().is_none() && wanted.matches(&name.to_string_lossy()) {
                     found.push(entry.path());

@@ -69,10 +69,10 @@ impl Inboxes {
 
     /// Returns the files that were not there at the last look, each writer's in order. A folder that cannot be read is
     /// left out, so that it does not stop the other writers.
-    pub(crate) async fn look(&mut self) -> Result<Vec<InputFile>, SourceError> {
+    pub(crate) async fn poll(&mut self) -> Result<Vec<InputFile>, SourceError> {
         let mut files = Vec::new();
         for inbox in &mut self.all {
-            files.extend(inbox.look(self.share).await?);
+            files.extend(inbox.poll(self.share).await?);
         }
         Ok(files)
     }
@@ -138,7 +138,7 @@ impl Inbox {
         Ok(())
     }
 
-    async fn look(&mut self, share: Portion) -> Result<Vec<InputFile>, SourceError> {
+    async fn poll(&mut self, share: Portion) -> Result<Vec<InputFile>, SourceError> {
         let folders = self.folder.writers().await?;
         self.check_folder(&folders.names).await?;
         let known = |writer: &&String| {
@@ -273,7 +273,7 @@ impl InputFinder {
     /// Finds all files in the inboxes of `source`.
     pub(super) async fn in_inboxes(&self, source: &NamedPaths) -> Result<InputList, SourceError> {
         let mut inboxes = self.inboxes(source, &InputList::default()).await?;
-        let files = inboxes.look().await?;
+        let files = inboxes.poll().await?;
         if files.is_empty() {
             inboxes.check()?;
         }

@@ -1,7 +1,6 @@
-//! Looks at folders of this machine, and at a store that counts requests.
+//! Polls inboxes in local folders and in a store that counts requests.
 
 use std::path::{Path, PathBuf};
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,13 +33,13 @@ fn put(folder: &Path, name: &str) {
     std::fs::write(path, name).unwrap();
 }
 
-fn number(writer: &str, number: u64) -> String {
+fn numbered_file(writer: &str, number: u64) -> String {
     format!("{writer}/{}", file_name(number))
 }
 
 /// Looks once, and lets what is found join; returns the files below the inbox.
-async fn next(inboxes: &mut Inboxes, path: &Path) -> Vec<String> {
-    let files = inboxes.look().await.unwrap();
+async fn poll_files(inboxes: &mut Inboxes, path: &Path) -> Vec<String> {
+    let files = inboxes.poll().await.unwrap();
     inboxes.report();
     inboxes.joined(&files);
     let root = format!("{}/", path.display());
@@ -49,15 +48,18 @@ async fn next(inboxes: &mut Inboxes, path: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_look_finds_what_is_new() {
+async fn each_poll_finds_what_is_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("inbox");
     let mut own = inboxes(&path, Portion::ALL).await;
-    assert!(next(&mut own, &path).await.is_empty(), "no folder yet");
+    assert!(
+        poll_files(&mut own, &path).await.is_empty(),
+        "no folder yet"
+    );
     for name in [
-        number("b", 0),
-        number("a", 0),
-        number("a", 1),
+        numbered_file("b", 0),
+        numbered_file("a", 0),
+        numbered_file("a", 1),
         "a/note.txt".into(),
         "top.txt".into(),
     ] {
@@ -65,31 +67,35 @@ async fn each_look_finds_what_is_new() {
     }
     put(&path, "_temporary/x.parquet");
     assert_eq!(
-        next(&mut own, &path).await,
-        [number("a", 0), number("a", 1), number("b", 0)]
+        poll_files(&mut own, &path).await,
+        [
+            numbered_file("a", 0),
+            numbered_file("a", 1),
+            numbered_file("b", 0)
+        ]
     );
-    assert!(next(&mut own, &path).await.is_empty());
-    put(&path, &number("a", 2));
-    std::fs::remove_file(path.join(number("a", 0))).unwrap();
-    std::fs::remove_file(path.join(number("a", 1))).unwrap();
-    assert_eq!(next(&mut own, &path).await, [number("a", 2)]);
+    assert!(poll_files(&mut own, &path).await.is_empty());
+    put(&path, &numbered_file("a", 2));
+    std::fs::remove_file(path.join(numbered_file("a", 0))).unwrap();
+    std::fs::remove_file(path.join(numbered_file("a", 1))).unwrap();
+    assert_eq!(poll_files(&mut own, &path).await, [numbered_file("a", 2)]);
     // A restart knows from its list what was read.
-    let files = inboxes(&path, Portion::ALL).await.look().await.unwrap();
+    let files = inboxes(&path, Portion::ALL).await.poll().await.unwrap();
     let list = InputList::of(files);
-    put(&path, &number("b", 1));
+    put(&path, &numbered_file("b", 1));
     let paths = [path.display().to_string()];
     let mut again = Inboxes::open(&paths, Portion::ALL, &open(), &list)
         .await
         .unwrap();
-    assert_eq!(next(&mut again, &path).await, [number("b", 1)]);
+    assert_eq!(poll_files(&mut again, &path).await, [numbered_file("b", 1)]);
 }
 
 #[tokio::test]
 async fn the_folder_of_a_writer_is_no_inbox() {
     let folder = tempfile::tempdir().unwrap();
-    put(folder.path(), &number("a", 0));
+    put(folder.path(), &numbered_file("a", 0));
     let mut own = inboxes(&folder.path().join("a"), Portion::ALL).await;
-    let why = own.look().await.unwrap_err().to_string();
+    let why = own.poll().await.unwrap_err().to_string();
     let expected = "a: it is the folder of a writer: set source.paths to the folder above it";
     assert!(why.contains(expected), "{why}");
     let store: Arc<dyn Store> = MemoryStore::new();
@@ -103,27 +109,26 @@ async fn the_folder_of_a_writer_is_no_inbox() {
     let mut remote = Inboxes::open(&paths, Portion::ALL, &open, &list)
         .await
         .unwrap();
-    let why = remote.look().await.unwrap_err().to_string();
+    let why = remote.poll().await.unwrap_err().to_string();
     assert!(why.contains("it is the folder of a writer"), "{why}");
 }
 
 #[tokio::test]
-async fn writers_have_ended_when_a_second_look_finds_nothing_new() {
+async fn writers_have_ended_when_a_second_poll_finds_nothing_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let mut own = inboxes(path, Portion::ALL).await;
     let both = ["a".to_owned(), "b".to_owned()];
-    put(path, &number("a", 0));
+    put(path, &numbered_file("a", 0));
     put(path, "a/end");
     put(path, "b/end");
-    next(&mut own, path).await;
+    poll_files(&mut own, path).await;
     assert!(!own.ended(&both));
-    // It was put before the end, and listed after it.
-    put(path, &number("a", 1));
-    assert_eq!(next(&mut own, path).await, [number("a", 1)]);
+    // Stored before `end`, first listed after it.
+    put(path, &numbered_file("a", 1));
+    assert_eq!(poll_files(&mut own, path).await, [numbered_file("a", 1)]);
     assert!(!own.ended(&both) && own.ended(&both[1..]));
-    next(&mut own, path).await;
-    next(&mut own, path).await;
+    poll_files(&mut own, path).await;
     assert!(own.ended(&both) && !own.ended(&[]));
     assert!(!own.ended(&["c".to_owned()]));
 }
@@ -134,13 +139,13 @@ async fn producers_divide_the_writers() {
     let path = folder.path();
     let names: Vec<String> = (0..20).map(|n| format!("w{n}")).collect();
     for name in &names {
-        put(path, &number(name, 0));
-        put(path, &number(name, 1));
+        put(path, &numbered_file(name, 0));
+        put(path, &numbered_file(name, 1));
     }
     let mut all = Vec::new();
     for index in 0..3 {
         let share = Portion { index, of: 3 };
-        let own = next(&mut inboxes(path, share).await, path).await;
+        let own = poll_files(&mut inboxes(path, share).await, path).await;
         let mut writers: Vec<String> = own
             .iter()
             .map(|f| f.split_once('/').unwrap().0.to_owned())
@@ -173,13 +178,13 @@ async fn a_job_counts_with_its_commit() {
     ] {
         put(path, &format!("job/{name}"));
     }
-    assert!(next(&mut own, path).await.is_empty());
+    assert!(poll_files(&mut own, path).await.is_empty());
     let commit = serde_json::json!({"format": 1, "files": [
         {"name": "part-000001-a.parquet", "rows": 1}, {"name": "part-000000-b.parquet", "rows": 1}]});
     std::fs::write(path.join("job/commit.json"), commit.to_string()).unwrap();
     let files = ["job/part-000001-a.parquet", "job/part-000000-b.parquet"];
-    assert_eq!(next(&mut own, path).await, files);
-    assert!(next(&mut own, path).await.is_empty());
+    assert_eq!(poll_files(&mut own, path).await, files);
+    assert!(poll_files(&mut own, path).await.is_empty());
     assert!(own.ended(&["job".to_owned()]));
     let commit = serde_json::json!({"format": 1, "files": [{"name": "gone.parquet", "rows": 1}]});
     put(path, "bad/x");
@@ -193,10 +198,10 @@ async fn an_inbox_that_was_set_back_is_refused_with_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let mut own = inboxes(path, Portion::ALL).await;
-    put(path, &number("a", 0));
-    put(path, &number("a", 1));
-    next(&mut own, path).await;
-    std::fs::remove_file(path.join(number("a", 1))).unwrap();
+    put(path, &numbered_file("a", 0));
+    put(path, &numbered_file("a", 1));
+    poll_files(&mut own, path).await;
+    std::fs::remove_file(path.join(numbered_file("a", 1))).unwrap();
     let why = refused(&mut own).await;
     assert!(
         why.starts_with(&format!(
@@ -212,7 +217,7 @@ async fn an_inbox_that_was_set_back_is_refused_with_its_folder() {
 
 /// Looks once, and returns why no folder can be read.
 async fn refused(inboxes: &mut Inboxes) -> String {
-    assert!(inboxes.look().await.unwrap().is_empty());
+    assert!(inboxes.poll().await.unwrap().is_empty());
     inboxes.check().unwrap_err().to_string()
 }
 
@@ -220,10 +225,10 @@ async fn refused(inboxes: &mut Inboxes) -> String {
 async fn a_bad_folder_is_named_and_the_others_are_read() {
     let outside = tempfile::tempdir().unwrap();
     put(outside.path(), "secret");
-    put(outside.path(), &number("far", 0));
+    put(outside.path(), &numbered_file("far", 0));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    put(path, &number("good", 0));
+    put(path, &numbered_file("good", 0));
     for writer in [
         "c-pipe", "c-link", "c-huge", "c-folder", "f-pipe", "f-link", "gap",
     ] {
@@ -238,28 +243,28 @@ async fn a_bad_folder_is_named_and_the_others_are_read() {
     let huge = std::fs::File::create(path.join("c-huge/commit.json")).unwrap();
     huge.set_len(6 << 30).unwrap();
     std::fs::create_dir(path.join("c-folder/commit.json")).unwrap();
-    pipe(number("f-pipe", 0));
+    pipe(numbered_file("f-pipe", 0));
     link(
         outside.path().join("secret"),
-        path.join(number("f-link", 0)),
+        path.join(numbered_file("f-link", 0)),
     )
     .unwrap();
     link(outside.path().join("far"), path.join("far")).unwrap();
-    put(path, &number("gap", 0));
-    put(path, &number("gap", 2));
+    put(path, &numbered_file("gap", 0));
+    put(path, &numbered_file("gap", 2));
     let mut own = inboxes(path, Portion::ALL).await;
-    assert_eq!(next(&mut own, path).await, [number("good", 0)]);
+    assert_eq!(poll_files(&mut own, path).await, [numbered_file("good", 0)]);
     assert_eq!(own.report(), 8);
-    put(path, &number("good", 1));
-    put(path, &number("gap", 1));
+    put(path, &numbered_file("good", 1));
+    put(path, &numbered_file("gap", 1));
     std::fs::remove_file(path.join("far")).unwrap();
     let mended = [
-        number("gap", 0),
-        number("gap", 1),
-        number("gap", 2),
-        number("good", 1),
+        numbered_file("gap", 0),
+        numbered_file("gap", 1),
+        numbered_file("gap", 2),
+        numbered_file("good", 1),
     ];
-    assert_eq!(next(&mut own, path).await, mended);
+    assert_eq!(poll_files(&mut own, path).await, mended);
     assert_eq!(own.report(), 6);
     own.check().unwrap();
 }
@@ -270,16 +275,16 @@ async fn a_folder_that_was_set_back_stays_out_while_others_are_read() {
     let path = folder.path();
     let mut own = inboxes(path, Portion::ALL).await;
     for writer in ["a", "b"] {
-        put(path, &number(writer, 0));
+        put(path, &numbered_file(writer, 0));
     }
-    next(&mut own, path).await;
-    std::fs::remove_file(path.join(number("a", 0))).unwrap();
-    assert!(next(&mut own, path).await.is_empty());
-    // The same size under the same number: its rows were never read, and it looks as if they were.
-    put(path, &number("a", 0));
-    put(path, &number("a", 1));
-    put(path, &number("b", 1));
-    assert_eq!(next(&mut own, path).await, [number("b", 1)]);
+    poll_files(&mut own, path).await;
+    std::fs::remove_file(path.join(numbered_file("a", 0))).unwrap();
+    assert!(poll_files(&mut own, path).await.is_empty());
+    // A replacement of equal size and number: its rows were never read, and it looks as if they were.
+    put(path, &numbered_file("a", 0));
+    put(path, &numbered_file("a", 1));
+    put(path, &numbered_file("b", 1));
+    assert_eq!(poll_files(&mut own, path).await, [numbered_file("b", 1)]);
     assert_eq!(own.report(), 1);
 }
 
@@ -287,15 +292,18 @@ async fn a_folder_that_was_set_back_stays_out_while_others_are_read() {
 async fn the_last_number_that_there_is_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    put(path, &number("a", u64::MAX));
+    put(path, &numbered_file("a", u64::MAX));
     let mut own = inboxes(path, Portion::ALL).await;
-    assert_eq!(next(&mut own, path).await, [number("a", u64::MAX)]);
-    assert!(next(&mut own, path).await.is_empty());
+    assert_eq!(
+        poll_files(&mut own, path).await,
+        [numbered_file("a", u64::MAX)]
+    );
+    assert!(poll_files(&mut own, path).await.is_empty());
 }
 
 #[test]
 fn a_file_of_another_place_is_refused() {
-    let name = format!("s3://b/inbox/{}", number("w0", 7));
+    let name = format!("s3://b/inbox/{}", numbered_file("w0", 7));
     assert_eq!(foreign(&name, Some("w0"), Some("7")), None);
     assert_eq!(foreign(&name, None, None), None);
     let why = foreign(&name, Some("w1"), Some("7")).unwrap();
@@ -313,14 +321,14 @@ fn a_file_of_another_place_is_refused() {
 
 /// A store with an inbox of one writer with this number of files, which lists 1,000 at a time.
 #[derive(Debug)]
-struct Long {
+struct LongInbox {
     inner: Arc<MemoryStore>,
     files: u64,
     requests: AtomicU64,
 }
 
 #[async_trait]
-impl Intercept for Long {
+impl Intercept for LongInbox {
     fn inner(&self) -> &dyn Store {
         self.inner.as_ref()
     }
@@ -343,7 +351,7 @@ impl Intercept for Long {
         let more = numbers.end < self.files;
         let object = |n| ObjectMeta {
             etag: Some("x".to_owned()),
-            ..ObjectMeta::new(number("w0", n), 7)
+            ..ObjectMeta::new(numbered_file("w0", n), 7)
         };
         let objects: Vec<ObjectMeta> = numbers.map(object).collect();
         let next = objects.last().filter(|_| more).map(|last| last.key.clone());
@@ -352,9 +360,9 @@ impl Intercept for Long {
 }
 
 #[tokio::test]
-async fn a_look_at_a_million_files_costs_as_many_requests_as_at_a_hundred() {
+async fn polling_costs_the_same_requests_for_any_number_of_files() {
     let requests = async |files: u64| {
-        let store = Arc::new(Long {
+        let store = Arc::new(LongInbox {
             inner: MemoryStore::new(),
             files,
             requests: AtomicU64::new(0),
@@ -365,7 +373,7 @@ async fn a_look_at_a_million_files_costs_as_many_requests_as_at_a_hundred() {
             async move { Ok(opened) }.boxed()
         });
         let mut pin = PinnedFile::new(
-            format!("s3://b/inbox/{}", number("w0", files - 3)),
+            format!("s3://b/inbox/{}", numbered_file("w0", files - 3)),
             7,
             b"",
             b"",
@@ -380,7 +388,7 @@ async fn a_look_at_a_million_files_costs_as_many_requests_as_at_a_hundred() {
         let mut own = Inboxes::open(&paths, Portion::ALL, &open, &list)
             .await
             .unwrap();
-        assert_eq!(own.look().await.unwrap().len(), 2);
+        assert_eq!(own.poll().await.unwrap().len(), 2);
         store.requests.load(Ordering::Relaxed)
     };
     assert_eq!((requests(100).await, requests(1_000_000).await), (2, 2));

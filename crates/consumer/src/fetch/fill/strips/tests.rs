@@ -78,8 +78,8 @@ proptest! {
         }
         for (target, crc) in targets.iter().zip(&crcs) {
             let frame = &object[target.from.range.start as usize..target.from.range.end as usize];
-            let lease = target.segment.lease(target.offset, target.from.bytes()).unwrap();
-            prop_assert_eq!(lease.as_slice(), frame);
+            let buffer = target.segment.reserve(target.offset, target.from.bytes()).unwrap();
+            prop_assert_eq!(buffer.as_slice(), frame);
             prop_assert_eq!(crc.value(), crc32c(&frame[64..]));
             prop_assert_eq!(crc.bytes(), frame.len() as u64 - 64);
         }
@@ -93,9 +93,9 @@ fn frames_side_by_side_share_a_strip() {
     let whole = 640..640 + 384;
     let strips = Strips::new(&targets, &whole).unwrap();
     let all: Vec<_> = strips
-        .leases
+        .reserved
         .iter()
-        .map(|(at, lease)| (*at, lease.length()))
+        .map(|(at, buffer)| (*at, buffer.length()))
         .collect();
     assert_eq!(all, [(640, 320), (960, 64)]);
 }

@@ -28,7 +28,7 @@ fn map_count() -> usize {
 #[test]
 fn what_the_daemon_writes_a_rank_reads_in_place() {
     let segment = Segment::create("bytes", BYTES, &MemoryLimits::default()).unwrap();
-    let mut frame = segment.lease(64, 32).unwrap();
+    let mut frame = segment.reserve(64, 32).unwrap();
     let rank = MappedSegment::map(copy_of_fd(&segment), BYTES).unwrap();
     let view = rank.frame(64, 32).unwrap();
     assert_eq!(view.bytes(), [0; 32]);
@@ -51,7 +51,7 @@ fn ranges_and_leases_are_checked() {
     let rank = MappedSegment::map(copy_of_fd(&segment), BYTES).unwrap();
     for (offset, length) in [(BYTES, 1), (0, BYTES + 1), (u64::MAX, 2)] {
         assert!(matches!(
-            segment.lease(offset, length),
+            segment.reserve(offset, length),
             Err(ArenaError::Range { .. })
         ));
         assert!(matches!(
@@ -59,23 +59,23 @@ fn ranges_and_leases_are_checked() {
             Err(ArenaError::Range { .. })
         ));
     }
-    assert!(matches!(segment.lease(0, 0), Err(ArenaError::Range { .. })));
-    let mut middle = segment.lease(128, 128).unwrap();
+    assert!(matches!(segment.reserve(0, 0), Err(ArenaError::Range { .. })));
+    let mut middle = segment.reserve(128, 128).unwrap();
     for (offset, length) in [(128, 128), (0, 129), (255, 1), (192, 1000), (0, BYTES)] {
-        let overlap = segment.lease(offset, length);
+        let overlap = segment.reserve(offset, length);
         assert!(
             matches!(overlap, Err(ArenaError::Overlap { other: 128, .. })),
             "{offset} {length}"
         );
     }
     let (_before, _after) = (
-        segment.lease(0, 128).unwrap(),
-        segment.lease(256, 64).unwrap(),
+        segment.reserve(0, 128).unwrap(),
+        segment.reserve(256, 64).unwrap(),
     );
     assert!(middle.write_at(127, b"ab").is_err());
     assert!(middle.write_at(u64::MAX, b"ab").is_err());
     drop(middle);
-    segment.lease(128, 128).unwrap();
+    segment.reserve(128, 128).unwrap();
 }
 
 /// A memfd has mode 0777: another user once reopened one for writing and truncated it under the daemon.
@@ -83,7 +83,7 @@ fn ranges_and_leases_are_checked() {
 #[test]
 fn no_descriptor_can_write_truncate_or_grow() {
     let segment = Segment::create("sealed", BYTES, &MemoryLimits::default()).unwrap();
-    segment.lease(0, 4).unwrap().write_at(0, b"good").unwrap();
+    segment.reserve(0, 4).unwrap().write_at(0, b"good").unwrap();
     let fd = copy_of_fd(&segment);
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     assert_eq!(
@@ -123,7 +123,7 @@ fn no_descriptor_can_write_truncate_or_grow() {
             SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
         )
     );
-    segment.lease(0, 4).unwrap().write_at(0, b"fine").unwrap();
+    segment.reserve(0, 4).unwrap().write_at(0, b"fine").unwrap();
 }
 
 /// A writable mapping of the same memory is refused too, for every process.

@@ -247,10 +247,10 @@ bench: build
 	$(call step,benchmarks)
 	TMPDIR=$${TMPDIR:-/dev/shm} tools/bench $(BUILT)/batchweave $(BENCH_ARGS)
 
-# The Python that trains and loads. PAPER_PYTHON names one with numpy, Pillow and torch, and for more
+# PAPER_PYTHON runs all of it: one with numpy, Pillow and torch, and for more
 # systems confluent-kafka, obstore, mosaicml-streaming and tiktoken; what it lacks is named in the results.
 PAPER_PYTHON := $(if $(wildcard $(FRAMEWORKS_PYTHON)),$(FRAMEWORKS_PYTHON),$(PYTHON))
-paper_run = PYTHON=$(PYTHON) tools/paper/run --bin-dir $(BUILT) --python $(PAPER_PYTHON) $(PAPER_ARGS)
+paper_run = PYTHON=$(PAPER_PYTHON) tools/paper/run --bin-dir $(BUILT) $(PAPER_ARGS)
 
 # PAPER_ARGS="--only e4" runs one of them.
 paper: build $(VENV)/ready

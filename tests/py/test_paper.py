@@ -43,7 +43,7 @@ def test_help_and_wrong_arguments(tmp_path: Path) -> None:
     ended = run(tmp_path, "--bin-dir", "/none")
     assert ended.returncode == 1
     assert "no programs in /none: build them" in ended.stderr
-    ended = run(tmp_path, "--python", sys.executable, "--only", "e11")
+    ended = run(tmp_path, "--only", "e11")
     assert ended.returncode == 2
     assert "invalid choice: 'e11'" in ended.stderr
 

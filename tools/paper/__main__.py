@@ -3,7 +3,7 @@
     tools/paper/run --scale quick --out target/paper
 
 `--scale quick` takes about ten minutes on two cores, `full` hours on any. Systems that are not
-installed are named on the page. `--python` trains and loads: numpy and Pillow, torch for the
+installed are named on the page. The Python that runs this has numpy and Pillow, torch for the
 DataLoader; also, where they are, streaming (MosaicML), confluent_kafka, obstore.
 """
 
@@ -58,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=ROOT / "target" / "paper", help="default: target/paper")
     add("--bin-dir", type=Path, default=ROOT / "target" / "release", help="the built programs")
     add("--dir", type=Path, help="parent of the temporary folder (default: /dev/shm, or TMPDIR)")
-    add("--python", default=sys.executable, metavar="PROGRAM", help="default: this one")
     add("--kafka", type=Path, metavar="DIR", help="Kafka's jars (default: fetched by Maven)")
     add("--java", default="java", metavar="PROGRAM", help="Java 17 or newer")
     return made
@@ -114,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="paper-", dir=parent) as made:
         folder, bin_dir = Path(made).absolute(), args.bin_dir.absolute()
         env = programs.environment(bin_dir, folder)
-        python, versions = args.python, programs.packages(args.python, PACKAGES)
+        python, versions = sys.executable, programs.packages(sys.executable, PACKAGES)
         ctx = Context(args.scale, folder, bin_dir, env, python, versions, args.kafka, args.java)
         for name in args.only or NAMES:
             found = measure(ctx, load(name))

@@ -15,6 +15,7 @@ SHARD = 67e6
 _NEEDED = "batchweave_consumer_needed_bytes_total"
 _FETCHED = "batchweave_consumer_fetched_bytes_total"
 _REQUESTS = "batchweave_consumer_store_requests_total"
+_HEDGED = "batchweave_consumer_hedged_reads_total"
 
 
 def run(ctx: Context, out: Outcome) -> None:
@@ -31,10 +32,10 @@ def run(ctx: Context, out: Outcome) -> None:
         producer.wait(600)
         sizes = [p.stat().st_size for p in (site.folder / "objects").rglob("*") if p.is_file()]
         for count in nodes:
-            found = _read(ctx, site, count, ranks, steps)
-            needed, fetched, requests = found
+            needed, fetched, requests, hedged = _read(ctx, site, count, ranks, steps)
             row = {"system": "BatchWeave", "nodes": count, "amplification": fetched / needed}
-            out.rows.append({**row, "gets_per_step_and_node": requests / steps / count})
+            row |= {"gets_per_step_and_node": requests / steps / count, "hedged": hedged}
+            out.rows.append(row)
             points.append((count, fetched / needed))
     payload = needed
     stored = sum(size for size in sizes if size > 1 << 16)
@@ -55,7 +56,7 @@ def run(ctx: Context, out: Outcome) -> None:
 
 
 def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple[float, ...]:
-    """Reads all steps by all ranks; returns bytes needed and fetched, and GETs of data."""
+    """Reads all steps by all ranks; returns bytes needed and fetched, GETs of data, and hedged ones."""
     here, job = ranks // nodes, f"nodes-{nodes}"
     ports, made, daemons = [], [], []
     for node in range(nodes):
@@ -67,7 +68,6 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
             job=job,
             arena=max(128, 1024 // nodes),
             prefetch=max(64, 512 // nodes),
-            ranks=here,
             admin=f"127.0.0.1:{ports[-1]}",
         )
         daemons.append(daemon)
@@ -77,7 +77,7 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
         made.append(Trainer(ctx, site.folder, words, name=f"reader-{nodes}-{node}"))
     for each in made:
         each.trained(300, site)
-    totals = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0, 0.0]
     for port in ports:
         for number, value in enumerate(_metrics(port)):
             totals[number] += value
@@ -86,19 +86,21 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
     return tuple(totals)
 
 
-def _metrics(port: int) -> tuple[float, float, float]:
+def _metrics(port: int) -> tuple[float, ...]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    needed = fetched = requests = 0.0
+    needed = fetched = requests = hedged = 0.0
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")
         if name == _NEEDED:
             needed += float(value)
         elif name == _FETCHED:
             fetched += float(value)
+        elif name == _HEDGED:
+            hedged += float(value)
         elif name.startswith(_REQUESTS) and 'class="data"' in name:
             requests += float(value)
-    return needed, fetched, requests
+    return needed, fetched, requests, hedged
 
 
 EXPERIMENT = Experiment(

@@ -20,7 +20,8 @@ def run(ctx: Context, out: Outcome) -> None:
     given = ctx.sub("elastic") / "input"
     transforms.make(given, "plain", (part * len(WORLDS) + 200) * SLICES, 1)
     with Site(ctx) as site:
-        site.producer(0, 1, given, "plain", workers=1, slices=SLICES, lead=256)
+        # Without a bound: the second job reads nothing until the first run is over.
+        site.producer(0, 1, given, "plain", workers=1, slices=SLICES, lead=0)
         whole, restarted = Path(site.folder / "whole.json"), Path(site.folder / "parts.json")
         _, socket = site.consumer("a", job="whole", arena=64, prefetch=32)
         _, other = site.consumer("b", job="parts", arena=64, prefetch=32)

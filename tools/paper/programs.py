@@ -140,7 +140,7 @@ def packages(python: str, names: Mapping[str, str]) -> dict[str, str]:
     words = [python, "-c", program, json.dumps(names)]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     if run.returncode != 0:
-        raise FailedError(f"--python {python} does not run: {run.stderr.strip()[-300:]}")
+        raise FailedError(f"{python} does not run: {run.stderr.strip()[-300:]}")
     found: dict[str, str] = json.loads(run.stdout)
     return found
 

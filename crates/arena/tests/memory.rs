@@ -59,7 +59,10 @@ fn ranges_and_leases_are_checked() {
             Err(ArenaError::Range { .. })
         ));
     }
-    assert!(matches!(segment.reserve(0, 0), Err(ArenaError::Range { .. })));
+    assert!(matches!(
+        segment.reserve(0, 0),
+        Err(ArenaError::Range { .. })
+    ));
     let mut middle = segment.reserve(128, 128).unwrap();
     for (offset, length) in [(128, 128), (0, 129), (255, 1), (192, 1000), (0, BYTES)] {
         let overlap = segment.reserve(offset, length);

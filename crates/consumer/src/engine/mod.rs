@@ -5,7 +5,7 @@
 //! - A session is pushed its frames in order, each once, never more than its credits at a time.
 //! - A rank holds at most as many bytes as no rank holds, except for two steps that it may always hold.
 //! - Frames not delivered to any rank may be evicted, furthest-needed first, to make room for one needed
-//!   sooner. So a rank that stops reading blocks no other.
+//!   sooner, once the arena has grown as far as it can. So a rank that stops reading blocks no other.
 //!
 //! `schedule` decides what to fetch and evict, `due` when that is worth computing; `cursor` is the position of
 //! one rank; `location` and `known_locations` say where frames lie in the store, `allocator` where in the arena;
@@ -127,6 +127,8 @@ pub(crate) struct Engine<R, E> {
     sessions: BTreeMap<SessionId, ReadCursor>,
     held_bytes: u64,
     growing: bool,
+    /// Growing has to wait for ranks that have an older arena mapped.
+    postponed: bool,
     cramped: bool,
     /// When to compute again what to read ahead.
     ahead: Due,
@@ -149,6 +151,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             sessions: BTreeMap::new(),
             held_bytes: 0,
             growing: false,
+            postponed: false,
             cramped: false,
             ahead: Due::default(),
             unknown: (Due::default(), Arc::new([])),
@@ -159,14 +162,14 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// Adds a segment and returns its index.
     pub(crate) fn add_segment(&mut self, bytes: u64) -> u32 {
         self.changed();
-        self.growing = false;
+        (self.growing, self.postponed) = (false, false);
         self.arena.add_segment(bytes)
     }
 
     /// Postpones the requested segment: it will be requested again.
     pub(crate) fn growth_postponed(&mut self) {
         self.changed();
-        self.growing = false;
+        (self.growing, self.postponed) = (false, true);
     }
 
     /// Gives up growing, since no segment could be created.

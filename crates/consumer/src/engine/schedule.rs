@@ -251,6 +251,10 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             if let Some(region) = self.arena.allocate(bytes) {
                 return Some(region);
             }
+            // Another segment costs less than to read what is evicted again.
+            if self.can_grow() && !self.postponed {
+                return None;
+            }
             let victim = self.victim(distance)?;
             self.forget(victim);
         }

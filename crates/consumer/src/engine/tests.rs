@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 mod causes;
 mod forgotten;
+mod growth;
 mod requests;
 mod shares;
 
@@ -32,6 +33,8 @@ struct World {
     credits: BTreeMap<SessionId, usize>,
     quarantine: BTreeMap<SessionId, Arc<QuarantineRanges>>,
     slices: u32,
+    /// Requests for another segment.
+    grows: u64,
 }
 
 impl From<TooLarge> for String {
@@ -82,6 +85,7 @@ impl World {
             credits: BTreeMap::new(),
             quarantine: BTreeMap::new(),
             slices,
+            grows: 0,
         }
     }
 
@@ -116,7 +120,10 @@ impl World {
         for action in self.engine.advance() {
             match action {
                 Action::Fetch(list) => self.start(list),
-                Action::Grow => panic!("the arena is as large as it gets"),
+                Action::Grow => {
+                    assert!(self.engine.can_grow(), "the arena is as large as it gets");
+                    self.grows += 1;
+                }
                 Action::End(id, step) => assert_eq!(self.ended.insert(id, step), None),
                 Action::Fail(id, _) => {
                     let frame = self.next[&id];
@@ -154,8 +161,11 @@ impl World {
     fn start(&mut self, list: Vec<Fetch>) {
         for fetch in list {
             let to = fetch.to;
-            let hits =
-                |p: &FrameRegion| p.offset < to.offset + to.bytes && to.offset < p.offset + p.bytes;
+            let hits = |p: &FrameRegion| {
+                p.segment == to.segment
+                    && p.offset < to.offset + to.bytes
+                    && to.offset < p.offset + p.bytes
+            };
             let overlap = self.held.values().flatten().find(|(_, p)| hits(p));
             assert_eq!(overlap, None, "{fetch:?} overwrites a held frame");
             assert!(

@@ -68,7 +68,11 @@ impl Raw {
         let total = PIECE_BYTES * connections as u64;
         let segment =
             Segment::create("bench", total, &MemoryLimits::default()).map_err(socket_error)?;
-        let reserve = |n| segment.reserve(n * PIECE_BYTES, PIECE_BYTES).map(Mutex::new);
+        let reserve = |n| {
+            segment
+                .reserve(n * PIECE_BYTES, PIECE_BYTES)
+                .map(Mutex::new)
+        };
         let buffers: Result<_, _> = (0..connections as u64).map(reserve).collect();
         Ok(Some(Self {
             host,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use batchweave_store::StoreError;
+use tokio::sync::Notify;
 
 /// The kind of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,9 +23,13 @@ impl ReadKind {
     }
 }
 
-/// The last failure of each kind of read, until a read of that kind succeeds.
+/// The state of the store, as reads find it.
 #[derive(Debug, Default)]
-pub(crate) struct StoreHealth(Mutex<BTreeMap<ReadKind, String>>);
+pub(crate) struct StoreHealth {
+    /// The last failure of each kind of read, until a read of that kind succeeds.
+    failures: Mutex<BTreeMap<ReadKind, String>>,
+    answers: Notify,
+}
 
 impl StoreHealth {
     /// Notes the outcome of a read: success, or a failure that will be retried.
@@ -33,7 +38,13 @@ impl StoreHealth {
             self.note_failure(kind, why.to_string());
         } else if self.failures().remove(&kind).is_some() {
             tracing::info!(reads = kind.name(), "the store answers again");
+            self.answers.notify_waiters();
         }
+    }
+
+    /// Waits for the first read of any kind that succeeds after one of its kind failed.
+    pub(crate) async fn answers_again(&self) {
+        self.answers.notified().await;
     }
 
     /// Notes a failure that will be retried.
@@ -55,6 +66,6 @@ impl StoreHealth {
     }
 
     fn failures(&self) -> MutexGuard<'_, BTreeMap<ReadKind, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

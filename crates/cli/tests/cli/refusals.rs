@@ -33,7 +33,12 @@ fn the_command_line_is_checked() {
 fn a_verb_whose_program_is_missing_says_which() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("batchweave");
-    std::fs::copy(env!("CARGO_BIN_EXE_batchweave"), &alone).unwrap();
+    // Not written by this process: a child that another test forks meanwhile would keep the file busy.
+    let program = env!("CARGO_BIN_EXE_batchweave");
+    let copied = Command::new("cp")
+        .args([program.as_ref(), alone.as_os_str()])
+        .status();
+    assert!(copied.unwrap().success());
     for args in [
         &["plan", "--producers", "1"][..],
         &["--json", "bench", "fetch"],

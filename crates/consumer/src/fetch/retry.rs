@@ -2,12 +2,14 @@
 //! deadlines. A missing or short object is read once more, on another connection.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use batchweave_arena::ArenaError;
 use batchweave_store::{Backoff, Body, Effect, ErrorKind, Op, StoreError};
 
 use super::Fetcher;
-use crate::store_health::ReadKind;
+use crate::context::Context;
+use crate::store_health::{ReadKind, StoreHealth};
 
 /// A read that is throttled this many times in a row reports that the store fails.
 const THROTTLED_MAX: u32 = 3;
@@ -71,7 +73,18 @@ where
             }
             Err(why) => return Err(why),
         }
-        context.sleep(context.jittered(backoff.pause())).await;
+        let pause = context.jittered(backoff.pause());
+        between_tries(context, health, pause, throttled > 0).await;
+    }
+}
+
+/// Waits between two tries. Pauses grow to seconds, so the first read that succeeds after a failure ends those of all
+/// others; a throttled one waits on.
+async fn between_tries(context: &Context, health: &StoreHealth, pause: Duration, throttled: bool) {
+    tokio::select! {
+        biased;
+        () = health.answers_again(), if !throttled => {}
+        () = context.sleep(pause) => {}
     }
 }
 
@@ -98,4 +111,29 @@ pub(super) fn short_body(fetcher: &Fetcher, key: &str, at: u64, end: u64) -> Sto
     let detail = format!("the answer ended at byte {at} instead of {end}");
     let (kind, effect) = (ErrorKind::Timeout, Effect::DidNot);
     StoreError::new(Op::GetRange, location, kind, effect, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_answer_of_a_store_ends_pauses_but_of_throttled_reads() {
+        let (context, health) = (Context::system(), StoreHealth::default());
+        let pause =
+            |throttled| between_tries(&context, &health, Duration::from_hours(1), throttled);
+        let (mut failed, mut throttled) = (pin!(pause(false)), pin!(pause(true)));
+        assert!(failed.as_mut().now_or_never().is_none());
+        assert!(throttled.as_mut().now_or_never().is_none());
+        health.note(ReadKind::Log, None);
+        assert!(failed.as_mut().now_or_never().is_none(), "nothing failed");
+        health.note_failure(ReadKind::Log, "refused".to_owned());
+        health.note(ReadKind::Log, None);
+        assert!(failed.as_mut().now_or_never().is_some());
+        assert!(throttled.as_mut().now_or_never().is_none());
+    }
 }

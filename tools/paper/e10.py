@@ -20,7 +20,7 @@ COMMON = ["--steps", str(STEPS_MAX), "--compute", str(COMPUTE), "--save-every", 
 
 def run(ctx: Context, out: Outcome) -> None:
     """Kills each system as often."""
-    kills = ctx.of(3, 10, 200)
+    kills = ctx.of(3, 6, 200)
     given = ctx.sub("kills") / "input"
     samples = ctx.of(40_000, 60_000, 1_000_000)
     transforms.make(given, "ids", samples, 1)

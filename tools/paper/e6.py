@@ -56,7 +56,7 @@ def run(ctx: Context, out: Outcome) -> None:
 
 
 def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple[float, ...]:
-    """Reads all steps by all ranks; returns bytes needed and fetched, GETs and hedged GETs of data."""
+    """Reads all steps by all ranks; returns bytes needed and fetched, GETs and hedged ones."""
     here, job = ranks // nodes, f"nodes-{nodes}"
     ports, made, daemons = [], [], []
     for node in range(nodes):

@@ -49,6 +49,14 @@ struct Estimate {
     arrays: f64,
 }
 
+/// The size of a batch.
+#[derive(Debug, Clone, Copy)]
+struct BatchSize {
+    tokens: u64,
+    /// `None` where batches differ in size.
+    stored_bytes: Option<u64>,
+}
+
 /// Reports the estimated size of the stream, of which this producer has committed a number of batches.
 pub(super) async fn check(
     config: &ProducerConfig,
@@ -56,7 +64,10 @@ pub(super) async fn check(
     (list, committed): (&InputList, u64),
     findings: &mut Findings,
 ) {
-    let inputs = config.shape().tokens() as u64;
+    let batch = BatchSize {
+        tokens: config.shape().tokens() as u64,
+        stored_bytes: transform.encoder.batch_bytes(),
+    };
     let mut whole = Some(Estimate::default());
     let mut sizes = Vec::new();
     for (number, own) in config.by_source().into_iter().enumerate() {
@@ -73,7 +84,7 @@ pub(super) async fn check(
         };
         sizes.push(sample.sizes);
         let (name, tokens) = &sample.longest;
-        if let Some(why) = long_document(config, name, *tokens, inputs) {
+        if let Some(why) = long_document(config, name, *tokens, batch.tokens) {
             findings.opened("warning", why);
         }
         whole = whole.filter(|_| epochs > 0).map(|sum| Estimate {
@@ -82,7 +93,6 @@ pub(super) async fn check(
         });
     }
     balance::report(config, transform, &sizes, findings);
-    let batch = transform.encoder.batch_bytes();
     if let Some(per_token) = transform.encoder.bytes_per_token() {
         // Slices of bins have their tokens, and what each of these has beside it.
         whole = whole.map(|sum| Estimate {
@@ -90,29 +100,29 @@ pub(super) async fn check(
             ..sum
         });
     }
-    if let Some(bytes) = bytes(config, (whole, inputs, batch), committed) {
-        report(config, bytes, findings);
+    if let Some(bytes) = remaining_bytes(config, whole, batch, committed) {
+        report_growth(config, bytes, findings);
     }
 }
 
 /// Reports that the stream will grow by about this many bytes, where the free space of its folder is known.
-fn report(config: &ProducerConfig, bytes: u64, findings: &mut Findings) {
+fn report_growth(config: &ProducerConfig, bytes: u64, findings: &mut Findings) {
     let Some(free) = free_space(&config.store.url) else {
         return;
     };
-    let (about, folder) = (about(bytes), free.folder.display());
-    let free_bytes = self::about(free.bytes);
+    let (needed, folder) = (rounded(bytes), free.folder.display());
+    let free_bytes = rounded(free.bytes);
     if bytes > free.bytes {
         findings.opened("warning", format!(
-            "the stream needs about {about} more, by an estimate from some documents, and {folder} has {free_bytes} free: give it \
+            "the stream needs about {needed} more, by an estimate from some documents, and {folder} has {free_bytes} free: give it \
              a larger disk, or bound it with ahead.max_bytes and let reclaim.enabled of the consumer delete what is trained"
         ));
     } else {
-        findings.opened("size", format!("about {about} more, by an estimate from some documents; {folder} has {free_bytes} free"));
+        findings.opened("size", format!("about {needed} more, by an estimate from some documents; {folder} has {free_bytes} free"));
     }
 }
 
-fn about(bytes: u64) -> String {
+fn rounded(bytes: u64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let bytes = bytes as f64;
     let unit = units.into_iter().find(|(size, _)| bytes >= *size);
@@ -121,15 +131,19 @@ fn about(bytes: u64) -> String {
     })
 }
 
-/// Returns a warning of a document that fills many steps in a row, or much of a window of shuffled rows. `inputs` are the tokens
-/// of a batch.
-fn long_document(config: &ProducerConfig, name: &str, tokens: u64, inputs: u64) -> Option<String> {
+/// Returns a warning of a document that fills many steps in a row, or much of a window of shuffled rows.
+fn long_document(
+    config: &ProducerConfig,
+    name: &str,
+    tokens: u64,
+    batch_tokens: u64,
+) -> Option<String> {
     if config.is_balanced() {
         // Its pieces are dealt over the batches of a window.
         return None;
     }
     let fills = if config.packing.shuffle_rows.is_some() {
-        let window = config.window_batches().saturating_mul(inputs);
+        let window = config.window_batches().saturating_mul(batch_tokens);
         (tokens > window / PARTS_OF_WINDOW).then(|| {
             format!(
                 "more than a twentieth of the window of shuffled rows, {} tokens; raise packing.shuffle_rows.tokens",
@@ -137,10 +151,10 @@ fn long_document(config: &ProducerConfig, name: &str, tokens: u64, inputs: u64) 
             )
         })
     } else {
-        (tokens > STEPS_OF_DOCUMENT * inputs).then(|| {
+        (tokens > STEPS_OF_DOCUMENT * batch_tokens).then(|| {
             format!(
                 "which fill {} steps in a row; set packing.shuffle_rows, or source.format where the file holds many documents",
-                grouped(tokens / inputs)
+                grouped(tokens / batch_tokens)
             )
         })
     }?;
@@ -150,17 +164,19 @@ fn long_document(config: &ProducerConfig, name: &str, tokens: u64, inputs: u64) 
     ))
 }
 
-/// Returns the bytes that are still to be stored: of `whole`, or up to the limit. `batch` is the size of a batch.
-fn bytes(
+/// Returns the bytes that are still to be stored: of `whole`, or up to the limit.
+fn remaining_bytes(
     config: &ProducerConfig,
-    (whole, inputs, batch): (Option<Estimate>, u64, Option<u64>),
+    whole: Option<Estimate>,
+    batch: BatchSize,
     committed: u64,
 ) -> Option<u64> {
     let of = u64::from(config.producer.of.max(1));
-    let input = whole.map(|whole| (whole.tokens / inputs as f64, whole.arrays));
+    let batch_tokens = batch.tokens as f64;
+    let input = whole.map(|whole| (whole.tokens / batch_tokens, whole.arrays));
     let limit = match config.producer.limit {
         RunLimit::Batches(batches) => Some(batches as f64),
-        RunLimit::Tokens(tokens) => Some(tokens as f64 / inputs as f64),
+        RunLimit::Tokens(tokens) => Some(tokens as f64 / batch_tokens),
         RunLimit::None | RunLimit::Documents(_) => None,
     };
     let batches = match (input, limit) {
@@ -168,8 +184,8 @@ fn bytes(
         (input, limit) => limit.or(input.map(|(batches, _)| batches))?,
     };
     let left = (batches - (committed * of) as f64).max(0.0);
-    if let Some(batch) = batch {
-        return Some((left * batch as f64) as u64);
+    if let Some(bytes) = batch.stored_bytes {
+        return Some((left * bytes as f64) as u64);
     }
     // Samples and arrays of documents differ in size.
     let (all, arrays) = input?;
@@ -287,15 +303,23 @@ mod tests {
             config.producer.limit = limit;
             config
         };
+        let bytes = |config, whole, stored_bytes, committed| {
+            let tokens = 100;
+            let batch = BatchSize {
+                tokens,
+                stored_bytes,
+            };
+            remaining_bytes(config, whole, batch, committed)
+        };
         let none = config(RunLimit::None);
-        assert_eq!(bytes(&none, (whole, 100, Some(300)), 0), Some(300_000));
-        assert_eq!(bytes(&none, (whole, 100, Some(300)), 400), Some(180_000));
-        assert_eq!(bytes(&none, (whole, 100, None), 500), Some(3_500_000));
-        assert_eq!(bytes(&none, (None, 100, Some(300)), 0), None, "without end");
+        assert_eq!(bytes(&none, whole, Some(300), 0), Some(300_000));
+        assert_eq!(bytes(&none, whole, Some(300), 400), Some(180_000));
+        assert_eq!(bytes(&none, whole, None, 500), Some(3_500_000));
+        assert_eq!(bytes(&none, None, Some(300), 0), None, "without end");
         let batches = config(RunLimit::Batches(10));
-        assert_eq!(bytes(&batches, (None, 100, Some(300)), 0), Some(3000));
-        assert_eq!(bytes(&batches, (whole, 100, Some(300)), 0), Some(3000));
+        assert_eq!(bytes(&batches, None, Some(300), 0), Some(3000));
+        assert_eq!(bytes(&batches, whole, Some(300), 0), Some(3000));
         let tokens = config(RunLimit::Tokens(1 << 40));
-        assert_eq!(bytes(&tokens, (whole, 100, Some(300)), 0), Some(300_000));
+        assert_eq!(bytes(&tokens, whole, Some(300), 0), Some(300_000));
     }
 }

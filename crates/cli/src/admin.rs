@@ -48,7 +48,7 @@ pub(crate) fn refused(void: &Void, m: &Manifest) -> CliError {
 fn advice(void: &Void, m: &Manifest) -> Option<String> {
     Some(match void {
         Void::NotOpened(_) | Void::NotNamed(_) => producers(m),
-        Void::Finished(_) => "the producer has finished; there is no term to retire".into(),
+        Void::Finished(_) => "it has no term to retire".into(),
         Void::Retired { .. } => "the next instance that opens it gets a new term".into(),
         Void::WrongEpoch { current, .. } => format!(
             "it was opened again, as term {current}, while this command ran; \

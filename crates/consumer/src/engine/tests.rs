@@ -33,8 +33,6 @@ struct World {
     credits: BTreeMap<SessionId, usize>,
     quarantine: BTreeMap<SessionId, Arc<QuarantineRanges>>,
     slices: u32,
-    /// Requests for another segment.
-    grows: u64,
 }
 
 impl From<TooLarge> for String {
@@ -85,7 +83,6 @@ impl World {
             credits: BTreeMap::new(),
             quarantine: BTreeMap::new(),
             slices,
-            grows: 0,
         }
     }
 
@@ -122,7 +119,6 @@ impl World {
                 Action::Fetch(list) => self.start(list),
                 Action::Grow => {
                     assert!(self.engine.can_grow(), "the arena is as large as it gets");
-                    self.grows += 1;
                 }
                 Action::End(id, step) => assert_eq!(self.ended.insert(id, step), None),
                 Action::Fail(id, _) => {

@@ -103,11 +103,11 @@ impl Fetcher {
 
     /// Verifies a frame in the arena by the sum that was computed while it arrived, and finds its layout.
     fn verify(&self, target: &Target, sum: &Crc32c) -> Result<Arc<Loaded>, String> {
-        let lease = target
+        let buffer = target
             .segment
             .reserve(target.offset, target.from.bytes())
             .map_err(|why| why.to_string())?;
-        let frame = lease.as_slice();
+        let frame = buffer.as_slice();
         let expect = target.from.expect(target.id);
         let payload = verify_summed(frame, sum, &expect).map_err(|why| why.to_string())?;
         let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl Fetcher {
         Ok(Arc::new(Loaded {
             shape,
             crc: header.payload_crc,
-            _lease: lease,
+            _reserved: buffer,
         }))
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Loaded {
     /// CRC32C of the payload.
     pub(crate) crc: u32,
     /// Prevents writes to the frame's bytes for as long as the frame is in use.
-    pub(super) _lease: FrameBuf,
+    pub(super) _reserved: FrameBuf,
 }
 
 /// The result of fetching a frame.

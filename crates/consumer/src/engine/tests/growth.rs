@@ -12,7 +12,6 @@ fn full() -> World {
         world.finish(0, Ok(()));
     }
     assert_eq!(world.engine.bytes().1, 4 * FRAME);
-    world.grows = 0;
     world.open(2, 1..2, 0, 2);
     world
 }

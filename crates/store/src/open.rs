@@ -36,7 +36,7 @@ pub struct OpenOptions {
     /// Whether requests to S3 name the bucket in the path or in the host.
     pub path_style: PathStyle,
     /// Fixed keys, instead of the chain of environment, profile, web identity, container and
-    /// instance credentials. For tests and demos.
+    /// instance credentials: for S3, and for Azure as the account and its key. For tests and demos.
     pub keys: Option<AccessKeys>,
     /// Encryption at rest of objects written to S3.
     pub encryption: Encryption,
@@ -125,7 +125,7 @@ impl Encryption {
     }
 }
 
-/// A fixed pair of S3 keys; `Debug` hides the secret.
+/// A fixed pair of keys; `Debug` hides the secret.
 #[derive(Clone)]
 pub struct AccessKeys {
     /// The access key id, as in `AWS_ACCESS_KEY_ID`.

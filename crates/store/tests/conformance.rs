@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+mod clouds;
 mod s3;
+mod script;
 
 use std::sync::Arc;
 

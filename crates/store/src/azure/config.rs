@@ -28,9 +28,18 @@ pub(super) fn resolve(
     host: Option<&str>,
     options: &OpenOptions,
 ) -> Result<(Transport, Azure), Fault> {
-    let connection = given(CONNECTION);
-    let connection = connection.as_deref().map(Connection::parse).transpose()?;
-    let connection = connection.unwrap_or_default();
+    let connection = match &options.keys {
+        Some(keys) => Connection {
+            account: Some(keys.id.clone()),
+            key: Some(keys.secret.clone()),
+            ..Connection::default()
+        },
+        None => {
+            let text = given(CONNECTION);
+            let read = text.as_deref().map(Connection::parse).transpose()?;
+            read.unwrap_or_default()
+        }
+    };
     let account = account(host, options, &connection)?;
     let endpoint = endpoint(host, &account, options, &connection)?;
     let azure = Azure {
@@ -111,7 +120,7 @@ fn credentials(
         .with_use_emulator(false)
         .with_http_connector(Connector(client))
         .with_retry(signing::token_tries());
-    for (name, key) in OTHER_NAMES {
+    for (name, key) in OTHER_NAMES.into_iter().filter(|_| options.keys.is_none()) {
         if let Some(value) = given(name) {
             builder = builder.with_config(key, value);
         }

@@ -10,8 +10,8 @@ use batchweave_store::{
 };
 use bytes::Bytes;
 
-use super::script::{ok, refusal, scripted};
 use super::served;
+use crate::script::{ok, refusal, scripted};
 
 #[tokio::test]
 async fn the_embedded_server_answers_every_question() {

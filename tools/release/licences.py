@@ -1,4 +1,4 @@
-"""Licence texts of all crates in the programs: `tools/release/licences.py FILE` writes them into one file.
+"""Licence texts of all crates in the programs: `tools/release/licences.py FILE` writes them.
 
 Fails for a crate whose licence is not in tools/release/allowed-licences.txt, and for one without a
 text. Texts that crates are published without are in tools/release/texts: the first line of a file
@@ -61,7 +61,7 @@ def allowed(expression: str, licences: set[str]) -> bool:
 
 def own_texts(crate: Crate) -> dict[str, str]:
     """Return the licence files of a crate: path below its folder, and text."""
-    found = {}
+    found: dict[str, str] = {}
     for path in sorted(crate.folder.rglob("*")):
         parts = path.relative_to(crate.folder).parts
         name = "/".join(parts)
@@ -86,8 +86,10 @@ def added_texts() -> dict[str, str]:
 
 def collect(crates: list[Crate]) -> list[tuple[Crate, dict[str, str]]]:
     """Return the texts of each crate; fails with all crates that lack one."""
+    found: list[tuple[Crate, dict[str, str]]] = []
+    faults: list[str] = []
     licences = {line for line in ALLOWED.read_text().splitlines() if line and line[0] != "#"}
-    added, faults, found = added_texts(), [], []
+    added = added_texts()
     unused = set(added) - {STANDARD_LIBRARY}
     for crate in crates:
         if not allowed(crate.licence, licences):
@@ -100,7 +102,7 @@ def collect(crates: list[Crate]) -> list[tuple[Crate, dict[str, str]]]:
         elif all("/" in name for name in texts):
             faults.append(f"{crate.key}: no licence text in {crate.folder}, nor in {TEXTS}")
         found.append((crate, texts))
-    faults += [f"{name}: has a text in {TEXTS}, and is not in the programs" for name in sorted(unused)]
+    faults += [f"{name}: is in {TEXTS}, and not in the programs" for name in sorted(unused)]
     if faults:
         fail("\n  ".join(["licences of crates in the programs:", *faults]))
     return found

@@ -1,7 +1,7 @@
-"""The list of all parts of the programs: `tools/release/sbom.py FILE` writes CycloneDX 1.6 as JSON.
+"""All parts of the programs: `tools/release/sbom.py FILE` writes CycloneDX 1.6 as JSON.
 
-The same checkout gives the same bytes: the serial number is derived from the content, and the time is
-that of SOURCE_DATE_EPOCH or of the commit.
+The same checkout gives the same bytes: the serial number is derived from the content, and the time
+is that of SOURCE_DATE_EPOCH or of the commit.
 """
 
 from __future__ import annotations
@@ -11,24 +11,20 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 import uuid
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from shipped_crates import ROOT, Crate, shipped, version
+from shipped_crates import ROOT, Crate, fail, shipped, version
 
 
 def time() -> str:
     """Return the time of the release."""
-    seconds = os.environ.get("SOURCE_DATE_EPOCH") or subprocess.run(
-        ["git", "log", "-1", "--format=%ct"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    seconds = os.environ.get("SOURCE_DATE_EPOCH")
+    if not seconds:
+        command = ["git", "log", "-1", "--format=%ct"]
+        seconds = subprocess.check_output(command, cwd=ROOT, text=True)
     return datetime.fromtimestamp(int(seconds), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -57,8 +53,9 @@ def component(crate: Crate) -> dict[str, Any]:
 
 def python_parts() -> list[dict[str, Any]]:
     """Return what pip installs beside the wheel; the version is chosen at the installation."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [re.split(r"[\s<>=!~;\[]", need)[0] for need in project["dependencies"]]
+    listed = re.search(r"(?m)^dependencies = \[(.*)\]$", (ROOT / "pyproject.toml").read_text())
+    needs = re.findall(r'"([^"]+)"', listed[1]) if listed else fail("pyproject.toml: unreadable")
+    names = [re.split(r"[\s<>=!~;\[]", need)[0] for need in needs]
     return [
         {
             "type": "library",
@@ -68,7 +65,7 @@ def python_parts() -> list[dict[str, Any]]:
             "scope": "optional",
             "description": f"Needed by the Python client: {need}",
         }
-        for name, need in zip(names, project["dependencies"], strict=True)
+        for name, need in zip(names, needs, strict=True)
     ]
 
 

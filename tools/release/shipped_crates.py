@@ -1,11 +1,11 @@
-"""The crates that the shipped programs contain: from Cargo.lock, with the folders of their sources."""
+"""The crates that the shipped programs contain, with the folders of their sources."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,8 +49,9 @@ def fail(message: str) -> NoReturn:
 
 def version() -> str:
     """Return the version of the workspace."""
-    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
-    return str(manifest["workspace"]["package"]["version"])
+    # The first such line is that of [workspace.package].
+    found = re.search(r'(?m)^version = "(.+)"$', (ROOT / "Cargo.toml").read_text())
+    return found[1] if found else fail("Cargo.toml: no version found")
 
 
 def metadata(platform: str) -> dict[str, Any]:
@@ -74,8 +75,11 @@ def metadata(platform: str) -> dict[str, Any]:
 
 def shipped() -> dict[str, Crate]:
     """Return the crates by key: what the programs need on any platform, without tests' needs."""
-    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
-    checksums = {f"{one['name']}@{one['version']}": one.get("checksum", "") for one in lock}
+    lock = re.findall(
+        r'(?m)^name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"$',
+        (ROOT / "Cargo.lock").read_text(),
+    )
+    checksums = {f"{name}@{version}": checksum for name, version, checksum in lock}
     crates: dict[str, Crate] = {}
     for platform in PLATFORMS:
         graph = metadata(platform)

@@ -74,7 +74,7 @@ def own_texts(crate: Crate) -> dict[str, str]:
 
 def added_texts() -> dict[str, str]:
     """Return the texts of tools/release/texts by crate."""
-    found = {}
+    found: dict[str, str] = {}
     for path in sorted(TEXTS.glob("*.txt")):
         first, _, text = path.read_text().partition("\n")
         names, _, origin = first.removeprefix("crates: ").partition("; from ")

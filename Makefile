@@ -309,12 +309,13 @@ check-release:
 	$(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=$(CLEAN)) tools/check-deb dist/batchweave_*.deb
 	$(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=$(CLEAN)) tools/check-wheel dist/batchweave-*.whl
 
-# The package alone, from the built programs.
+# The package alone, from the built programs. The Debian is kept for the next time.
 package-check:
 	$(call step,Debian package)
 	@rm -rf target/package
 	DPKG_DEB_COMPRESSOR_TYPE=none tools/deb $(BUILT) target/package
-	tools/check-deb target/package/batchweave_*.deb
+	BATCHWEAVE_CLEAN_BASE=$(CURDIR)/target/clean-debian tools/check-deb target/package/batchweave_*.deb
+	@rm -rf target/package
 
 docs: $(VENV)/ready
 	$(PYTHON) tools/book target/book

@@ -227,7 +227,7 @@ def test_workflows_run_commands_of_this_checkout_on_both_architectures() -> None
         targets = re.findall(r"(?m)- run: make (\S+)$", text)
         assert targets, name
         for target in targets:
-            assert re.search(rf"(?m)^{target}:", makefile), f"there is no target {target}"
+            assert re.search(rf"(?m)^{target}:", makefile), f"the Makefile lacks {target}"
         for script in re.findall(r"(?m)- run: (tools/\S+)", text):
             assert os.access(ROOT / script, os.X_OK), script
     assert "make test" in (ROOT / ".github/workflows/checks.yml").read_text()

@@ -17,7 +17,7 @@ ifeq ($(PROFILE),checks)
 export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/lint-rustc
 endif
 
-.PHONY: help demo wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
+.PHONY: help demo test-clouds emulators clouds wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
 	system-build system-python system-all system-optional fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units scripts \
 	image image-check release check-release package-check docs generated-docs manifests live-systemd live-kubernetes paper paper-quick
 .NOTPARALLEL:
@@ -43,23 +43,27 @@ help:
 	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
 	@echo 'make live-systemd  a booted Debian with the daemons as units, by the commands of deploy/README.md: five minutes, by sudo'
 	@echo 'make live-kubernetes  a Kubernetes cluster with the daemons as pods, by the commands of deploy/README.md: by sudo, twenty minutes the first time'
+	@echo 'make test-clouds  gs:// and az:// with emulators, which it installs by Go and npm; RUNS=10 demos with kills on each'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
 	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes a quarter of an hour'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
-# Compiles one program, which contains all that the demo starts.
-demo: system-build system-python $(VENV)/numpy
+# Compiles one program, which contains all that the demo starts. STORE=gs and STORE=az take emulators of these clouds.
+STORE :=
+demo_cloud := $(filter gs az,$(STORE))
+demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 	$(call step,build of the demo's program)
-	cargo build --locked --profile demo -p batchweave-all
-	PYTHONPATH=$(CURDIR)/python/src target/demo/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
+	cargo build --locked --profile demo -p batchweave-all $(if $(demo_cloud),--features clouds)
+	$(if $(demo_cloud),tools/emulators run $(EMULATORS) env) PYTHONPATH=$(CURDIR)/python/src target/demo/batchweave-all demo --ranks-in python --python $(CURDIR)/$(PYTHON) \
+		$(if $(STORE),--store $(STORE)$(if $(demo_cloud),://batchweave/demo)) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
 # STEP:NEEDED waits for others; the rest starts in this order, two at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready py-site-tests:checks-build,python-ready \
-	rust-docs:checks-build units:checks-build scripts image-check:checks-build package-check:checks-build
+	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build package-check:checks-build
 test: system-all system-optional
 	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps $(RUN_STEPS) $(STEPS)
 
@@ -89,6 +93,27 @@ whole-jobs: build
 damage: build
 	$(call step,each object of a real stream damaged and each read of one a lie)
 	$(if $(TRIALS),BATCHWEAVE_TRIALS=$(TRIALS)) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture damage::
+
+# RUNS=10 runs the demo, with its kills and its proof, ten times on each cloud.
+test-clouds: build emulators
+	$(call step,conformance of gs:// and az:// with emulators and the demo with kills on each)
+	tools/emulators run $(EMULATORS) env BATCHWEAVE_TEST_STORES="gs://batchweave/c az://batchweave/c" \
+		cargo test $(CARGO_FLAGS) --test conformance -- --nocapture stores_named
+	@for run in $$(seq $(RUNS)); do for cloud in gs az; do \
+		echo "run $$run of $(RUNS) on $$cloud://"; \
+		tools/emulators run $(EMULATORS) $(BUILT)/batchweave demo --store $$cloud://batchweave/demo --kills 2 || exit 1; \
+	done; done
+
+EMULATORS := target/emulators
+emulators:
+	@tools/system-packages clouds
+	tools/emulators install $(EMULATORS)
+
+# Conformance beside the other tests, where the emulators are installed.
+clouds:
+	$(call step,conformance of gs:// and az:// with emulators)
+	@tools/emulators run $(EMULATORS) env BATCHWEAVE_TEST_STORES="gs://batchweave/c az://batchweave/c" \
+		tools/run-tests $(PROFILE) "store conformance" -- stores_named || [ $$? = 3 ]
 
 # In a separate folder, since all code there is instrumented. FUZZ_TARGETS='record fold' runs these
 # only, FUZZ_SECONDS=0 removes the time limit; `tools/fuzz --keep` adds found inputs to tests/fuzz/inputs.

@@ -145,13 +145,36 @@ def test_a_drain_goes_on_with_many_producers_at_a_time(overlay: str) -> None:
         assert str(percent).endswith("%")
 
 
-@pytest.mark.parametrize("overlay", [one for one in OVERLAYS if one != "dev"])
+@pytest.mark.parametrize("overlay", [one for one in OVERLAYS if one not in ("dev", "aks")])
 def test_pods_reach_the_credentials_of_their_node(overlay: str) -> None:
-    policy = named("NetworkPolicy", "to-pod-identity", overlay)["spec"]
-    (rule,) = policy["egress"]
-    assert {"ipBlock": {"cidr": "169.254.170.23/32"}} in rule["to"]
+    name, address = ("to-pod-identity", "169.254.170.23/32")
+    if overlay == "gke":
+        name, address = ("to-metadata-server", "169.254.169.254/32")
+    policy = named("NetworkPolicy", name, overlay)["spec"]
+    rule = policy["egress"][0]
+    assert {"ipBlock": {"cidr": address}} in rule["to"]
     assert rule["ports"] == [{"port": 80, "protocol": "TCP"}]
     labels = policy["podSelector"]["matchLabels"]
     for one in resources(overlay):
         for template in templates(one):
             assert labels.items() <= template["metadata"]["labels"].items(), one["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "annotation"),
+    [
+        ("aws", "eks.amazonaws.com/role-arn"),
+        ("gke", "iam.gke.io/gcp-service-account"),
+        ("aks", "azure.workload.identity/client-id"),
+    ],
+)
+def test_each_role_has_an_identity_of_its_own(overlay: str, annotation: str) -> None:
+    accounts = [one for one in resources(overlay) if one["kind"] == "ServiceAccount"]
+    identities = {one["metadata"]["annotations"][annotation] for one in accounts}
+    assert len(identities) == len(accounts) == 4
+
+
+def test_the_webhook_of_aks_finds_the_pods() -> None:
+    for one in resources("aks"):
+        for template in templates(one):
+            assert template["metadata"]["labels"]["azure.workload.identity/use"] == "true"

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use batchweave_console::CliError;
 use batchweave_console::context::{self, Context};
 use batchweave_daemon::Exit;
-use batchweave_store::{Bucket, Store, StoreError, Versioning};
+use batchweave_store::{Bucket, Location, Permission, Store, StoreError, Versioning};
 use serde::Serialize;
 
 use finding::{Check, Finding, Group, Level};
@@ -71,6 +71,13 @@ impl Target<'_> {
 
     fn bucket(&self) -> Option<&dyn Bucket> {
         self.store.inspect()?.bucket()
+    }
+
+    /// Returns the store's own name of a permission.
+    fn grant(&self, permission: Permission) -> &'static str {
+        let location = Location::parse(self.store.root()).ok();
+        let name = location.and_then(|location| location.permission(permission));
+        name.unwrap_or("access")
     }
 
     /// Returns a temporary key of this run.
@@ -167,7 +174,7 @@ async fn examine(
     let permissions = permissions::check(target, versioning.as_ref()).await;
     show(context, report, Group::Permissions, permissions)?;
     if let (Some(bucket), Some(versioning)) = (target.bucket(), versioning) {
-        let rules = rules::check(bucket, versioning).await;
+        let rules = rules::check(target, bucket, versioning).await;
         show(context, report, Group::Rules, rules)?;
     }
     let (latency, finding) = latency::measure(target).await;
@@ -216,7 +223,8 @@ async fn clean(target: &Target<'_>) -> Option<Finding> {
     left.last().map(|error| {
         let objects = batchweave_console::output::count(left.len() as u64, "object");
         let detail = format!("{objects} below {folder}: {}", error.detail);
-        let remedy = format!("delete {folder}; with s3:DeleteObject on probe/* nothing stays");
+        let grant = target.grant(Permission::Delete);
+        let remedy = format!("delete {folder}; with {grant} on probe/* nothing stays");
         Finding::warn("left behind", detail, &remedy)
     })
 }

@@ -81,7 +81,7 @@ impl Context {
         given.map(|url| root_url(&url).into_owned()).ok_or_else(|| {
             CliError::Usage(format!(
                 "no store: name the stream's root with --store URL or in {STORE_VARIABLE} \
-                 (s3://bucket/prefix or file:///dir)"
+                 (s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///dir)"
             ))
         })
     }
@@ -106,7 +106,7 @@ impl Context {
                 ..self.store_options()
             };
             let url = self.url()?;
-            if matches!(Location::parse(&url), Ok(Location::S3 { .. })) {
+            if Location::parse(&url).is_ok_and(Location::is_remote) {
                 check_answer(&url, &options).await?;
             }
             let store = batchweave_store::open(&url, &options).await?;

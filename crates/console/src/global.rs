@@ -6,10 +6,11 @@ use batchweave_store::PathStyle;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Root of the stream: s3://bucket/prefix, file:///dir, /dir or ./dir [default: $BATCHWEAVE_STORE]
+    /// Root of the stream: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///dir, /dir or ./dir
+    /// [default: $BATCHWEAVE_STORE]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
-    /// S3 endpoint, instead of AWS_ENDPOINT_URL
+    /// Endpoint of the store, instead of AWS_ENDPOINT_URL or the other clouds' variables
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint: Option<String>,
     /// S3 region, instead of AWS_REGION or the profile's

@@ -1,7 +1,7 @@
 //! Properties of a store beyond the contract, for `batchweave doctor`: permissions and the rules of an S3
 //! bucket. Objects are created only under the given key.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -59,8 +59,14 @@ pub trait Bucket: Send + Sync {
     /// Returns whether overwritten and deleted objects are kept.
     async fn versioning(&self) -> Result<Versioning, StoreError>;
 
-    /// Returns the enabled lifecycle rules that reach objects below the store's root.
-    async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError>;
+    /// Returns the enabled lifecycle rules that reach objects below the store's root; `None` where the store's interface
+    /// does not have them.
+    async fn lifecycle(&self) -> Result<Option<Vec<LifecycleRule>>, StoreError>;
+
+    /// Returns what else keeps or protects the bucket's objects.
+    async fn guards(&self) -> Result<Guards, StoreError> {
+        Ok(Guards::default())
+    }
 
     /// Returns the store's clock, in whole seconds. Reads `key`, which should be absent.
     async fn time(&self, key: &str) -> Result<SystemTime, StoreError>;
@@ -74,6 +80,12 @@ pub trait Bucket: Send + Sync {
 
     /// Completes the upload with one request if the key is absent.
     async fn complete_upload(&self, upload: &PendingUpload) -> Result<Create, StoreError>;
+
+    /// Whether the store lists unfinished uploads, and keeps them until they are aborted; otherwise they end by
+    /// themselves.
+    fn lists_uploads(&self) -> bool {
+        true
+    }
 
     /// Aborts the upload; succeeds if it is gone already.
     async fn abort_upload(&self, upload: &PendingUpload) -> Result<(), StoreError>;
@@ -90,6 +102,27 @@ pub struct PendingUpload {
     pub e_tag: Option<String>,
     /// The part's CRC32, where the store requires it at completion.
     pub crc32: Option<String>,
+    /// The bytes that the completion sends, where the store takes the last part with it.
+    pub last: Bytes,
+}
+
+/// What keeps deleted objects of a bucket, or forbids deletes, besides versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Guards {
+    /// Time for which deleted objects are kept, and paid for.
+    pub soft_delete: Option<Duration>,
+    /// Age below which no object can be deleted.
+    pub retention: Option<Duration>,
+    /// Objects can't be deleted by a policy of unknown length.
+    pub immutable: bool,
+    /// Objects are held until the hold is lifted.
+    pub holds: bool,
+    /// Whether permissions are those of the bucket alone, where a bucket can have others.
+    pub uniform_access: Option<bool>,
+    /// The place of the bucket.
+    pub location: Option<String>,
+    /// The class of new objects.
+    pub storage_class: Option<String>,
 }
 
 /// Whether a bucket keeps older versions of its objects.
@@ -118,6 +151,17 @@ pub struct LifecycleRule {
 }
 
 impl LifecycleRule {
+    /// Returns the rule of a bucket with its prefix relative to `root` (empty, or ends in `/`); `None` if it has no
+    /// effect there.
+    pub(crate) fn below(mut self, root: &str) -> Option<Self> {
+        self.prefix = match self.prefix.strip_prefix(root) {
+            Some(rest) => rest.to_owned(),
+            None if root.starts_with(&self.prefix) => String::new(),
+            None => return None,
+        };
+        Some(self)
+    }
+
     /// Returns whether the rule applies to objects whose keys begin with `prefix`.
     pub fn reaches(&self, prefix: &str) -> bool {
         prefix.starts_with(&self.prefix) || self.prefix.starts_with(prefix)

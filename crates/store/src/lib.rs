@@ -13,27 +13,47 @@
 #[cfg(feature = "s3")]
 mod answer;
 mod availability;
+#[cfg(feature = "azure")]
+mod azure;
 mod backoff;
 mod body;
+#[cfg(feature = "cloud")]
+mod cloud;
 mod contract;
 pub mod counting;
+#[cfg(feature = "net")]
+mod download;
 mod error;
 pub mod file;
+#[cfg(feature = "gcs")]
+mod gcs;
 mod hints;
 mod inspect;
 mod key;
 pub mod layer;
+#[cfg(feature = "net")]
+mod limits;
 mod list_all;
 mod location;
 pub mod memory;
+#[cfg(feature = "net")]
+mod message;
 mod open;
 mod path_style;
 mod probe;
+#[cfg(feature = "net")]
+mod proxy;
 mod retry;
 mod root_url;
 #[cfg(feature = "s3")]
 pub mod s3;
+#[cfg(feature = "net")]
+mod secrets;
+#[cfg(feature = "net")]
+mod speed;
 pub mod testing;
+#[cfg(feature = "net")]
+mod tls;
 
 pub use backoff::Backoff;
 pub use body::{Body, read_range};
@@ -41,10 +61,12 @@ pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError, found};
 pub use file::{FileRange, Watch};
 pub use hints::Hints;
-pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
+pub use inspect::{Bucket, Guards, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
-pub use location::{Location, LocationError, local_path};
-pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
+pub use location::{Location, LocationError, Permission, local_path};
+pub use open::{
+    AccessKeys, AzureOptions, Encryption, GcsOptions, LowWater, OpenOptions, Patience, open,
+};
 pub use path_style::PathStyle;
 pub use probe::{
     Access, ProbeReport, Stopped, Unseen, probe, probe_completions, probe_long, probe_ranges,

@@ -17,8 +17,39 @@ pub enum Location<'u> {
         /// The folder of the keys in the bucket; empty for the whole bucket.
         prefix: &'u str,
     },
+    /// The objects of a bucket of Google Cloud Storage.
+    Gcs {
+        /// The name of the bucket.
+        bucket: &'u str,
+        /// The folder of the keys in the bucket; empty for the whole bucket.
+        prefix: &'u str,
+    },
+    /// The blobs of a container of Azure Blob Storage.
+    Azure {
+        /// The name of the container.
+        container: &'u str,
+        /// The host of the account, as `account.dfs.core.windows.net`; `None` where the settings name the account.
+        host: Option<&'u str>,
+        /// The folder of the keys in the container; empty for the whole container.
+        prefix: &'u str,
+    },
     /// A store in the memory of this process, by its name.
     Memory(&'u str),
+}
+
+/// What a program does with objects, for the names of permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Creates objects.
+    Create,
+    /// Reads objects.
+    Read,
+    /// Lists objects.
+    List,
+    /// Deletes objects.
+    Delete,
+    /// Reads the rules and properties of the bucket.
+    Properties,
 }
 
 /// The reason why a text is not the place of a store.
@@ -43,6 +74,22 @@ impl<'u> Location<'u> {
                 let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
                 Ok(Self::S3 { bucket, prefix })
             }
+            "gs" => {
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                Ok(Self::Gcs { bucket, prefix })
+            }
+            "az" | "abfss" => {
+                let (place, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                let (container, host) = match place.split_once('@') {
+                    Some((container, host)) => (container, Some(host)),
+                    None => (place, None),
+                };
+                Ok(Self::Azure {
+                    container,
+                    host,
+                    prefix,
+                })
+            }
             "memory" => Ok(Self::Memory(rest)),
             other => Err(LocationError::OtherScheme(other)),
         }
@@ -52,11 +99,72 @@ impl<'u> Location<'u> {
     pub fn name(self) -> String {
         let path = match self {
             Self::Folder(path) => path.display().to_string(),
-            Self::S3 { bucket, prefix } => format!("{bucket}/{prefix}"),
+            Self::S3 { bucket, prefix } | Self::Gcs { bucket, prefix } => {
+                format!("{bucket}/{prefix}")
+            }
+            Self::Azure {
+                container, prefix, ..
+            } => format!("{container}/{prefix}"),
             Self::Memory(name) => name.to_owned(),
         };
         let path = path.trim_end_matches('/');
         path.rsplit('/').next().unwrap_or(path).to_owned()
+    }
+
+    /// Returns whether the store is behind a network.
+    pub fn is_remote(self) -> bool {
+        matches!(
+            self,
+            Self::S3 { .. } | Self::Gcs { .. } | Self::Azure { .. }
+        )
+    }
+
+    /// Returns the place of the whole bucket, container or folder.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        let prefix = "";
+        match self {
+            Self::S3 { bucket, .. } => Self::S3 { bucket, prefix },
+            Self::Gcs { bucket, .. } => Self::Gcs { bucket, prefix },
+            Self::Azure {
+                container, host, ..
+            } => Self::Azure {
+                container,
+                host,
+                prefix,
+            },
+            other => other,
+        }
+    }
+
+    /// Returns the store's own name of a permission; `None` where the file system decides.
+    pub fn permission(self, permission: Permission) -> Option<&'static str> {
+        use Permission::{Create, Delete, List, Properties, Read};
+        Some(match (self, permission) {
+            (Self::S3 { .. }, Create) => "s3:PutObject",
+            (Self::S3 { .. }, Read) => "s3:GetObject",
+            (Self::S3 { .. }, List) => "s3:ListBucket",
+            (Self::S3 { .. }, Delete) => "s3:DeleteObject",
+            (Self::S3 { .. }, Properties) => "s3:GetLifecycleConfiguration",
+            (Self::Gcs { .. }, Create) => "storage.objects.create",
+            (Self::Gcs { .. }, Read) => "storage.objects.get",
+            (Self::Gcs { .. }, List) => "storage.objects.list",
+            (Self::Gcs { .. }, Delete) => "storage.objects.delete",
+            (Self::Gcs { .. }, Properties) => "storage.buckets.get",
+            (Self::Azure { .. }, Create) => {
+                "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/write"
+            }
+            (Self::Azure { .. }, Read | List) => {
+                "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read"
+            }
+            (Self::Azure { .. }, Delete) => {
+                "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/delete"
+            }
+            (Self::Azure { .. }, Properties) => {
+                "Microsoft.Storage/storageAccounts/blobServices/read"
+            }
+            (Self::Folder(_) | Self::Memory(_), _) => return None,
+        })
     }
 }
 
@@ -67,6 +175,22 @@ impl fmt::Display for Location<'_> {
             Self::Folder(path) => write!(f, "{FILE}{}", path.display()),
             Self::S3 { bucket, prefix: "" } => write!(f, "s3://{bucket}"),
             Self::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+            Self::Gcs { bucket, prefix: "" } => write!(f, "gs://{bucket}"),
+            Self::Gcs { bucket, prefix } => write!(f, "gs://{bucket}/{prefix}"),
+            Self::Azure {
+                container,
+                host,
+                prefix,
+            } => {
+                match host {
+                    Some(host) => write!(f, "abfss://{container}@{host}")?,
+                    None => write!(f, "az://{container}")?,
+                }
+                match *prefix {
+                    "" => Ok(()),
+                    prefix => write!(f, "/{prefix}"),
+                }
+            }
             Self::Memory(name) => write!(f, "memory://{name}"),
         }
     }
@@ -101,12 +225,9 @@ pub fn local_path(place: &str) -> Option<&str> {
 /// Explains a scheme that no store has, with a remedy if one exists.
 fn other_scheme(scheme: &str, input: bool) -> String {
     let remedy = match (scheme, input) {
-        ("gs" | "gcs", true) => {
-            "Google's buckets are read by their S3 interface: write s3://, set source.endpoint to \
-             https://storage.googleapis.com, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to an HMAC key"
-        }
-        ("gs" | "gcs", false) => {
-            "Google's S3 interface has no exclusive creates, which a stream needs: use an S3 bucket or a folder"
+        ("gcs", _) => "write gs://",
+        ("azure" | "abfs" | "adl" | "wasb" | "wasbs", _) => {
+            "write az://container/prefix, or abfss://container@account.dfs.core.windows.net/prefix"
         }
         ("hf", true) => {
             "download the files, with `hf download NAME --repo-type dataset --local-dir data`, and name their folder"
@@ -118,8 +239,10 @@ fn other_scheme(scheme: &str, input: bool) -> String {
             "the URL of an S3 server is store.endpoint or AWS_ENDPOINT_URL, and the bucket is in s3://bucket/prefix"
         }
         ("s3a" | "s3n", _) => "write s3://",
-        (_, true) => "copy the files to an S3 bucket or to a folder, and name that",
-        _ => "use an S3 bucket or a folder",
+        (_, true) => {
+            "copy the files to a bucket (s3://, gs://, az://) or to a folder, and name that"
+        }
+        _ => "use a bucket (s3://, gs://, az://) or a folder",
     };
     let what = if input { "input" } else { "streams" };
     format!("{scheme}:// is not supported for {what}; {remedy}")
@@ -142,6 +265,32 @@ mod tests {
         Location::S3 { bucket, prefix }
     }
 
+    fn gcs<'u>(bucket: &'u str, prefix: &'u str) -> Location<'u> {
+        Location::Gcs { bucket, prefix }
+    }
+
+    fn azure<'u>(container: &'u str, host: Option<&'u str>, prefix: &'u str) -> Location<'u> {
+        Location::Azure {
+            container,
+            host,
+            prefix,
+        }
+    }
+
+    #[test]
+    fn permissions_have_the_stores_own_names() {
+        let create = |location: Location<'static>| location.permission(Permission::Create);
+        assert_eq!(create(s3("b", "a")), Some("s3:PutObject"));
+        assert_eq!(create(gcs("b", "a")), Some("storage.objects.create"));
+        assert!(
+            create(azure("c", None, "a"))
+                .unwrap()
+                .ends_with("blobs/write")
+        );
+        assert_eq!(create(Location::Memory("x")), None);
+        assert_eq!(azure("c", None, "a").whole().to_string(), "az://c");
+    }
+
     #[test]
     fn urls_are_places_with_names() {
         for (url, place, name) in [
@@ -155,6 +304,15 @@ mod tests {
             ),
             ("file:///a/..", Location::Folder(Path::new("/a/..")), ".."),
             ("memory://x", Location::Memory("x"), "x"),
+            ("gs://b/a/first", gcs("b", "a/first"), "first"),
+            ("gs://b", gcs("b", ""), "b"),
+            ("az://c/a", azure("c", None, "a"), "a"),
+            ("az://c", azure("c", None, ""), "c"),
+            (
+                "abfss://c@acme.dfs.core.windows.net/a/b",
+                azure("c", Some("acme.dfs.core.windows.net"), "a/b"),
+                "b",
+            ),
         ] {
             assert_eq!(Location::parse(url), Ok(place));
             assert_eq!(place.to_string(), url);
@@ -171,7 +329,9 @@ mod tests {
             ("", "begins with /"),
             ("file://data", "three slashes"),
             ("file://", "three slashes"),
-            ("gs://bucket/x", "use an S3 bucket"),
+            ("gcs://bucket/x", "write gs://"),
+            ("wasbs://c@a/x", "write az://"),
+            ("oss://bucket/x", "use a bucket"),
         ] {
             let why = Location::parse(text).unwrap_err().to_string();
             assert!(why.contains(part), "{why}");

@@ -15,7 +15,8 @@ use crate::root_url::root_url;
 use crate::s3::S3Store;
 use crate::{Effect, ErrorKind, Op, Store, StoreError, key};
 
-const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder, ./folder";
+const EXAMPLES: &str = "examples: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, \
+     file:///absolute/folder, ./folder";
 
 /// Settings beside the URL. The defaults come from the environment and AWS profiles.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +26,8 @@ pub struct OpenOptions {
     /// Accept a root folder of a `file://` store that does not exist yet: until it does, requests fail with
     /// `NoBucket`.
     pub await_folder: bool,
-    /// S3 endpoint, instead of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or the profile's.
+    /// Endpoint of the store; without one that of its cloud's variables (`AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or
+    /// the profile's, `STORAGE_EMULATOR_HOST`, `AZURE_STORAGE_CONNECTION_STRING`), or the cloud's own.
     pub endpoint: Option<String>,
     /// S3 region, instead of `AWS_REGION` or the profile's.
     pub region: Option<String>,
@@ -34,16 +36,37 @@ pub struct OpenOptions {
     /// Whether requests to S3 name the bucket in the path or in the host.
     pub path_style: PathStyle,
     /// Fixed keys, instead of the chain of environment, profile, web identity, container and
-    /// instance credentials. For tests and demos.
+    /// instance credentials: for S3, and for Azure as the account and its key. For tests and demos.
     pub keys: Option<AccessKeys>,
     /// Encryption at rest of objects written to S3.
     pub encryption: Encryption,
-    /// Tries and time-outs of requests to S3.
+    /// Settings of Google Cloud Storage.
+    pub gcs: GcsOptions,
+    /// Settings of Azure Blob Storage.
+    pub azure: AzureOptions,
+    /// Tries and time-outs of requests over a network.
     pub patience: Patience,
     /// Read objects of others, whose keys may have any characters. Such a store creates nothing.
     pub input: bool,
     /// An optimization of large reads: fewer wake-ups per byte.
     pub low_water: Option<LowWater>,
+}
+
+/// Settings of Google Cloud Storage beside the endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GcsOptions {
+    /// File of a service account or of `gcloud auth application-default login`, instead of
+    /// `GOOGLE_APPLICATION_CREDENTIALS`.
+    pub credentials: Option<String>,
+}
+
+/// Settings of Azure Blob Storage beside the endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AzureOptions {
+    /// The storage account of `az://` URLs, instead of `AZURE_STORAGE_ACCOUNT`.
+    pub account: Option<String>,
+    /// The client id of the managed identity, where a machine has several, instead of `AZURE_CLIENT_ID`.
+    pub client_id: Option<String>,
 }
 
 /// Tries and time-outs of requests to a store that does not answer.
@@ -102,7 +125,7 @@ impl Encryption {
     }
 }
 
-/// A fixed pair of S3 keys; `Debug` hides the secret.
+/// A fixed pair of keys; `Debug` hides the secret.
 #[derive(Clone)]
 pub struct AccessKeys {
     /// The access key id, as in `AWS_ACCESS_KEY_ID`.
@@ -148,22 +171,54 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
         Location::Folder(path) => Ok(Arc::new(FileStore::open(path, options.create).await?)),
         Location::Memory(name) if key::fault_of(name).is_some() => refuse("memory:// takes a name"),
         Location::Memory(name) => Ok(MemoryStore::named(name)),
-        Location::S3 { bucket, prefix } => {
-            let prefix = if options.input {
-                prefix.strip_suffix('/').unwrap_or(prefix)
-            } else {
-                prefix.trim_end_matches('/')
-            };
-            if let Some(why) = bucket_fault(bucket) {
-                return refuse(why);
+        Location::S3 { bucket, prefix } => match prefix_of(bucket, prefix, options.input) {
+            Ok(prefix) => open_s3(url, bucket, prefix, options).await,
+            Err(why) => refuse(&why),
+        },
+        // Google's buckets may have underscores, too.
+        Location::Gcs { bucket, prefix } => {
+            match prefix_of(&bucket.replace('_', "-"), prefix, options.input) {
+                Ok(prefix) => open_gcs(url, bucket, prefix, options),
+                Err(why) => refuse(&why),
             }
-            let ours = !options.input && !prefix.is_empty();
-            if let Some(why) = key::fault_of(prefix).filter(|_| ours) {
-                return refuse(&format!("prefix {prefix:?}: {why}"));
+        }
+        Location::Azure {
+            container,
+            host,
+            prefix,
+        } => {
+            let fault = host.and_then(host_fault);
+            let prefix = prefix_of(container, prefix, options.input);
+            match fault.map_or(prefix, |why| Err(why.to_owned())) {
+                Ok(prefix) => open_azure(url, container, host, prefix, options),
+                Err(why) => refuse(&why),
             }
-            open_s3(url, bucket, prefix, options).await
         }
     }
+}
+
+/// Checks the bucket and its prefix, and returns the prefix without slashes at its end.
+fn prefix_of<'u>(bucket: &str, prefix: &'u str, input: bool) -> Result<&'u str, String> {
+    let prefix = if input {
+        prefix.strip_suffix('/').unwrap_or(prefix)
+    } else {
+        prefix.trim_end_matches('/')
+    };
+    if let Some(why) = bucket_fault(bucket) {
+        return Err(why.to_owned());
+    }
+    let ours = !input && !prefix.is_empty();
+    match key::fault_of(prefix).filter(|_| ours) {
+        Some(why) => Err(format!("prefix {prefix:?}: {why}")),
+        None => Ok(prefix),
+    }
+}
+
+fn host_fault(host: &str) -> Option<&'static str> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let good = host.contains(".dfs.") || host.contains(".blob.");
+    (!good || !host.chars().all(allowed))
+        .then_some("behind the @ stands the account's host, as account.dfs.core.windows.net")
 }
 
 #[cfg(feature = "s3")]
@@ -183,16 +238,66 @@ async fn open_s3(
     _prefix: &str,
     _options: &OpenOptions,
 ) -> Result<Arc<dyn Store>, StoreError> {
-    let detail = "this program was built without S3 (feature s3 of batchweave-store)";
+    Err(left_out(url, "Amazon S3", "s3"))
+}
+
+#[cfg(feature = "gcs")]
+fn open_gcs(
+    _url: &str,
+    bucket: &str,
+    prefix: &str,
+    options: &OpenOptions,
+) -> Result<Arc<dyn Store>, StoreError> {
+    crate::gcs::open(bucket, prefix, options)
+}
+
+#[cfg(not(feature = "gcs"))]
+fn open_gcs(
+    url: &str,
+    _bucket: &str,
+    _prefix: &str,
+    _options: &OpenOptions,
+) -> Result<Arc<dyn Store>, StoreError> {
+    Err(left_out(url, "Google Cloud Storage", "gcs"))
+}
+
+#[cfg(feature = "azure")]
+fn open_azure(
+    _url: &str,
+    container: &str,
+    host: Option<&str>,
+    prefix: &str,
+    options: &OpenOptions,
+) -> Result<Arc<dyn Store>, StoreError> {
+    crate::azure::open(container, host, prefix, options)
+}
+
+#[cfg(not(feature = "azure"))]
+fn open_azure(
+    url: &str,
+    _container: &str,
+    _host: Option<&str>,
+    _prefix: &str,
+    _options: &OpenOptions,
+) -> Result<Arc<dyn Store>, StoreError> {
+    Err(left_out(url, "Azure Blob Storage", "azure"))
+}
+
+/// Returns the error of a store that this program was built without.
+#[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
+fn left_out(url: &str, what: &str, feature: &str) -> StoreError {
+    let detail = format!(
+        "this program was built without {what} (feature {feature}): `make build` and the wheel have it"
+    );
     let (kind, effect) = (ErrorKind::Invalid, Effect::DidNot);
-    Err(StoreError::new(Op::Open, url, kind, effect, detail))
+    StoreError::new(Op::Open, url, kind, effect, detail)
 }
 
 fn bucket_fault(bucket: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     if bucket.contains('@') || bucket.contains(':') {
         return Some(
-            "credentials and ports do not belong in the URL (use AWS_* and AWS_ENDPOINT_URL)",
+            "credentials and ports do not belong in the URL (use the cloud's variables and the endpoint's)",
         );
     }
     if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(allowed) {
@@ -212,11 +317,14 @@ mod tests {
             ("~/x", "begins with /"),
             ("", "begins with /"),
             ("file://tmp/x", "three slashes"),
-            ("gs://bucket/x", "no exclusive creates"),
+            ("gcs://bucket/x", "write gs://"),
+            ("gs://Bucket/x", "a-z"),
+            ("gs://bucket/a b", "allowed"),
+            ("abfss://c@host/x", "the account's host"),
             ("https://host/x", "AWS_ENDPOINT_URL"),
             (
-                "az://x",
-                "az:// is not supported for streams; use an S3 bucket",
+                "oss://x",
+                "oss:// is not supported for streams; use a bucket",
             ),
             ("s3://", "3 to 63"),
             ("s3:///prefix", "3 to 63"),
@@ -245,14 +353,10 @@ mod tests {
             ..OpenOptions::default()
         };
         for (url, part) in [
-            (
-                "gs://bucket/x",
-                "source.endpoint to https://storage.googleapis.com",
-            ),
             ("hf://datasets/x", "hf download"),
             ("https://host/x.jsonl", "curl -O"),
             ("s3a://bucket/x", "write s3://"),
-            ("az://x", "copy the files"),
+            ("oss://x", "copy the files"),
         ] {
             let text = open(url, &input).await.unwrap_err().to_string();
             assert!(text.contains(part), "{text}");

@@ -1,10 +1,13 @@
 //! The conformance suite on every store; one binary, since each that links the SDK costs link time.
 //!
-//! `BATCHWEAVE_TEST_S3=s3://bucket/prefix` (with the usual `AWS_*` variables) adds a real endpoint.
+//! `BATCHWEAVE_TEST_STORES` adds stores, as `s3://bucket/prefix gs://bucket/prefix az://container/prefix`, with the usual
+//! variables of each cloud; `make test-clouds` sets it for emulators.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+mod clouds;
 mod s3;
+mod script;
 
 use std::sync::Arc;
 
@@ -49,13 +52,15 @@ async fn dev_s3_at_the_buckets_root_with_unordered_lists() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn endpoint_named_in_the_environment() {
-    let Ok(url) = std::env::var("BATCHWEAVE_TEST_S3") else {
-        println!("BATCHWEAVE_TEST_S3 is not set: only the embedded server was tested");
+async fn stores_named_in_the_environment() {
+    let Ok(urls) = std::env::var("BATCHWEAVE_TEST_STORES") else {
+        println!("BATCHWEAVE_TEST_STORES is not set: no foreign store was tested");
         return;
     };
-    let store: Arc<dyn Store> = batchweave_store::open(&url, &OpenOptions::default())
-        .await
-        .unwrap();
-    conformance::run(store, effort(100)).await;
+    for url in urls.split_whitespace() {
+        let store: Arc<dyn Store> = batchweave_store::open(url, &OpenOptions::default())
+            .await
+            .unwrap();
+        conformance::run(store, effort(100)).await;
+    }
 }

@@ -8,7 +8,7 @@ use batchweave_store::{Bucket, ErrorKind, Location, StoreError};
 use super::Target;
 use super::finding::Finding;
 
-/// S3 refuses signatures that are off by 15 minutes; doctor warns earlier.
+/// Stores refuse signatures that are off by 15 minutes; doctor warns earlier.
 const CLOCK_WARN: Duration = Duration::from_secs(10);
 
 pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
@@ -56,8 +56,8 @@ pub(super) fn refused(error: &StoreError) -> Finding {
 fn container(error: &StoreError) -> String {
     let location = error.location.split("/probe/").next().unwrap_or_default();
     match Location::parse(location) {
-        Ok(Location::S3 { bucket, .. }) => Location::S3 { bucket, prefix: "" }.to_string(),
-        _ => location.to_owned(),
+        Ok(location) => location.whole().to_string(),
+        Err(_) => location.to_owned(),
     }
 }
 
@@ -93,7 +93,7 @@ fn judge(ours: SystemTime, theirs: SystemTime, took: Duration) -> Finding {
     let remedy = ErrorKind::ClockSkew.remedy();
     Finding::warn(
         "clock",
-        format!("{detail}; S3 refuses requests from 900 s on"),
+        format!("{detail}; stores refuse signatures that are off by 900 s"),
         remedy,
     )
 }

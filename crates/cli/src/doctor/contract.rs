@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use batchweave_console::output::count;
-use batchweave_store::{Access, Bucket, ErrorKind, ProbeReport, Stopped, StoreError};
+use batchweave_store::{Access, Bucket, ErrorKind, Permission, ProbeReport, Stopped, StoreError};
 
 use super::Target;
 use super::finding::Finding;
@@ -70,10 +70,13 @@ async fn visibility(target: &Target<'_>) -> Vec<Finding> {
             let detail = format!("{missed} of {VISIBILITY_ROUNDS} deleted objects were still seen");
             Finding::broken("delete", detail)
         }
-        Err(Stopped::Create(error)) => return vec![not_created(&error)],
+        Err(Stopped::Create(error)) => return vec![not_created(target, &error)],
         Err(Stopped::Delete(error)) => {
-            let remedy = "grant s3:DeleteObject on probe/*, intents/*, snapshots/* and data/*: \
-                          announcements, old snapshots and reclaimed data are deleted";
+            let remedy = &format!(
+                "grant {} on probe/*, intents/*, snapshots/* and data/*: announcements, old snapshots and \
+                 reclaimed data are deleted",
+                target.grant(Permission::Delete)
+            );
             let detail = format!("refused: {}", error.detail);
             Finding::warn("delete", detail, remedy)
         }
@@ -85,13 +88,14 @@ async fn visibility(target: &Target<'_>) -> Vec<Finding> {
     ]
 }
 
-fn not_created(error: &StoreError) -> Finding {
+fn not_created(target: &Target<'_>, error: &StoreError) -> Finding {
     let finding = Finding::failed("create", error);
     match error.kind {
-        ErrorKind::Denied => finding.with_remedy(
-            "grant s3:PutObject on probe/* (and see the permissions that streams need); \
-             consumers may check with --read-only",
-        ),
+        ErrorKind::Denied => finding.with_remedy(format!(
+            "grant {} on probe/* (and see the permissions that streams need); consumers may check with \
+             --read-only",
+            target.grant(Permission::Create)
+        )),
         _ => finding,
     }
 }
@@ -119,9 +123,9 @@ async fn ranges(target: &Target<'_>) -> Finding {
 async fn checksums(bucket: &dyn Bucket, key: &str) -> Finding {
     let name = "checksums";
     match bucket.refuses_wrong_checksum(key).await {
-        Ok(true) => Finding::ok(name, "a body that does not match its CRC32C is refused"),
+        Ok(true) => Finding::ok(name, "a body that does not match its checksum is refused"),
         Ok(false) => {
-            let detail = "the store accepts bodies that do not match their CRC32C";
+            let detail = "the store accepts bodies that do not match their checksum";
             let remedy = "no action needed: every frame carries a checksum of its own, but damage \
                           during an upload is found only when it is read";
             Finding::warn(name, detail, remedy)

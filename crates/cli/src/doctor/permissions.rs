@@ -1,13 +1,13 @@
 //! The permissions of these credentials, by prefix, checked without creating or deleting an object in use.
 //!
-//! - *put*: an S3 multipart upload is begun and aborted, which needs the permission of a put and never
-//!   creates an object; for a folder, access rights are read.
+//! - *put*: a create is sent that the store refuses for its checksum, or an upload is begun and aborted, which needs the
+//!   permission and never creates an object; for a folder, access rights are read.
 //! - *get*: a missing key is read.
 //! - *delete*: a missing key is deleted. On a bucket with versions that would leave a delete marker, so
 //!   below `log/` it is done only where versioning is known to be off, and `stream.json` is never deleted.
 
 use batchweave_core::keys;
-use batchweave_store::{ErrorKind, StoreError, Versioning, found};
+use batchweave_store::{ErrorKind, Permission, StoreError, Versioning, found};
 
 use super::Target;
 use super::finding::{Finding, Level};
@@ -141,7 +141,10 @@ fn refusal(
     let (name, why) = (area.name, area.why);
     let remedy = if target.bucket().is_some() {
         let any = if name.ends_with('/') { "*" } else { "" };
-        format!("grant {} on {name}{any}: {why}", grant(verb))
+        format!(
+            "grant {} on {name}{any}: {why}",
+            target.grant(permission(verb))
+        )
     } else {
         format!("give this user access to {name}: {why}")
     };
@@ -163,20 +166,22 @@ fn unused_key(area: &str, random: u64) -> String {
     }
 }
 
-fn grant(verb: &str) -> &'static str {
+fn permission(verb: &str) -> Permission {
     match verb {
-        "put" => "s3:PutObject",
-        "get" => "s3:GetObject",
-        "list" => "s3:ListBucket",
-        _ => "s3:DeleteObject",
+        "put" => Permission::Create,
+        "get" => Permission::Read,
+        "list" => Permission::List,
+        _ => Permission::Delete,
     }
 }
 
 /// Records are never deleted: the version of a deleted one could be written a second time.
 async fn log_deletes(target: &Target<'_>, versioning: &Result<Versioning, StoreError>) -> Finding {
     let name = "log/ delete";
-    let remedy = "deny s3:DeleteObject and s3:DeleteObjectVersion on log/* and stream.json to \
-                  everybody: a deleted record could be written a second time";
+    let remedy = &format!(
+        "deny {} on log/* and stream.json to everybody: a deleted record could be written a second time",
+        target.grant(Permission::Delete)
+    );
     if !matches!(versioning, Ok(Versioning::Off)) {
         let why = "not tried: with versions it would leave a delete marker";
         return Finding::unchecked(name, why).with_remedy(remedy);

@@ -1,8 +1,11 @@
-//! Bucket rules that would harm a stream: kept versions, expiry and archiving by age.
+//! Bucket rules that would harm a stream: kept versions, expiry and archiving by age, soft deletes, holds.
+
+mod guards;
 
 use batchweave_daemon::Exit;
-use batchweave_store::{Bucket, ErrorKind, LifecycleRule, StoreError, Versioning};
+use batchweave_store::{Bucket, ErrorKind, LifecycleRule, Permission, StoreError, Versioning};
 
+use super::Target;
 use super::finding::Finding;
 
 /// Objects that must stay as long as the stream; only reclamation deletes data.
@@ -13,18 +16,36 @@ const USEFUL: [&str; 3] = ["snapshots/", "index/", "jobs/"];
 const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 
 pub(super) async fn check(
+    target: &Target<'_>,
     bucket: &dyn Bucket,
     versioning: Result<Versioning, StoreError>,
 ) -> Vec<Finding> {
-    let mut findings = vec![versions(versioning)];
+    let grant = target.grant(Permission::Properties);
+    let of_versions = match grant {
+        "s3:GetLifecycleConfiguration" => "s3:GetBucketVersioning",
+        other => other,
+    };
+    let mut findings = vec![versions(versioning, of_versions)];
     match bucket.lifecycle().await {
-        Ok(rules) => findings.extend(lifecycle(&rules)),
-        Err(error) => findings.push(unknown("lifecycle", "s3:GetLifecycleConfiguration", &error)),
+        Ok(Some(rules)) => findings.extend(lifecycle(&rules, bucket.lists_uploads())),
+        Ok(None) => findings.push(elsewhere("lifecycle")),
+        Err(error) => findings.push(unknown("lifecycle", grant, &error)),
+    }
+    match bucket.guards().await {
+        Ok(guards) => findings.extend(guards::check(&guards)),
+        Err(error) => findings.push(unknown("soft delete", grant, &error)),
     }
     findings
 }
 
-fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
+/// Reports rules that only the account's management interface has.
+fn elsewhere(name: &str) -> Finding {
+    let why = "could not check: only the account's management interface has these rules";
+    let remedy = "look for rules that delete or archive blobs by age: az storage account management-policy show";
+    Finding::unchecked(name, why).with_remedy(remedy)
+}
+
+fn versions(versioning: Result<Versioning, StoreError>, grant: &str) -> Finding {
     let name = "versioning";
     let detail = match versioning {
         Ok(Versioning::Off) => {
@@ -32,7 +53,7 @@ fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
         }
         Ok(Versioning::On) => "on: deleted objects are kept and paid for behind delete markers",
         Ok(Versioning::Suspended) => "suspended: versions that were kept are still paid for",
-        Err(error) => return unknown(name, "s3:GetBucketVersioning", &error),
+        Err(error) => return unknown(name, grant, &error),
     };
     let remedy = "deny deletes on log/* and stream.json to everybody, and let a lifecycle rule \
                   expire noncurrent versions below data/, intents/, snapshots/ and probe/";
@@ -51,7 +72,7 @@ fn unknown(name: &str, permission: &str, error: &StoreError) -> Finding {
     Finding::unchecked(name, why)
 }
 
-fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
+fn lifecycle(rules: &[LifecycleRule], keeps_uploads: bool) -> Vec<Finding> {
     let name = "lifecycle";
     let harm: Vec<Finding> = rules.iter().filter_map(harm).collect();
     if !harm.is_empty() {
@@ -62,7 +83,7 @@ fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
         _ => format!("{} reach this root, none harms it", rules.len()),
     };
     let fine = Finding::ok(name, detail);
-    if rules.iter().any(|rule| rule.aborts_uploads_days.is_some()) {
+    if !keeps_uploads || rules.iter().any(|rule| rule.aborts_uploads_days.is_some()) {
         return vec![fine];
     }
     let tip = "worth having: a rule that aborts unfinished multipart uploads after 7 days, since \

@@ -90,7 +90,7 @@ async fn snapshots(log: &Log) -> Finding {
         return Finding::warn(
             name,
             format!("{records} since the newest: opening the stream is slow"),
-            "grant s3:PutObject on snapshots/* and index/* to producers and consumers",
+            "let producers and consumers create objects in snapshots/* and index/*",
         );
     }
     let detail = match newest {

@@ -27,7 +27,8 @@ async fn examined(scripted: Scripted, read_only: bool) -> (Vec<Finding>, Arc<Scr
     findings.extend(contract::check(&target).await);
     let versioning = versioning(&target).await;
     findings.extend(permissions::check(&target, versioning.as_ref()).await);
-    findings.extend(rules::check(target.bucket().unwrap(), versioning.unwrap()).await);
+    let bucket = target.bucket().unwrap();
+    findings.extend(rules::check(&target, bucket, versioning.unwrap()).await);
     findings.extend(latency::measure(&target).await.1);
     findings.extend(clean(&target).await);
     (findings, scripted)

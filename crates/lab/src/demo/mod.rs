@@ -46,11 +46,12 @@ impl std::str::FromStr for DemoStore {
             other => {
                 let url = batchweave_store::root_url(other);
                 match Location::parse(&url) {
-                    Ok(Location::S3 { .. } | Location::Folder(_)) => {
+                    Ok(location) if location.is_remote() || matches!(location, Location::Folder(_)) => {
                         Ok(Self::Url(url.into_owned()))
                     }
                     _ => Err(format!(
-                        "{other:?} is neither s3, file nor a URL as s3://bucket/prefix or file:///dir, nor a folder as ./dir"
+                        "{other:?} is neither s3, file nor a URL as s3://bucket/prefix, gs://bucket/prefix, \
+                         az://container/prefix or file:///dir, nor a folder as ./dir"
                     )),
                 }
             }

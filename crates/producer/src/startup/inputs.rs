@@ -12,22 +12,18 @@ use crate::sources::{FileRoot, InputFinder, NamedPaths, Portion, Settled, Source
 /// this producer's share.
 pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let source = &config.source;
-    let store = config.store.options();
-    // An endpoint of its own is another store.
-    let (endpoint, path_style) = match source.endpoint.as_str() {
-        "" => (store.endpoint, store.path_style),
-        own => (Some(own.to_owned()), PathStyle::Auto),
-    };
     let opener = |input: bool| {
-        let (endpoint, region) = (endpoint.clone(), store.region.clone());
+        let (store, own) = (config.store.clone(), source.endpoint.clone());
         let open = move |url: String| {
-            let options = OpenOptions {
-                endpoint: endpoint.clone(),
-                region: region.clone(),
-                path_style,
+            let mut options = OpenOptions {
                 input,
-                ..OpenOptions::default()
+                ..store.options_of_input(&url)
             };
+            // An endpoint of its own is another store.
+            if !own.is_empty() {
+                options.endpoint = Some(own.clone());
+                options.path_style = PathStyle::Auto;
+            }
             async move { batchweave_store::open(&url, &options).await }.boxed()
         };
         Arc::new(open)

@@ -32,7 +32,7 @@ impl Intercept for BoundedAnswers {
     ) -> Result<(), BoxError> {
         let headers = context.request().headers();
         if let Some(token) = headers.get("x-amz-security-token") {
-            super::secrets::note(token);
+            crate::secrets::note(token);
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(super) async fn delete_many(store: &S3Store, keys: &[String]) -> Result<Refu
 
 async fn delete_some(store: &S3Store, keys: &[String]) -> Result<Refusals, StoreError> {
     let built = |error: aws_sdk_s3::error::BuildError| {
-        let detail = errors::chain(&error);
+        let detail = crate::message::chain(&error);
         store.error(Op::Delete, "", ErrorKind::Other, Effect::DidNot, detail)
     };
     let mut delete = Delete::builder().quiet(true);

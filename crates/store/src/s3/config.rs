@@ -20,23 +20,11 @@ use aws_sdk_s3::config::{
 use aws_types::service_config::ServiceConfigKey;
 
 use super::credentials::Renewable;
-use super::proxy;
-use crate::{ErrorKind, OpenOptions, PathStyle, Patience};
+use super::http;
+use crate::limits::{self, COMMIT_TIMEOUT, CONNECT_TIMEOUT, DATA_TIMEOUT, POOL_IDLE, transfer};
+use crate::proxy;
+use crate::{ErrorKind, OpenOptions, PathStyle};
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time-out of a conditional put, plus the transfer of its body ([`for_record`]). The outcome is then read.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time-out until the first byte of an answer.
-pub(super) const DATA_TIMEOUT: Duration = Duration::from_secs(10);
-/// Slowest acceptable upload of a body, in bytes per second.
-const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-pub(super) const DATA_ATTEMPTS: u32 = 5;
-/// Time-out per try with [`Patience::Short`].
-const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
-const SHORT_ATTEMPTS: u32 = 2;
-/// Time after which an idle connection is closed. S3 closes them sooner than hyper's 90 s, and the outcome
-/// of a put on a closed connection is unknown.
-pub(super) const POOL_IDLE: Duration = Duration::from_secs(8);
 /// Idle connections to keep: no limit but the number of concurrent requests.
 const KEPT: usize = usize::MAX;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
@@ -103,10 +91,7 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         .http_client(http_client(KEPT))
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts(COMMIT_TIMEOUT));
-    let (attempts, attempt) = match options.patience {
-        Patience::Long => (DATA_ATTEMPTS, DATA_TIMEOUT),
-        Patience::Short => (SHORT_ATTEMPTS, SHORT_TIMEOUT),
-    };
+    let (attempts, attempt) = limits::tries(options.patience);
     let data = base
         .retry_config(
             RetryConfig::standard()
@@ -178,10 +163,6 @@ pub(super) fn for_record(bytes: usize) -> aws_sdk_s3::config::Builder {
     aws_sdk_s3::config::Builder::new().timeout_config(timeouts(COMMIT_TIMEOUT + transfer(bytes)))
 }
 
-fn transfer(bytes: usize) -> Duration {
-    Duration::from_millis((bytes as u64).saturating_mul(1000) / BYTES_PER_SECOND_MIN)
-}
-
 fn timeouts(attempt: Duration) -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -191,7 +172,7 @@ fn timeouts(attempt: Duration) -> TimeoutConfig {
 
 /// Makes a client that keeps at most `kept` idle connections.
 fn http_client(kept: usize) -> SharedHttpClient {
-    proxy::http_client(kept, POOL_IDLE)
+    http::http_client(kept, POOL_IDLE)
 }
 
 async fn load(options: &OpenOptions) -> (SdkConfig, Option<Renewable>) {
@@ -315,12 +296,6 @@ mod tests {
     fn time_outs_grow_with_the_body() {
         let attempt = timeouts(DATA_TIMEOUT).operation_attempt_timeout();
         assert_eq!(attempt, Some(Duration::from_secs(10)));
-        assert!(COMMIT_TIMEOUT < DATA_TIMEOUT);
-        let short = SHORT_TIMEOUT * SHORT_ATTEMPTS;
-        assert!(
-            short <= Duration::from_secs(10),
-            "a person waits: {short:?}"
-        );
         assert!(format!("{:?}", for_body(16 << 20)).contains("26s"));
         assert!(format!("{:?}", for_record(0)).contains("4s"));
         // A list of 100,000 files, over a link of 2 MiB/s.

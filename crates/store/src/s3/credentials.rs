@@ -180,7 +180,7 @@ impl Shared {
                 Ok(new)
             }
             (Err(why), Some(kept)) if !kept.ends_within(Duration::ZERO) => {
-                let error = super::errors::chain(&why);
+                let error = crate::message::chain(&why);
                 tracing::warn!(
                     error,
                     "cannot read the store's credentials again; keeping the present ones"

@@ -8,23 +8,8 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
-use super::secrets::{before_token, hides};
+use crate::message::{chain, find, innermost, one_line, quote};
 use crate::{Effect, ErrorKind, Op};
-
-/// Words before a signature or token, in an answer that echoes its request; the rest is not shown.
-const SECRETS: [&str; 6] = [
-    "aws4-hmac-sha256 ",
-    "signature=",
-    "x-amz-algorithm=",
-    "x-amz-credential=",
-    "x-amz-security-token",
-    "authorization:",
-];
-/// Most characters shown of a store's message.
-const MESSAGE_CHARS: usize = 400;
-/// Most characters shown of a body that is not an S3 error.
-const QUOTED_CHARS: usize = 80;
-const QUOTED_BYTES: usize = 1 << 10;
 
 pub(super) type Sdk<E> = SdkError<E, HttpResponse>;
 
@@ -83,9 +68,7 @@ fn answered<E: Failure>(op: Op, error: &Sdk<E>, raw: &HttpResponse) -> (ErrorKin
         let _ = write!(detail, ": {}", chain(error));
     }
     if code.is_empty() {
-        let body = raw.body().bytes().unwrap_or_default();
-        let begin = &body[..body.len().min(QUOTED_BYTES)];
-        quote(&mut detail, &String::from_utf8_lossy(begin));
+        quote(&mut detail, raw.body().bytes().unwrap_or_default());
     }
     note(&mut detail, |header| raw.headers().get(header));
     (kind, is_final(status, kind), detail)
@@ -100,14 +83,6 @@ fn refusal(status: u16, code: &str, message: Option<&str>) -> String {
         let _ = write!(detail, ": {}", one_line(message));
     }
     detail
-}
-
-/// Appends the first words of a body that is not an S3 error: they identify a proxy or a TLS port.
-fn quote(detail: &mut String, body: &str) {
-    let words: String = one_line(body).chars().take(QUOTED_CHARS).collect();
-    if !words.is_empty() {
-        let _ = write!(detail, "; its body begins with \"{words}\"");
-    }
 }
 
 fn note<'a>(detail: &mut String, value_of: impl Fn(&str) -> Option<&'a str>) {
@@ -131,7 +106,7 @@ pub(super) fn from_answer<'a>(
     let code = element(document, "Code").unwrap_or_default();
     let mut detail = refusal(status, code, element(document, "Message"));
     if code.is_empty() {
-        quote(&mut detail, document);
+        quote(&mut detail, document.as_bytes());
     }
     note(&mut detail, header);
     (kind_of(op, status, code), detail)
@@ -247,63 +222,6 @@ fn never_sent(error: &(dyn Error + 'static)) -> bool {
         .is_some_and(hyper_util::client::legacy::Error::is_connect)
 }
 
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        // The inner error of an I/O error is not its source.
-        let carried = error.downcast_ref::<std::io::Error>();
-        if let Some(inner) = carried.and_then(std::io::Error::get_ref)
-            && let Some(found) = find(inner)
-        {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
-}
-
-/// Returns the error and its sources in one line, without repetitions.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = one_line(&error.to_string());
-    let mut next = error.source();
-    while let Some(error) = next {
-        let part = one_line(&error.to_string());
-        if !text.contains(&part) {
-            let _ = write!(text, ": {part}");
-        }
-        next = error.source();
-    }
-    text
-}
-
-/// Returns the innermost cause.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    one_line(&last.to_string())
-}
-
-/// Returns a store's message as one printable line: it may be hostile, and it goes into logs.
-fn one_line(text: &str) -> String {
-    // Before the text is cut, which could leave the beginning of a token.
-    let shown: String = text.chars().filter(|c| !hides(*c)).collect();
-    let (shown, has_token) = before_token(&shown);
-    let shown: String = shown.chars().take(MESSAGE_CHARS).collect();
-    let lower = shown.to_ascii_lowercase();
-    let secret = SECRETS.iter().filter_map(|name| lower.find(name)).min();
-    let open = &shown[..secret.unwrap_or(shown.len())];
-    let mut line = open.split_whitespace().collect::<Vec<_>>().join(" ");
-    if has_token || secret.is_some() || text.chars().nth(MESSAGE_CHARS).is_some() {
-        line.push_str(" ...");
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,30 +249,6 @@ mod tests {
                 kind
             );
         }
-    }
-
-    #[test]
-    fn a_message_is_one_line_without_secrets() {
-        super::super::secrets::note("marked-token-31c5");
-        for (said, shown) in [
-            ("Reduce your\n rate", "Reduce your rate"),
-            ("\u{1b}[31mred\u{202e} text\u{0}", "[31mred text"),
-            (
-                "no: AWS4-HMAC-SHA256 Credential=A, Signature=b tok",
-                "no: ...",
-            ),
-            (
-                "GET /k?x=1&X-Amz-Algorithm=AWS4&X-Amz-Signature=b tok",
-                "GET /k?x=1& ...",
-            ),
-            ("The token marked-token-31c5 is bad", "The token ..."),
-            ("Host: a\nX-Amz-Security-Token: tok", "Host: a ..."),
-        ] {
-            assert_eq!(one_line(said), shown);
-        }
-        let long = format!("{}marked-token-31c5", "x".repeat(MESSAGE_CHARS - 5));
-        assert!(!one_line(&long).contains("marked"));
-        assert_eq!(one_line(&"ab ".repeat(9000)).len(), MESSAGE_CHARS + 4);
     }
 
     #[test]

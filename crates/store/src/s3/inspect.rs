@@ -106,17 +106,17 @@ impl Bucket for S3Store {
         })
     }
 
-    async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError> {
+    async fn lifecycle(&self) -> Result<Option<Vec<LifecycleRule>>, StoreError> {
         let get = self.0.data.get_bucket_lifecycle_configuration();
         match get.bucket(&self.0.bucket).send().await {
-            Ok(answer) => Ok(answer
-                .rules()
-                .iter()
-                .filter_map(|rule| lifecycle::below(rule, &self.0.prefix))
-                .collect()),
+            Ok(answer) => {
+                let rules = answer.rules().iter();
+                let below = rules.filter_map(|rule| lifecycle::below(rule, &self.0.prefix));
+                Ok(Some(below.collect()))
+            }
             Err(error) => match self.mapped(Op::Head, "?lifecycle", &error) {
                 // A bucket without rules answers 404.
-                none if none.is_not_found() => Ok(Vec::new()),
+                none if none.is_not_found() => Ok(Some(Vec::new())),
                 error => Err(error),
             },
         }

@@ -13,15 +13,13 @@ mod config;
 mod credentials;
 mod direct_read;
 mod errors;
+mod http;
 mod inspect;
 mod late;
 mod list;
 mod presign;
-mod proxy;
 mod read;
 mod renewed;
-mod secrets;
-mod speed;
 mod upload;
 
 use std::fmt;
@@ -35,7 +33,7 @@ use bytes::Bytes;
 
 use crate::{
     Body, Bucket, Chunks, Create, Effect, Encryption, ErrorKind, Inspect, ListPage, Location,
-    ObjectMeta, Op, OpenOptions, PendingUpload, Store, StoreError, key,
+    ObjectMeta, Op, OpenOptions, PendingUpload, Store, StoreError, download, key,
 };
 
 /// A store in a bucket, below a prefix.
@@ -194,17 +192,17 @@ impl Store for S3Store {
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.0.keys.check(Op::Get, &self.0.root, key)?;
-        read::whole(self, &self.0.data, key, at_most).await
+        download::whole(self, key, at_most, false).await
     }
 
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.0.keys.check(Op::Get, &self.0.root, key)?;
-        read::whole(self, &self.0.fresh, key, at_most).await
+        download::whole(self, key, at_most, true).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
         self.0.keys.check_range(&self.0.root, key, &range)?;
-        read::range(self.clone(), key, range).await
+        download::range(Arc::new(self.clone()), key, range).await
     }
 
     async fn open_range(

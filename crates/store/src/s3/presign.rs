@@ -30,7 +30,7 @@ impl S3Store {
             .presigned(config)
             .await
             .map_err(|error| self.mapped(op, key, &error))?;
-        super::secrets::note_url(signed.uri());
+        crate::secrets::note_url(signed.uri());
         Ok(signed)
     }
 }

@@ -214,7 +214,7 @@ async fn abort(store: &S3Store, key: &str, id: &str) {
     if let Err(error) = abort.upload_id(id).send().await {
         tracing::debug!(
             key,
-            error = errors::chain(&error),
+            error = crate::message::chain(&error),
             "cannot abort a failed upload; its parts stay"
         );
     }

@@ -11,8 +11,8 @@ use batchweave_dev_s3::{Fault, Injection, Op as S3Op, Options};
 use batchweave_store::{Create, Effect, ErrorKind, probe};
 use bytes::Bytes;
 
-use super::script::{Answer, ok, refusal, scripted};
 use super::served;
+use crate::script::{Answer, ok, refusal, scripted};
 
 fn once(fault: Fault, op: S3Op) -> Injection {
     Injection {

@@ -3,7 +3,7 @@
 use batchweave_store::{AccessKeys, Effect, ErrorKind, OpenOptions, StoreError};
 use bytes::Bytes;
 
-use super::script::{Answer, refusal, scripted};
+use crate::script::{Answer, refusal, scripted};
 
 async fn create(answer: Answer) -> (StoreError, usize) {
     let (store, seen) = scripted(vec![answer]).await;

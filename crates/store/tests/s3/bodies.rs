@@ -5,7 +5,7 @@ use batchweave_store::{Chunks, ErrorKind, StoreError};
 use bytes::Bytes;
 use futures::TryStreamExt;
 
-use super::script::{Answer, header, partial, refusal, scripted};
+use crate::script::{Answer, header, partial, refusal, scripted};
 
 async fn read(chunks: Result<Chunks, StoreError>) -> Result<Vec<u8>, StoreError> {
     let chunks: Vec<Bytes> = chunks?.try_collect().await?;

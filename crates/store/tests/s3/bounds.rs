@@ -2,7 +2,7 @@
 
 use batchweave_store::{ErrorKind, StoreError};
 
-use super::script::{Answer, header, scripted};
+use crate::script::{Answer, header, scripted};
 
 const AT_MOST: u64 = 100_000;
 

@@ -2,7 +2,7 @@
 
 use batchweave_store::{Effect, ErrorKind};
 
-use super::script::{Answer, ok, refusal, scripted};
+use crate::script::{Answer, ok, refusal, scripted};
 
 fn keys(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("data/{name}")).collect()

@@ -8,7 +8,7 @@ use batchweave_dev_s3::{Fault, Injection, Op, Options};
 use batchweave_store::{ErrorKind, Store, StoreError};
 use bytes::Bytes;
 
-use super::script::{Answer, header, partial, refusal, scripted};
+use crate::script::{Answer, header, partial, refusal, scripted};
 
 async fn read(store: &Arc<dyn Store>, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
     let mut body = store.open_range("k", range, false).await?;

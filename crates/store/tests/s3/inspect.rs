@@ -10,8 +10,8 @@ use batchweave_store::{
 };
 use bytes::Bytes;
 
-use super::script::{ok, refusal, scripted};
 use super::served;
+use crate::script::{ok, refusal, scripted};
 
 #[tokio::test]
 async fn the_embedded_server_answers_every_question() {
@@ -21,7 +21,7 @@ async fn the_embedded_server_answers_every_question() {
     assert_eq!(bucket.endpoint(), server.endpoint());
     inspect.may_create("log/x").await.unwrap();
     assert_eq!(bucket.versioning().await.unwrap(), Versioning::Off);
-    assert_eq!(bucket.lifecycle().await.unwrap(), []);
+    assert_eq!(bucket.lifecycle().await.unwrap().unwrap(), []);
     assert!(bucket.refuses_wrong_checksum("probe/sum").await.unwrap());
     let time = bucket.time("probe/absent").await.unwrap();
     let apart = match SystemTime::now().duration_since(time) {
@@ -67,7 +67,7 @@ impl Bucket for Careless<'_> {
     async fn versioning(&self) -> Result<Versioning, StoreError> {
         self.0.versioning().await
     }
-    async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError> {
+    async fn lifecycle(&self) -> Result<Option<Vec<LifecycleRule>>, StoreError> {
         self.0.lifecycle().await
     }
     async fn time(&self, key: &str) -> Result<SystemTime, StoreError> {
@@ -123,7 +123,7 @@ async fn rules_are_read_as_s3_writes_them() {
         <Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>";
     let (store, _) = scripted(xml(rules)).await;
     let bucket = store.inspect().unwrap().bucket().unwrap();
-    let found = bucket.lifecycle().await.unwrap();
+    let found = bucket.lifecycle().await.unwrap().unwrap();
     let expected = LifecycleRule {
         id: "old".to_owned(),
         prefix: "log/".to_owned(),
@@ -148,7 +148,7 @@ async fn refusals_are_told_from_absent_rules() {
     let none = refusal("404 Not Found", "NoSuchLifecycleConfiguration", "");
     let (store, _) = scripted(vec![none]).await;
     let bucket = store.inspect().unwrap().bucket().unwrap();
-    assert_eq!(bucket.lifecycle().await.unwrap(), []);
+    assert_eq!(bucket.lifecycle().await.unwrap().unwrap(), []);
     let (store, _) = scripted(vec![refusal("404 Not Found", "NoSuchBucket", "")]).await;
     let bucket = store.inspect().unwrap().bucket().unwrap();
     assert_eq!(

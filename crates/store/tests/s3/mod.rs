@@ -9,7 +9,6 @@ mod bulk;
 mod direct_read;
 mod inspect;
 mod probe;
-mod script;
 mod strange;
 
 use std::sync::Arc;

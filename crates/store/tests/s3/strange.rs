@@ -4,7 +4,7 @@
 use batchweave_store::{Effect, ErrorKind};
 use bytes::Bytes;
 
-use super::script::{Answer, ok, refusal, scripted};
+use crate::script::{Answer, ok, refusal, scripted};
 
 fn page(status: &str, body: &str) -> Answer {
     let length = body.len();

@@ -134,10 +134,10 @@ impl Bucket for Scripted {
         self.versioning
             .ok_or_else(|| refusal(Op::Head, "?versioning"))
     }
-    async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError> {
+    async fn lifecycle(&self) -> Result<Option<Vec<LifecycleRule>>, StoreError> {
         self.versioning
             .ok_or_else(|| refusal(Op::Head, "?lifecycle"))?;
-        Ok(self.rules.clone())
+        Ok(Some(self.rules.clone()))
     }
     async fn time(&self, _: &str) -> Result<SystemTime, StoreError> {
         Ok(SystemTime::now())

@@ -1,6 +1,6 @@
 //! The server of a direct read.
 
-use super::super::proxy::Proxy;
+use crate::proxy::Proxy;
 
 /// The server to connect to.
 #[derive(Debug, PartialEq, Eq)]

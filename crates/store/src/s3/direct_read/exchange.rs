@@ -6,12 +6,12 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::super::config::DATA_TIMEOUT;
-use super::super::{S3Store, errors, read};
+use super::super::{S3Store, errors};
 use super::head::{self, Head};
 use super::pool::Connection;
 use super::signed::Signed;
-use crate::{Effect, ErrorKind, Op, StoreError};
+use crate::limits::DATA_TIMEOUT;
+use crate::{Effect, ErrorKind, Op, StoreError, download};
 
 /// Bytes read at a time before the body; body bytes among them are copied.
 const HEAD_READ_BYTES: usize = 4096;
@@ -85,7 +85,7 @@ pub(super) async fn ask(
             if status == 206 && length.is_none() {
                 return Ok(Asked::Refused("a body without a length".to_owned()));
             }
-            return read::check_answer(store, key, range, content_range, length)
+            return download::check_answer(&store.0.root, key, range, content_range, length)
                 .map(|()| Asked::Answer(answer));
         }
         let document = document(&mut answer).await;
@@ -95,7 +95,7 @@ pub(super) async fn ask(
             direct_read.pool.give_back(answer.connection);
         }
         match status {
-            416 => return Err(read::beyond(store, key, range, None)),
+            416 => return Err(download::beyond(&store.0.root, key, range, None)),
             404 | 412 => return Err(failed(store, key, kind, detail)),
             408 | 429 | 500 | 502..=599 => {
                 return Ok(Asked::Failed(failed(store, key, kind, detail)));

@@ -15,18 +15,17 @@ mod signed;
 mod tunnel;
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
 use self::exchange::{Answer, Asked};
 use super::S3Store;
-use super::config::DATA_ATTEMPTS;
-use super::read::{self, CHUNK_TIMEOUT, RESUMES_MAX};
-use super::speed::Speed;
 use crate::body::Copied;
-use crate::{Backoff, Body, Effect, ErrorKind, LowWater, Op, StoreError};
+use crate::limits::{CHUNK_TIMEOUT, DATA_ATTEMPTS, RESUMES_MAX};
+use crate::speed::Speed;
+use crate::{Backoff, Body, Effect, ErrorKind, LowWater, Op, StoreError, download};
 
 /// Time without direct reads after one was refused that the SDK could do.
 const OFF_FOR: Duration = Duration::from_mins(10);
@@ -81,7 +80,7 @@ pub(super) async fn open(
     // HTTP has no empty ranges, and servers keep sizes in signed 64 bits.
     let plain = !range.is_empty() && i64::try_from(range.end).is_ok();
     if !plain || store.0.direct_read.is_off() {
-        let chunks = read::range(store, key, range).await?;
+        let chunks = download::range(Arc::new(store), key, range).await?;
         return Ok(Box::new(Copied::new(chunks).await?));
     }
     let source = source(&store, key, &range, None, fresh).await?;
@@ -118,7 +117,8 @@ async fn source(
             Asked::Answer(answer) => return Ok(Source::DirectRead(answer)),
             Asked::Refused(why) => {
                 let etag = etag.map(str::to_owned);
-                let chunks = read::from(store.clone(), key, range.clone(), etag).await?;
+                let chunks =
+                    download::from(Arc::new(store.clone()), key, range.clone(), etag).await?;
                 store.0.direct_read.turn_off(store, &why);
                 return Ok(Source::Sdk(Copied::new(chunks).await?));
             }
@@ -131,7 +131,7 @@ async fn source(
                 tracing::debug!(key, %error, "retrying a read");
             }
         }
-        read::pause(&mut backoff).await;
+        download::pause(&mut backoff).await;
     }
 }
 
@@ -221,7 +221,7 @@ impl Reading {
                 .error(op, &self.key, kind, Effect::DidNot, detail));
         }
         tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
-        read::pause(&mut self.backoff).await;
+        download::pause(&mut self.backoff).await;
         self.resumes += 1;
         self.speed = Speed::default();
         let etag = self.etag.take();

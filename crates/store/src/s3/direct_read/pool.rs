@@ -12,15 +12,13 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::super::config::{CONNECT_TIMEOUT, POOL_IDLE};
-use super::super::read::CHUNK_TIMEOUT;
 use super::authority::Authority;
 use super::tunnel;
 use crate::LowWater;
+use crate::limits::{CHUNK_TIMEOUT, CONNECT_TIMEOUT, POOL_IDLE};
+use crate::tls;
 
 /// Most idle connections to keep.
 const IDLE_MAX: usize = 64;
@@ -168,20 +166,13 @@ impl Pool {
     }
 }
 
-/// Returns the same TLS setup as the SDK's client: rustls on ring, with the system's trusted roots.
+/// Returns the same TLS setup as the SDK's client.
 async fn trusting_the_system() -> io::Result<TlsConnector> {
-    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.map_err(io::Error::other)?.certs);
-    connector(roots).map_err(io::Error::other)
-}
-
-fn connector(roots: RootCertStore) -> Result<TlsConnector, tokio_rustls::rustls::Error> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    let roots = tokio::task::spawn_blocking(tls::system_roots).await;
+    let config = tls::trusting(roots.map_err(io::Error::other)?);
+    Ok(TlsConnector::from(Arc::new(
+        config.map_err(io::Error::other)?,
+    )))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use aws_sdk_s3::presigning::PresignedRequest;
 
 use super::super::S3Store;
-use super::super::proxy::{self, Way};
 use super::authority::Authority;
+use crate::proxy::{self, Way};
 use crate::{Effect, ErrorKind, Op, StoreError};
 
 /// Time for which the server accepts a signature.

@@ -7,9 +7,9 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::super::proxy::Proxy;
 use super::authority::Authority;
 use super::head;
+use crate::proxy::Proxy;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 

@@ -11,23 +11,18 @@ pub(super) fn below(rule: &Rule, root: &str) -> Option<LifecycleRule> {
     if rule.status() != &ExpirationStatus::Enabled || wants_tags(rule) {
         return None;
     }
-    let prefix = prefix(rule);
-    let relative = match prefix.strip_prefix(root) {
-        Some(rest) => rest.to_owned(),
-        None if root.starts_with(prefix) => String::new(),
-        None => return None,
-    };
     let expiration = rule.expiration();
     let deletes = |e: &aws_sdk_s3::types::LifecycleExpiration| e.days.is_some() || e.date.is_some();
     let moves_to = rule.transitions().iter().find_map(|t| t.storage_class());
     let aborts = rule.abort_incomplete_multipart_upload();
-    Some(LifecycleRule {
+    let of_bucket = LifecycleRule {
         id: rule.id().unwrap_or("unnamed").to_owned(),
-        prefix: relative,
+        prefix: prefix(rule).to_owned(),
         expires: expiration.is_some_and(deletes),
         moves_to: moves_to.map(|class| class.as_str().to_owned()),
         aborts_uploads_days: aborts.and_then(Abort::days_after_initiation),
-    })
+    };
+    of_bucket.below(root)
 }
 
 /// Returns whether the rule is for tagged objects only; our objects carry no tags.

@@ -3,8 +3,9 @@
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::*;
 
@@ -52,7 +53,9 @@ fn trusting(certificates: Vec<CertificateDer<'static>>) -> Pool {
     roots.add_parsable_certificates(certificates);
     Pool {
         idle: Mutex::default(),
-        tls: OnceCell::new_with(Some(connector(roots).unwrap())),
+        tls: OnceCell::new_with(Some(TlsConnector::from(Arc::new(
+            tls::trusting(roots).unwrap(),
+        )))),
         low_water: None,
     }
 }

@@ -9,14 +9,14 @@ const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
 
 /// The time spent waiting for a body, and the bytes received. The reader's own time does not count.
 #[derive(Default)]
-pub(super) struct Speed {
+pub(crate) struct Speed {
     waited: Duration,
     bytes: u64,
 }
 
 impl Speed {
     /// Records a wait that brought `bytes`; fails when the body is too slow overall.
-    pub(super) fn note(&mut self, waited: Duration, bytes: usize) -> Result<(), String> {
+    pub(crate) fn note(&mut self, waited: Duration, bytes: usize) -> Result<(), String> {
         self.waited += waited;
         self.bytes += bytes as u64;
         if self.waited <= SLOW_AFTER + Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN) {

@@ -11,7 +11,7 @@ const SHORTEST: usize = 8;
 static SENT: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 /// Notes a token that is sent, as it is or as it is written in a URL.
-pub(super) fn note(token: &str) {
+pub(crate) fn note(token: &str) {
     if token.len() < SHORTEST {
         return;
     }
@@ -26,7 +26,7 @@ pub(super) fn note(token: &str) {
 }
 
 /// Notes the token in the URL of a presigned request.
-pub(super) fn note_url(url: &str) {
+pub(crate) fn note_url(url: &str) {
     let token = url
         .split(['?', '&'])
         .find_map(|part| part.strip_prefix("X-Amz-Security-Token="));
@@ -36,7 +36,7 @@ pub(super) fn note_url(url: &str) {
 }
 
 /// Returns `text` up to the first token in it, and whether there was one.
-pub(super) fn before_token(text: &str) -> (&str, bool) {
+pub(crate) fn before_token(text: &str) -> (&str, bool) {
     let sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
     let first = sent
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn before_token(text: &str) -> (&str, bool) {
 }
 
 /// Returns whether `c` is a control character, or reverses or hides the text around it.
-pub(super) fn hides(c: char) -> bool {
+pub(crate) fn hides(c: char) -> bool {
     let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     turns || (c.is_control() && !c.is_whitespace())
 }

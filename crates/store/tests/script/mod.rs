@@ -70,9 +70,23 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> &'a str {
     head.lines().find_map(value).unwrap_or("missing")
 }
 
-/// Serves the answers in order, the last one repeatedly.
+/// Serves the answers in order, the last one repeatedly, to a store in S3.
 pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (endpoint, seen) = served(answers);
+    let store = crate::s3::store_at(&endpoint, "p", ("id", "secret"));
+    (store.await, seen)
+}
+
+/// Serves the answers in order, the last one repeatedly; returns the server's URL and the requests.
+pub(crate) fn served(answers: Vec<Answer>) -> (String, Seen) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    served_on(listener, answers)
+}
+
+/// Serves the answers as [`served`] does, on this socket.
+pub(crate) fn served_on(listener: std::net::TcpListener, answers: Vec<Answer>) -> (String, Seen) {
+    let listener = TcpListener::from_std(listener).unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let seen = Seen::default();
     let requests = Arc::clone(&seen);
@@ -84,10 +98,7 @@ pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
             tokio::spawn(serve(socket, connection, script, seen));
         }
     });
-    (
-        super::store_at(&endpoint, "p", ("id", "secret")).await,
-        seen,
-    )
+    (endpoint, seen)
 }
 
 async fn serve(mut socket: TcpStream, connection: u32, script: Script, seen: Seen) {

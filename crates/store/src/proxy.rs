@@ -4,21 +4,7 @@
 use std::env;
 use std::net::IpAddr;
 use std::sync::LazyLock;
-use std::time::Duration;
 
-use aws_sdk_s3::config::SharedHttpClient;
-use aws_smithy_http_client::proxy::ProxyConfig;
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
-use aws_smithy_http_client::{Builder, Connector};
-use aws_smithy_runtime_api::box_error::BoxError;
-use aws_smithy_runtime_api::client::http::{
-    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
-};
-use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
-use aws_smithy_runtime_api::client::runtime_components::{
-    RuntimeComponents, RuntimeComponentsBuilder,
-};
-use aws_smithy_types::config_bag::ConfigBag;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
@@ -36,24 +22,38 @@ static ENVIRONMENT: LazyLock<Matcher> = LazyLock::new(Matcher::from_env);
 
 /// A proxy that is reached over plain TCP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Proxy {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Proxy {
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// The value of `Proxy-Authorization`.
-    pub(super) authorization: Option<String>,
+    pub(crate) authorization: Option<String>,
+}
+
+impl Proxy {
+    /// Returns the URL of the proxy, without credentials.
+    #[cfg(feature = "cloud")]
+    pub(crate) fn url(&self) -> String {
+        let bracketed = self.host.contains(':');
+        let host = if bracketed {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        format!("http://{host}:{}", self.port)
+    }
 }
 
 /// How to reach a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     Direct,
     Through(Proxy),
-    /// Through a proxy that only the SDK can use.
+    /// Through a proxy that a client library must reach.
     Other(String),
 }
 
 /// Returns how to reach the server of a URL.
-pub(super) fn way(url: &str) -> Way {
+pub(crate) fn way(url: &str) -> Way {
     way_by(&ENVIRONMENT, url)
 }
 
@@ -79,8 +79,14 @@ fn way_by(matcher: &Matcher, url: &str) -> Way {
     }
 }
 
+/// Returns whether a proxy is configured.
+pub(crate) fn is_set() -> bool {
+    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    VARIABLES.iter().any(is_set)
+}
+
 /// Returns whether a host is this machine or on its own link, as the metadata service of a cloud is.
-fn is_near(host: &str) -> bool {
+pub(crate) fn is_near(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     match host.parse() {
         Ok(IpAddr::V4(ip)) => ip.is_loopback() || ip.is_link_local(),
@@ -93,7 +99,7 @@ fn is_near(host: &str) -> bool {
 }
 
 /// Checks that the variables are URLs of proxies: others would be ignored.
-pub(super) fn check() -> Result<(), String> {
+pub(crate) fn check() -> Result<(), String> {
     let given = VARIABLES
         .iter()
         .filter_map(|name| Some((name, env::var(name).ok()?)));
@@ -111,73 +117,6 @@ fn is_proxy(value: &str) -> bool {
     let uri: Option<Uri> = value.parse().ok();
     let scheme = |uri: &Uri| matches!(uri.scheme_str(), None | Some("http" | "https"));
     uri.is_some_and(|uri| uri.authority().is_some() && scheme(&uri))
-}
-
-/// Makes an HTTP client that keeps at most `kept` idle connections, each for at most `idle`.
-pub(super) fn http_client(kept: usize, idle: Duration) -> SharedHttpClient {
-    let tls = Provider::Rustls(CryptoMode::Ring);
-    let direct = Builder::new()
-        .pool_idle_timeout(idle)
-        .pool_max_idle_per_host(kept)
-        .tls_provider(tls.clone())
-        .build_https();
-    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !VARIABLES.iter().any(is_set) {
-        return direct;
-    }
-    let proxied = Builder::new().build_with_connector_fn(move |settings, components| {
-        let mut connector = Connector::builder()
-            .proxy_config(ProxyConfig::from_env())
-            .pool_idle_timeout(idle)
-            .pool_max_idle_per_host(kept);
-        connector.set_connector_settings(settings.cloned());
-        connector.set_sleep_impl(components.and_then(RuntimeComponents::sleep_impl));
-        connector.tls_provider(tls.clone()).build()
-    });
-    SharedHttpClient::new(Routed { direct, proxied })
-}
-
-/// A client that reaches near hosts without the proxy.
-#[derive(Debug)]
-struct Routed {
-    direct: SharedHttpClient,
-    proxied: SharedHttpClient,
-}
-
-impl HttpClient for Routed {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        SharedHttpConnector::new(RoutedConnector {
-            direct: self.direct.http_connector(settings, components),
-            proxied: self.proxied.http_connector(settings, components),
-        })
-    }
-
-    fn validate_base_client_config(
-        &self,
-        components: &RuntimeComponentsBuilder,
-        config: &ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.direct.validate_base_client_config(components, config)
-    }
-}
-
-#[derive(Debug)]
-struct RoutedConnector {
-    direct: SharedHttpConnector,
-    proxied: SharedHttpConnector,
-}
-
-impl HttpConnector for RoutedConnector {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let uri: Option<Uri> = request.uri().parse().ok();
-        let near = uri.is_some_and(|uri| uri.host().is_some_and(is_near));
-        let connector = if near { &self.direct } else { &self.proxied };
-        connector.call(request)
-    }
 }
 
 #[cfg(test)]

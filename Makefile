@@ -18,8 +18,8 @@ export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/lint-rustc
 endif
 
 .PHONY: help demo test-clouds emulators clouds wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
-	system-build system-python system-all fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units \
-	image image-check docs generated-docs manifests live-systemd live-kubernetes paper paper-quick
+	system-build system-python system-all system-optional fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units scripts \
+	image image-check release check-release package-check docs generated-docs manifests live-systemd live-kubernetes paper paper-quick
 .NOTPARALLEL:
 
 help:
@@ -28,11 +28,13 @@ help:
 	@echo 'make quick      format, lint, unit tests of changed crates, Python tests without daemons: two minutes'
 	@echo 'make test-long  also the long tests: many runs with random crashes'
 	@echo 'make test-frameworks  the tests with real PyTorch, transformers, accelerate, Ray and Spark, which are installed first (6.5 GB)'
-	@echo 'make lint       format, ruff, mypy and clippy only'
+	@echo 'make lint       format, ruff, mypy, clippy, shellcheck and actionlint only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make wheel      the Python wheel with the programs, in target/wheels'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make uninstall  removes them, except configurations'
+	@echo 'make release    wheel, Debian package, image, list of parts, licences and checksums, in dist'
+	@echo 'make check-release  installs the wheel and the package of dist in a clean Debian, by sudo'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
 	@echo 'make manifests  output of the Kubernetes overlays, rules of the operator, templates of the Helm chart: needs kubectl'
@@ -61,8 +63,8 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 # STEP:NEEDED waits for others; the rest starts in this order, two at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready py-site-tests:checks-build,python-ready \
-	rust-docs:checks-build units:checks-build image-check:checks-build clouds:checks-build
-test: system-all
+	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build package-check:checks-build
+test: system-all system-optional
 	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps $(RUN_STEPS) $(STEPS)
 
 # Of what changed since BASE, by default the commit where this branch left origin/main.
@@ -73,7 +75,7 @@ quick-tests:
 	$(call step,lint and unit tests of changed crates)
 	tools/quick-tests $(PROFILE)
 
-lint: system-build system-python fmt ruff mypy clippy
+lint: system-build system-python system-optional fmt ruff mypy clippy scripts
 
 test-long: system-all build $(VENV)/ready
 	$(call step,long tests)
@@ -156,6 +158,10 @@ system-python:
 system-all:
 	@tools/system-packages build python systemd watching
 
+# Steps that lack these say so; they fail under CI only.
+system-optional:
+	@tools/system-packages scripts packages || [ "$${CI:-}" != true ]
+
 fmt:
 	$(call step,format)
 	cargo fmt --all --check
@@ -213,12 +219,12 @@ $(VENV)/maturin $(VENV)/numpy: $(VENV)/%: python/requirements-dev.txt
 ruff: $(VENV)/ready
 	$(call step,ruff)
 	$(PYTHON) -m ruff check --quiet python
-	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/paper tools/live
+	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu tools/paper tools/live tools/release
 
 mypy: $(VENV)/ready
 	$(call step,mypy)
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
-	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/paper tools/live
+	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu tools/paper tools/live tools/release
 
 python-ready: $(VENV)/ready
 
@@ -291,6 +297,10 @@ units:
 	tools/check-units $(BUILT)
 	tools/check-install
 
+scripts:
+	$(call step,shell scripts and workflows)
+	tools/check-scripts
+
 comma := ,
 # Before a release. BATCHWEAVE_LIVE_BASE=FOLDER keeps the installed Debian there for the next run.
 KEPT := BATCHWEAVE_LIVE_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)BATCHWEAVE_LIVE_PROGRAMS$(comma)GOPROXY$(comma)TMPDIR
@@ -313,6 +323,24 @@ image:
 image-check:
 	$(call step,container image)
 	tools/image check $(BUILT)
+
+# WHEEL=FILE takes a wheel that exists.
+release: build $(VENV)/maturin
+	$(call step,release)
+	@tools/system-packages python packages
+	tools/make-release $(PYTHON) $(BUILT) dist
+
+CLEAN := BATCHWEAVE_CLEAN_BASE$(comma)BATCHWEAVE_LIVE_MIRROR$(comma)CI$(comma)TMPDIR
+check-release:
+	$(call step,wheel and Debian package in a clean Debian)
+	@tools/system-packages packages
+	$(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=$(CLEAN)) tools/check-deb dist/batchweave_*.deb
+	$(if $(filter-out 0,$(shell id -u)),sudo --preserve-env=$(CLEAN)) tools/check-wheel dist/batchweave-*.whl
+
+# The package alone, from the built programs. The Debian is kept for the next time.
+package-check:
+	$(call step,Debian package)
+	BATCHWEAVE_CLEAN_BASE=$(CURDIR)/target/clean-debian tools/check-deb $(BUILT)
 
 docs: $(VENV)/ready
 	$(PYTHON) tools/book target/book

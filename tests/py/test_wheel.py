@@ -16,7 +16,7 @@ import pytest
 from site_of_daemons import BINARIES, ROOT
 
 # Commands of the system that the programs and their launchers start.
-NEEDED = ["sh", "dirname", "readlink", "kill"]
+NEEDED = ["sh", "dirname", "readlink"]
 # Programs that are not optimized are larger.
 SIZE_MAX = 40_000_000 if BINARIES.name == "release" else 60_000_000
 DEMO_SECONDS_MAX = 300

@@ -8,10 +8,11 @@ use crate::{assert_none, root};
 const MAX_LINES: usize = 400;
 
 /// Folders without own sources.
-const SKIPPED: [&str; 9] = [
+const SKIPPED: [&str; 10] = [
     ".git",
     ".venv",
     "target",
+    "dist",
     "__pycache__",
     "demo-out",
     ".pytest_cache",

@@ -8,6 +8,7 @@ mod docs;
 mod files;
 mod licences;
 mod metadata;
+mod processors;
 mod targets;
 mod terms;
 mod words;

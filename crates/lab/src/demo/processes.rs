@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rand::RngExt;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncBufReadExt;
 use tokio::process::{Child, Command};
 
@@ -114,12 +115,10 @@ impl Running {
 
     /// Sends SIGTERM and waits for the exit status, at most `within`.
     pub(crate) async fn stop(&mut self, within: Duration) -> Result<ExitStatus, DemoError> {
-        if let Some(pid) = self.child.id() {
-            // `kill` is on every Linux machine, and sending a signal by hand would need unsafe code.
-            let _ = Command::new("kill")
-                .args(["-TERM", &pid.to_string()])
-                .status()
-                .await;
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = id.and_then(Pid::from_raw) {
+            // A small system has no command `kill`.
+            let _ = kill_process(pid, Signal::TERM);
         }
         match tokio::time::timeout(within, self.child.wait()).await {
             Ok(Ok(status)) => Ok(status),

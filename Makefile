@@ -63,7 +63,7 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 # STEP:NEEDED waits for others; the rest starts in this order, two at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready py-site-tests:checks-build,python-ready \
-	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build package-check:checks-build
+	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build
 test: system-all system-optional
 	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps $(RUN_STEPS) $(STEPS)
 

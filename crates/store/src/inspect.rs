@@ -63,9 +63,9 @@ pub trait Bucket: Send + Sync {
     /// does not have them.
     async fn lifecycle(&self) -> Result<Option<Vec<LifecycleRule>>, StoreError>;
 
-    /// Returns what else keeps or protects the bucket's objects.
-    async fn guards(&self) -> Result<Guards, StoreError> {
-        Ok(Guards::default())
+    /// Returns what else keeps or protects the bucket's objects; `None` where the store's interface has no such properties.
+    async fn guards(&self) -> Result<Option<Guards>, StoreError> {
+        Ok(None)
     }
 
     /// Returns the store's clock, in whole seconds. Reads `key`, which should be absent.
@@ -106,7 +106,7 @@ pub struct PendingUpload {
     pub last: Bytes,
 }
 
-/// What keeps deleted objects of a bucket, or forbids deletes, besides versions.
+/// Properties of a bucket that keep deleted objects, or forbid deletes, besides versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guards {
     /// Time for which deleted objects are kept, and paid for.

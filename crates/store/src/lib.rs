@@ -39,6 +39,7 @@ pub mod memory;
 #[cfg(feature = "net")]
 mod message;
 mod open;
+mod options;
 mod path_style;
 mod probe;
 #[cfg(feature = "net")]
@@ -64,8 +65,9 @@ pub use hints::Hints;
 pub use inspect::{Bucket, Guards, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
 pub use location::{Location, LocationError, Permission, local_path};
-pub use open::{
-    AccessKeys, AzureOptions, Encryption, GcsOptions, LowWater, OpenOptions, Patience, open,
+pub use open::open;
+pub use options::{
+    AccessKeys, AzureOptions, Encryption, GcsOptions, LowWater, OpenOptions, Patience,
 };
 pub use path_style::PathStyle;
 pub use probe::{

@@ -37,7 +37,7 @@ pub enum Location<'u> {
     Memory(&'u str),
 }
 
-/// What a program does with objects, for the names of permissions.
+/// The uses of objects that stores have permissions for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
     /// Creates objects.

@@ -32,7 +32,8 @@ pub(super) async fn check(
         Err(error) => findings.push(unknown("lifecycle", grant, &error)),
     }
     match bucket.guards().await {
-        Ok(guards) => findings.extend(guards::check(&guards)),
+        Ok(Some(guards)) => findings.extend(guards::check(&guards)),
+        Ok(None) => {}
         Err(error) => findings.push(unknown("soft delete", grant, &error)),
     }
     findings

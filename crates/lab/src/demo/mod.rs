@@ -46,7 +46,9 @@ impl std::str::FromStr for DemoStore {
             other => {
                 let url = batchweave_store::root_url(other);
                 match Location::parse(&url) {
-                    Ok(location) if location.is_remote() || matches!(location, Location::Folder(_)) => {
+                    Ok(location)
+                        if location.is_remote() || matches!(location, Location::Folder(_)) =>
+                    {
                         Ok(Self::Url(url.into_owned()))
                     }
                     _ => Err(format!(

@@ -1,4 +1,4 @@
-//! Where the account is, and with which credentials, as Azure's own tools find them: a connection string, the account's
+//! The account's address and credentials, as Azure's own tools find them: a connection string, the account's
 //! key, a shared access signature, workload identity, a service principal, or the machine's managed identity.
 
 use std::env;
@@ -28,17 +28,16 @@ pub(super) fn resolve(
     host: Option<&str>,
     options: &OpenOptions,
 ) -> Result<(Transport, Azure), Fault> {
-    let connection = match &options.keys {
-        Some(keys) => Connection {
+    let connection = if let Some(keys) = &options.keys {
+        Connection {
             account: Some(keys.id.clone()),
             key: Some(keys.secret.clone()),
             ..Connection::default()
-        },
-        None => {
-            let text = given(CONNECTION);
-            let read = text.as_deref().map(Connection::parse).transpose()?;
-            read.unwrap_or_default()
         }
+    } else {
+        let text = given(CONNECTION);
+        let read = text.as_deref().map(Connection::parse).transpose()?;
+        read.unwrap_or_default()
     };
     let account = account(host, options, &connection)?;
     let endpoint = endpoint(host, &account, options, &connection)?;

@@ -56,8 +56,8 @@ impl Bucket for CloudStore {
         Ok(rules.map(|rules| rules.into_iter().filter_map(below).collect()))
     }
 
-    async fn guards(&self) -> Result<Guards, StoreError> {
-        self.0.dialect.guards(self).await
+    async fn guards(&self) -> Result<Option<Guards>, StoreError> {
+        self.0.dialect.guards(self).await.map(Some)
     }
 
     async fn time(&self, key: &str) -> Result<SystemTime, StoreError> {

@@ -1,4 +1,4 @@
-//! What the HTTP interface of one cloud says differently from the others': requests, answers, credentials.
+//! The differences between the HTTP interfaces of clouds: requests, answers, credentials.
 
 use std::fmt::Debug;
 use std::time::SystemTime;

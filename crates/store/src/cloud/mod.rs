@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) dialect: Box<dyn Dialect>,
 }
 
-/// What a cloud's address gives.
+/// The place of a store in its cloud.
 pub(crate) struct Place<'a> {
     pub(crate) root: String,
     pub(crate) prefix: &'a str,

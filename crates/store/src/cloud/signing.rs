@@ -12,7 +12,7 @@ use reqwest::Client;
 
 use super::answer::Fault;
 use crate::limits::DATA_TIMEOUT;
-use crate::message::{chain, find};
+use crate::message::{chain, find, innermost};
 use crate::{ErrorKind, secrets};
 
 /// Our client, for requests of tokens.
@@ -49,21 +49,15 @@ pub(crate) async fn credentials<C>(
 
 /// Explains why there are no credentials.
 pub(crate) fn unavailable(error: &object_store::Error, hint: &str) -> Fault {
-    let text = chain(error);
-    // A token server that does not answer, or fails, may do better later.
-    let later = text.contains("status code: 5");
-    if later || find::<HttpError>(error).is_some() && !is_metadata(&text) {
-        return Fault::unsent(ErrorKind::Unreachable, format!("no token: {text}"));
-    }
-    Fault::unsent(
-        ErrorKind::Denied,
-        format!("no credentials: {hint} ({text})"),
-    )
-}
-
-/// Returns whether the error is that of a machine without a metadata service: no other credentials were found.
-fn is_metadata(text: &str) -> bool {
-    text.contains("metadata") || text.contains("169.254.169.254")
+    let why = innermost(error);
+    // A server of tokens that does not answer, or fails, may do better later.
+    let later = find::<HttpError>(error).is_some() || chain(error).contains("status code: 5");
+    let kind = if later {
+        ErrorKind::Unreachable
+    } else {
+        ErrorKind::Denied
+    };
+    Fault::unsent(kind, format!("no credentials: {hint} ({why})"))
 }
 
 /// Notes a token that requests carry, since an answer may echo it.

@@ -1,4 +1,4 @@
-//! Where the bucket is, and with which credentials: `gcloud auth application-default login`, a service account's key file,
+//! The bucket's address and credentials: those of `gcloud auth application-default login`, a service account's key file,
 //! or the metadata service of a machine or of GKE's Workload Identity.
 
 use std::env;

@@ -89,7 +89,7 @@ fn stalled(store: &CloudStore, key: &str, sent: usize, whole: usize) -> StoreErr
     store.error(Op::Upload, key, kind, effect, why)
 }
 
-/// What the answer to a part says.
+/// The meaning of the answer to a part.
 enum Progress {
     Ended(Create),
     /// The store has this many bytes.

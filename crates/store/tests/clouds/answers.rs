@@ -1,4 +1,4 @@
-//! What the answers to creates and listings leave open.
+//! The outcomes that answers to creates and listings leave open.
 
 use batchweave_store::{Create, Effect, ErrorKind};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What keeps deleted objects, or forbids deletes: soft delete, retention, holds. Also who may see the objects, and where
+//! Properties of a bucket that keep deleted objects, or forbid deletes: soft delete, retention, holds. Also who may see the objects, and where
 //! they are.
 
 use std::time::Duration;
@@ -10,11 +10,7 @@ use super::super::finding::Finding;
 
 const DAY: f64 = 86_400.0;
 
-/// Returns the findings of a bucket; none for a store that has no such properties.
 pub(super) fn check(guards: &Guards) -> Vec<Finding> {
-    if *guards == Guards::default() {
-        return Vec::new();
-    }
     let mut findings = vec![soft_delete(guards.soft_delete)];
     findings.extend(deletes(guards));
     if guards.uniform_access == Some(false) {
@@ -78,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_bucket_that_keeps_what_is_deleted_is_named() {
-        assert!(check(&Guards::default()).is_empty());
+        let none = levels(&Guards::default());
+        assert_eq!(none, [("soft delete".into(), Level::Ok)]);
         let kept = Guards {
             soft_delete: Some(Duration::from_hours(168)),
             uniform_access: Some(true),

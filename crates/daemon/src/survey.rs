@@ -27,6 +27,8 @@ pub struct FileGroup {
     /// The format for people.
     pub words: String,
     pub files: u64,
+    /// Whether the files are texts that people write, by their endings.
+    pub prose: bool,
     /// The bytes of all files as they are stored.
     pub bytes: u64,
     /// The bytes of the largest file.

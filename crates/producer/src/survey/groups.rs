@@ -16,6 +16,8 @@ const PROSE: [&str; 12] = [
 pub(super) struct FoundGroup {
     pub(super) format: Format,
     pub(super) files: Vec<InputFile>,
+    /// The files are texts that people write.
+    pub(super) prose: bool,
     /// The endings of their names.
     pub(super) endings: BTreeSet<String>,
 }
@@ -45,31 +47,25 @@ pub(super) fn groups(files: Vec<InputFile>) -> Vec<FoundGroup> {
     for file in files {
         let format = Format::Auto.for_file(&file.pin.name);
         let ending = ending(&file.pin.name).to_owned();
-        let kind = if format == Format::Text {
-            kind(&ending)
-        } else {
-            String::new()
-        };
-        let group = groups
-            .entry((format.key(), kind))
-            .or_insert_with(|| FoundGroup {
-                format,
-                files: Vec::new(),
-                endings: BTreeSet::new(),
-            });
+        let kind = kind(&ending).filter(|_| format == Format::Text);
+        let prose = format == Format::Text && kind.is_none();
+        let key = (format.key(), kind.unwrap_or_default());
+        let group = groups.entry(key).or_insert_with(|| FoundGroup {
+            format,
+            files: Vec::new(),
+            prose,
+            endings: BTreeSet::new(),
+        });
         group.endings.insert(ending);
         group.files.push(file);
     }
     groups.into_values().collect()
 }
 
-/// Returns the kind of texts with this ending: none for prose.
-fn kind(ending: &str) -> String {
+/// Returns the kind of texts with this ending; `None` for prose.
+fn kind(ending: &str) -> Option<String> {
     let lower = ending.to_ascii_lowercase();
     let first = lower.trim_start_matches('.').split('.').next();
-    if first.is_some_and(|name| PROSE.contains(&name)) {
-        String::new()
-    } else {
-        lower
-    }
+    let prose = first.is_some_and(|name| PROSE.contains(&name));
+    (!prose).then_some(lower)
 }

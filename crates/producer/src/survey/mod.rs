@@ -70,19 +70,15 @@ async fn survey(path: &str, outputs: &Path, left_out: &[String]) -> Result<Surve
         left_out.iter().any(|out| own.starts_with(out))
     };
     let lines = found.left_out.lines().collect();
-    let files: Vec<InputFile> = found
-        .files
-        .into_iter()
-        .filter(|file| !is_out(file))
-        .collect();
-    let root = Root::new(path, outputs);
+    let (out, files): (Vec<_>, Vec<_>) = found.files.into_iter().partition(is_out);
+    let root = Root::new(path, outputs, out);
     let options = read_options(&config, None);
     let work = move || {
-        let whole = files.len();
+        let all = files.len();
         let (unread, files) = unread(files);
         let groups = groups(files).into_iter();
         let groups = groups.map(|group| {
-            let paths = root.paths(&group, whole);
+            let paths = root.paths(&group, group.files.len() == all);
             sampled(group, paths, &options)
         });
         (groups.collect(), unread)
@@ -127,6 +123,7 @@ fn sampled(group: FoundGroup, paths: Vec<String>, options: &ReadOptions) -> File
     FileGroup {
         format: group.format.key(),
         words: group.format.words().to_owned(),
+        prose: group.prose,
         files: group.files.len() as u64,
         bytes: stored,
         largest: largest.unwrap_or_default(),

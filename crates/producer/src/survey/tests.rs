@@ -81,6 +81,17 @@ async fn one_kind_of_files_needs_no_pattern_unless_the_stream_lies_among_them() 
 }
 
 #[tokio::test]
+async fn a_file_that_a_pattern_would_match_is_kept_out_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(root, "a.json", b"{\"text\": \"one\"}\n");
+    write(root, "tokenizer.json", b"{}");
+    let out = [root.join("tokenizer.json").display().to_string()];
+    let survey = surveyed(root, Path::new("/"), &out).await;
+    assert_eq!(group(&survey, "jsonl").paths, ["a.json"]);
+}
+
+#[tokio::test]
 async fn a_file_of_another_form_has_no_documents_and_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.json", b"[\n {\"text\": \"one\"}\n]\n");

@@ -15,8 +15,8 @@ pub struct Survey {
     pub groups: Vec<FileGroup>,
     /// The files that it cannot read, by reason.
     pub unread: Vec<Unread>,
-    /// One line for each reason why names are left out.
-    pub left_out: Vec<String>,
+    /// Names of files and folders that are left out, by reason.
+    pub left_out: Vec<Unread>,
 }
 
 /// Files of one format.
@@ -47,7 +47,7 @@ pub struct FileGroup {
     pub fault: Option<String>,
 }
 
-/// Files that no format reads, for one reason.
+/// Files that are not read, for one reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Unread {
     pub files: u64,

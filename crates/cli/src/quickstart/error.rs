@@ -76,10 +76,18 @@ impl QuickstartError {
             .collect();
         let one = names.len() == 1;
         Self::Exists {
-            files: names.join(" and "),
+            files: in_words(&names),
             exist: if one { "exists" } else { "exist" },
             them: if one { "it" } else { "them" },
         }
+    }
+}
+
+/// Returns names with commas and an `and`.
+fn in_words(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct FieldSummary {
     pub(super) ids: usize,
     /// Bytes of all its texts.
     bytes: usize,
+    /// Number of texts that are one word, as an address or a digest is.
+    words: usize,
     /// The JSON type of its first value.
     kind: &'static str,
 }
@@ -46,7 +48,8 @@ impl FieldSummary {
     }
 
     fn is_long(&self) -> bool {
-        TEXTS.contains(&self.name.as_str()) || self.mean_bytes() >= TEXT_BYTES_MIN
+        let long = self.mean_bytes() >= TEXT_BYTES_MIN && self.words < self.texts;
+        long || TEXTS.contains(&self.name.as_str())
     }
 }
 
@@ -142,6 +145,9 @@ impl FieldSummary {
         if let Some(text) = value.as_str() {
             self.texts += 1;
             self.bytes += text.len();
+            // Scripts without spaces have words of other characters than ASCII.
+            let is_word = text.is_ascii() && !text.contains(char::is_whitespace);
+            self.words += usize::from(is_word);
         }
         self.messages += usize::from(messages(value).is_some());
         self.ids += usize::from(ids(value).is_some());
@@ -202,7 +208,9 @@ mod tests {
     #[test]
     fn a_known_name_comes_before_a_longer_text() {
         let long = "a long text ".repeat(9);
-        let found = fields(&[json!({"abstract": long, "text": "short", "label": "cat", "n": 1})]);
+        let found = fields(&[
+            json!({"abstract": long, "text": "short", "label": "cat", "url": "u".repeat(99)}),
+        ]);
         let names: Vec<&str> = found.texts().iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["text", "abstract"]);
     }
@@ -210,8 +218,8 @@ mod tests {
     #[test]
     fn of_unknown_names_the_longest_mean_text_comes_first() {
         let found = fields(&[
-            json!({"a": "a text of more than twenty bytes", "b": "b".repeat(90)}),
-            json!({"a": "a".repeat(200), "b": "b".repeat(20)}),
+            json!({"a": "a text of more than twenty bytes", "b": "b ".repeat(45)}),
+            json!({"a": "a ".repeat(100), "b": "b ".repeat(10)}),
         ]);
         let names: Vec<&str> = found.texts().iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["a", "b"]);

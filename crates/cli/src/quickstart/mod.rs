@@ -21,6 +21,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_core::keys;
 use batchweave_daemon::Exit;
+use batchweave_daemon::survey::Survey;
 use batchweave_store::{ErrorKind, local_path, root_url};
 
 use self::choose::{Choice, Content, choose};
@@ -80,6 +81,7 @@ pub(crate) async fn run(args: &QuickstartArgs, context: &Context) -> Result<Exit
     if !args.into.is_dir() {
         return Err(QuickstartError::NoFolder(args.into.clone()).into());
     }
+    survey::check_path(&args.data)?;
     if !args.no_run {
         check_empty(context, &store).await?;
     }
@@ -87,25 +89,8 @@ pub(crate) async fn run(args: &QuickstartArgs, context: &Context) -> Result<Exit
     let survey =
         survey::survey(&args.data, &args.into, args.outputs(&store, model.as_ref())).await?;
     let choice = choose(&survey, args.field.as_deref())?;
-    let group = &survey.groups[choice.group];
     check_choice(&choice, model.as_ref())?;
-    if group.paths.is_empty() {
-        return Err(QuickstartError::TooManyPlaces(args.data.clone()).into());
-    }
-    let global = context.global();
-    let store_keys = [("endpoint", &global.endpoint), ("region", &global.region)];
-    let plan = Plan {
-        store: &store,
-        store_keys: store_keys
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value.as_deref()?)))
-            .collect(),
-        group,
-        shape: Shape::for_choice(&choice, group),
-        template: args.template(&choice, model.as_ref()),
-        choice: &choice,
-        model: model.as_ref(),
-    };
+    let plan = args.plan((&survey, &choice), model.as_ref(), (context, &store))?;
     let files = args.files(&plan);
     write_all(&files, args.force)?;
     let wrote = files.iter().map(|file| file.path.display().to_string());
@@ -233,6 +218,33 @@ impl QuickstartArgs {
         let all = own.map(|name| self.beside(name)).chain(stream).chain(model);
         all.filter_map(|path| std::path::absolute(path).ok())
             .collect()
+    }
+
+    /// Returns everything that run.toml will say.
+    fn plan<'a>(
+        &self,
+        (survey, choice): (&'a Survey, &'a Choice),
+        model: Option<&'a Model>,
+        (context, store): (&'a Context, &'a str),
+    ) -> Result<Plan<'a>, QuickstartError> {
+        let group = &survey.groups[choice.group];
+        if group.paths.is_empty() {
+            return Err(QuickstartError::TooManyPlaces(self.data.clone()));
+        }
+        let global = context.global();
+        let keys = [("endpoint", &global.endpoint), ("region", &global.region)];
+        let keys = keys.into_iter();
+        Ok(Plan {
+            store,
+            store_keys: keys
+                .filter_map(|(key, value)| Some((key, value.as_deref()?)))
+                .collect(),
+            group,
+            shape: Shape::for_choice(choice, group),
+            template: self.template(choice, model),
+            choice,
+            model,
+        })
     }
 
     /// Returns the template of conversations: the model's, or a plain one that is written beside run.toml.

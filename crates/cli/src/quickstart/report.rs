@@ -129,7 +129,8 @@ impl Report {
             rows.push(("stream", text));
         }
         if let Some(row) = &self.first_row {
-            rows.push(("row 0", format!("\"{}\"", excerpt(&row.text))));
+            let source = row.source.as_deref().unwrap_or("a document");
+            rows.push(("row 0", format!("{source}: \"{}\"", excerpt(&row.text))));
         }
         let [run, train, show] = &self.next[..] else {
             return fields_from(NAMES, &rows);
@@ -170,19 +171,20 @@ fn left_out(survey: &Survey, own: usize) -> Vec<String> {
     let mut pieces = Vec::new();
     if let Some(first) = others.first() {
         let files = others.iter().map(|group| group.files).sum();
-        let files = count(files, "file");
-        pieces.push(format!(
-            "{files} of another format, as {} ({})",
-            first.first, first.words
-        ));
+        let files = count(files, "other file");
+        let (name, words) = (&first.first, &first.words);
+        pieces.push(format!("{files}, as {name} ({words})"));
     }
     if let Some(first) = survey.unread.first() {
         let files = survey.unread.iter().map(|out| out.files).sum();
         let files = count(files, "file");
         pieces.push(format!("{files} without a reader, as {}", first.first));
     }
-    let names = survey.left_out.iter();
-    pieces.extend(names.map(|line| line.split(": ").next().unwrap_or(line).to_owned()));
+    if let Some(first) = survey.left_out.first() {
+        let names = survey.left_out.iter().map(|out| out.files).sum();
+        let names = count(names, "name");
+        pieces.push(format!("{names} beside data, as {}", first.first));
+    }
     pieces
 }
 

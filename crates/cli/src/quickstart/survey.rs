@@ -10,18 +10,23 @@ use tokio::process::Command;
 
 use super::QuickstartError;
 
+/// Fails if nothing on this machine has the path `data`.
+pub(super) fn check_path(data: &Path) -> Result<(), QuickstartError> {
+    if data.to_str().is_none_or(|path| path.contains("://")) {
+        return Err(QuickstartError::NotLocal(data.to_owned()));
+    }
+    if !data.try_exists().unwrap_or(true) {
+        return Err(QuickstartError::NoData(data.to_owned()));
+    }
+    Ok(())
+}
+
 /// Returns the survey of the files at `data`; the stream's files will lie in `into`, and `outputs` are no data.
 pub(super) async fn survey(
     data: &Path,
     into: &Path,
     outputs: Vec<PathBuf>,
 ) -> Result<Survey, CliError> {
-    if data.to_str().is_none_or(|path| path.contains("://")) {
-        return Err(QuickstartError::NotLocal(data.to_owned()).into());
-    }
-    if !data.try_exists().unwrap_or(true) {
-        return Err(QuickstartError::NoData(data.to_owned()).into());
-    }
     let mut command = Command::from(programs::start(Name::Producer).command());
     command.arg(SURVEY).arg(data).arg(into).args(outputs);
     let ended = command

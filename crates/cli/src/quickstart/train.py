@@ -71,7 +71,7 @@ class CountingModel:
     def __init__(self, vocabulary: int) -> None:
         self.counts = numpy.ones(vocabulary)
 
-    def step(self, inputs: Any, labels: Any, learned: Any) -> float:
+    def step(self, _inputs: Any, labels: Any, learned: Any) -> float:
         """Trains on one batch and returns its mean loss."""
         tokens = labels[learned != 0]
         if not tokens.size:

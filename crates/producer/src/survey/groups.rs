@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_daemon::survey::Unread;
 
+use super::shorter;
 use crate::sources::{Format, InputFile, ending};
 
 /// Endings of texts that people write, without that of a compression.
@@ -32,7 +33,7 @@ pub(super) fn unread(files: Vec<InputFile>) -> (Vec<Unread>, Vec<InputFile>) {
             continue;
         };
         let own = unread.entry(why).or_insert_with(|| Unread {
-            first: file.pin.name.clone(),
+            first: shorter(&file.pin.name),
             why: why.to_owned(),
             files: 0,
         });

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use batchweave_daemon::survey::{FileGroup, Survey};
+use batchweave_daemon::survey::{FileGroup, Survey, Unread};
 use batchweave_daemon::{Exit, run_to_exit};
 use serde_json::Value;
 
@@ -62,14 +62,22 @@ enum SurveyError {
 /// Returns the survey of the files at `path` without those at or below `left_out`; the stream's files will lie in `outputs`.
 async fn survey(path: &str, outputs: &Path, left_out: &[String]) -> Result<Survey, SurveyError> {
     let config = config_of(path);
-    let found = input_finder(&config).find(BTreeSet::new()).await?;
+    let found = match input_finder(&config).find(BTreeSet::new()).await {
+        Err(SourceError::NoMatch { .. }) => return Ok(Survey::default()),
+        found => found?,
+    };
     let left_out: Vec<PathBuf> = left_out.iter().map(PathBuf::from).collect();
     let absolute = |name: &str| std::path::absolute(name).unwrap_or_else(|_| name.into());
     let is_out = |file: &InputFile| {
         let own = absolute(&file.pin.name);
         left_out.iter().any(|out| own.starts_with(out))
     };
-    let lines = found.left_out.lines().collect();
+    let names = found.left_out.entries().map(|(number, first, why)| Unread {
+        files: number as u64,
+        first: shorter(first),
+        why: why.to_owned(),
+    });
+    let names = names.collect();
     let (out, files): (Vec<_>, Vec<_>) = found.files.into_iter().partition(is_out);
     let root = Root::new(path, outputs, out);
     let options = read_options(&config, None);
@@ -87,8 +95,13 @@ async fn survey(path: &str, outputs: &Path, left_out: &[String]) -> Result<Surve
     Ok(Survey {
         groups,
         unread,
-        left_out: lines,
+        left_out: names,
     })
+}
+
+/// Returns the name of a file without the dot for the working folder.
+fn shorter(name: &str) -> String {
+    name.strip_prefix("./").unwrap_or(name).to_owned()
 }
 
 /// Returns a configuration with this input alone.
@@ -130,7 +143,7 @@ fn sampled(group: FoundGroup, paths: Vec<String>, options: &ReadOptions) -> File
         first: group
             .files
             .first()
-            .map_or(String::new(), |file| file.pin.name.clone()),
+            .map_or(String::new(), |file| shorter(&file.pin.name)),
         endings: group.endings.into_iter().collect(),
         paths,
         estimated: documents.len() as f64 * share,

@@ -47,7 +47,7 @@ async fn a_folder_is_sorted_by_format_and_each_file_is_accounted_for() {
     write(root, ".hidden/c.jsonl", b"{}");
     let survey = surveyed(root, Path::new("/"), &[]).await;
     let lines = group(&survey, "jsonl");
-    assert_eq!((lines.files, lines.bytes), (2, 54 - 1));
+    assert_eq!((lines.files, lines.bytes), (2, 51));
     assert_eq!(lines.first, "a.jsonl");
     assert_eq!(lines.paths, ["*.jsonl", "deep/**/*.jsonl"]);
     assert_eq!(lines.documents[0], json!({"body": "one"}));
@@ -60,7 +60,7 @@ async fn a_folder_is_sorted_by_format_and_each_file_is_accounted_for() {
     assert_eq!(texts.len(), 2, "prose and programs are kept apart");
     assert_eq!(texts[0].documents, [json!("# A note")]);
     assert_eq!(survey.unread[0].files, 1);
-    assert!(survey.left_out[0].contains(".hidden"), "{survey:?}");
+    assert!(survey.left_out[0].first.contains(".hidden"), "{survey:?}");
 }
 
 #[tokio::test]
@@ -106,9 +106,14 @@ async fn a_file_of_another_form_has_no_documents_and_a_reason() {
 }
 
 #[tokio::test]
-async fn a_missing_path_is_an_error_that_names_it() {
-    let why = survey("/no/such/place", Path::new("/"), &[])
+async fn an_empty_folder_has_no_groups_and_an_unreadable_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = surveyed(folder.path(), Path::new("/"), &[]).await;
+    assert_eq!(empty, Survey::default());
+    let link = folder.path().join("a.jsonl");
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let why = survey(folder.path().to_str().unwrap(), Path::new("/"), &[])
         .await
         .unwrap_err();
-    assert!(why.to_string().contains("/no/such/place"), "{why}");
+    assert!(why.to_string().contains("a.jsonl: can't be read"), "{why}");
 }

@@ -8,9 +8,9 @@ use batchweave_console::CliError;
 /// The reason why nothing is written, or nothing is run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QuickstartError {
-    /// The data are in no file of this machine.
+    /// The data are not files of this machine.
     #[error(
-        "{} is no path of this machine: copy some files here, or write the URL into source.paths of config/run.toml", .0.display()
+        "{} is in a store, and quickstart reads files of this machine: copy some files here, or write the URL into source.paths of config/run.toml", .0.display()
     )]
     NotLocal(PathBuf),
     /// There is nothing at the path of the data.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::QuickstartError;
 
-/// The training script.
+/// The text of the training script, which needs only the client and numpy.
 pub(super) const SCRIPT: &str = include_str!("train.py");
 /// A template for conversations of any model: each message with its role, and marks around it that no tokenizer knows.
 pub(super) const TEMPLATE: &str = "\

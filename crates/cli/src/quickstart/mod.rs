@@ -207,7 +207,7 @@ impl QuickstartArgs {
         into.join(name)
     }
 
-    /// Returns the absolute paths that are no data: the files that this command and runs write, and those of the model.
+    /// Returns the absolute paths that the survey leaves out: the files that this command and runs write, and those of the model.
     fn outputs(&self, store: &str, model: Option<&Model>) -> Vec<PathBuf> {
         let own = [RUN_FILE, TRAIN_FILE, TEMPLATE_FILE, STREAM]
             .into_iter()

@@ -61,7 +61,7 @@ impl Model {
         }
     }
 
-    /// Returns the paths of the model's files, which are no documents.
+    /// Returns the paths of the model's files, which the survey leaves out.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
         BESIDE
             .iter()

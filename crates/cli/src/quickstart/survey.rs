@@ -21,7 +21,7 @@ pub(super) fn check_path(data: &Path) -> Result<(), QuickstartError> {
     Ok(())
 }
 
-/// Returns the survey of the files at `data`; the stream's files will lie in `into`, and `outputs` are no data.
+/// Returns the survey of the files at `data`; the stream's files will lie in `into`, and `outputs` are left out.
 pub(super) async fn survey(
     data: &Path,
     into: &Path,

@@ -19,7 +19,7 @@ pub(super) const FILE_ONLY: &str = "--check=file";
 pub(super) struct Checked {
     /// The exit code of the first daemon that refused the file.
     pub(super) exit: Exit,
-    /// What both reported, each line once.
+    /// The lines of both reports, each once.
     pub(super) lines: Vec<String>,
 }
 

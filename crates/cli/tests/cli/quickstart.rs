@@ -258,7 +258,7 @@ fn conversations_without_a_model_get_a_plain_template_and_the_output_says_so() {
 }
 
 #[test]
-fn a_model_beside_the_data_gives_its_template_and_is_no_data() {
+fn a_model_beside_the_data_gives_its_template_and_is_left_out() {
     let desk = Desk::new();
     let said = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]);
     desk.write(

@@ -15,12 +15,12 @@ pub(super) struct Root {
     is_file: bool,
     /// The stream's files will lie at or below it.
     holds_outputs: bool,
-    /// The files at or below it that are no documents.
+    /// The files at or below it that are left out.
     left_out: Vec<InputFile>,
 }
 
 impl Root {
-    /// Returns the path, with the folder of the stream's files and the files that are no documents.
+    /// Returns the path, with the folder of the stream's files and the files that are left out.
     pub(super) fn new(path: &str, outputs: &Path, left_out: Vec<InputFile>) -> Self {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
         let root = Path::new(path);

@@ -102,10 +102,9 @@ pub(crate) async fn run(args: &QuickstartArgs, context: &Context) -> Result<Exit
     );
     context.out.part(|_| report.choice())?;
     if !args.no_run {
-        let has_text = model.is_some() || !matches!(choice.content, Content::Ids { .. });
         let exit = make(
             &args.beside(RUN_FILE),
-            (context, &store, has_text),
+            (context, &store, plan.has_text()),
             &mut report,
         )
         .await?;

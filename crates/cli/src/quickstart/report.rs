@@ -71,7 +71,14 @@ impl Report {
             next: vec![
                 format!("batchweave run {file}"),
                 format!("python {script}"),
-                format!("batchweave show 0 --decode --store {store}"),
+                format!(
+                    "batchweave show 0 {} --store {store}",
+                    if plan.has_text() {
+                        "--decode"
+                    } else {
+                        "--slice 0"
+                    }
+                ),
             ],
             wrote,
             store,

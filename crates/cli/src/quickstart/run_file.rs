@@ -26,6 +26,11 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// Returns whether the tokens can be decoded.
+    pub(super) fn has_text(&self) -> bool {
+        self.model.is_some() || !matches!(self.choice.content, Content::Ids { .. })
+    }
+
     /// Returns the text of run.toml.
     pub(super) fn run_file(&self) -> String {
         let mut text = "# Written by `batchweave quickstart`: yours to change. All keys: docs/configuration.md.\n\

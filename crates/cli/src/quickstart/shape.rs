@@ -52,10 +52,15 @@ impl Shape {
             .collect();
         let sampled: f64 = lengths.iter().sum();
         let mean = sampled / lengths.len().max(1) as f64;
-        let tokens = mean * group.estimated;
+        let mut tokens = mean * group.estimated;
         let longest = lengths.iter().copied().fold(0.0, f64::max);
         let (slices, rows, seq_len) = if is_whole(&choice.content) {
-            whole(tokens, longest)
+            let seq_len = whole_length(longest);
+            if choice.content == Content::Pairs {
+                // A pair takes two rows, whatever its length.
+                tokens = 2.0 * f64::from(seq_len) * group.estimated;
+            }
+            whole(tokens, seq_len)
         } else {
             let fits = |(slices, rows, seq_len): &&(u32, u32, u32)| {
                 tokens >= STEPS * f64::from(slices * rows * seq_len)
@@ -84,11 +89,15 @@ fn is_whole(content: &Content) -> bool {
     content.has_template() || matches!(content, Content::Captions { .. })
 }
 
-/// Returns the shape for documents that are never cut.
-fn whole(tokens: f64, longest: f64) -> (u32, u32, u32) {
+/// Returns the length of rows in which the longest sampled document has room.
+fn whole_length(longest: f64) -> u32 {
     let fits = |length: &&u32| f64::from(**length) >= ROOM * longest;
     let most = WHOLE_LENGTHS[WHOLE_LENGTHS.len() - 1];
-    let seq_len = WHOLE_LENGTHS.iter().find(fits).copied().unwrap_or(most);
+    WHOLE_LENGTHS.iter().find(fits).copied().unwrap_or(most)
+}
+
+/// Returns the shape for documents that are never cut, in rows of this length.
+fn whole(tokens: f64, seq_len: u32) -> (u32, u32, u32) {
     let fits = |(slices, rows): &&(u32, u32)| tokens >= STEPS * f64::from(slices * rows * seq_len);
     let last = WHOLE[WHOLE.len() - 1];
     let (slices, rows) = WHOLE.iter().find(fits).copied().unwrap_or(last);
@@ -165,6 +174,14 @@ mod tests {
         assert!(small.tokens / f64::from(small.batch()) >= STEPS && small.pads);
         let one = shape(Content::Files { by_line: false }, json!("a text"), 1.0);
         assert_eq!((one.batch(), one.pads), (16, true));
+    }
+
+    #[test]
+    fn each_pair_takes_two_rows() {
+        let pair = json!({"chosen": "a good answer", "rejected": "no"});
+        let found = shape(Content::Pairs, pair, 40.0);
+        assert_eq!((found.slices, found.rows), (1, 2));
+        assert!((found.tokens / f64::from(found.batch()) - 40.0).abs() < 1e-9);
     }
 
     #[test]

@@ -326,3 +326,28 @@ fn a_bad_document_stops_the_first_steps_with_its_place_and_the_next_command() {
         assert!(ran.err.contains(part), "no {part} in {ran:?}");
     }
 }
+
+#[test]
+fn token_ids_without_a_tokenizer_are_shown_as_numbers() {
+    let desk = Desk::new();
+    let lines: Vec<String> = (0..40)
+        .map(|n| json!({"input_ids": [5, 6, n, 50256], "attention_mask": [1, 1, 1, 1]}).to_string())
+        .collect();
+    desk.write("data/ids.jsonl", lines.join("\n"));
+    let ran = desk.run(&["quickstart", "data"]);
+    ran.prints(&[
+        "\"input_ids\" (source.field)",
+        "batchweave show 0 --slice 0",
+    ]);
+    is_short(&ran);
+    assert!(!ran.out.contains("row 0"), "{ran:?}");
+    let shown = desk.run(&[
+        "show",
+        "0",
+        "--slice",
+        "0",
+        "--store",
+        "./batchweave-stream",
+    ]);
+    shown.prints(&["50256"]);
+}

@@ -42,6 +42,8 @@ NOT_RUN = {
     "batchweave-producer --config config/": "needs a bucket; test_first_steps does it",
     "batchweave-consumer --config config/": "needs a bucket; test_first_steps does it",
     "batchweave ui ": "runs until Ctrl-C; test_stream_page.py runs it",
+    "batchweave quickstart ": "test_quickstart.py runs it on a folder of its own",
+    "batchweave run run.toml": "test_quickstart.py runs it",
     "batchweave run config/": "test_run.py checks the shipped file and runs others",
     "batchweave run python/examples/": "the tests of the examples below python/ run it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",

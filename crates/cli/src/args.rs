@@ -11,12 +11,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, inbox, init, job, locate, log, mixture, quarantine, reclaim,
-    repair, retire, run, seal, show,
+    completions, delete, doctor, inbox, init, job, locate, log, mixture, quarantine, quickstart,
+    reclaim, repair, retire, run, seal, show,
 };
 
 const EXAMPLES: &str = "\
 Examples:
+  batchweave quickstart corpus
   batchweave run mine.toml
   batchweave status --store s3://bucket/stream
   batchweave log --store file:///data/stream --follow
@@ -50,6 +51,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Look at your files, write run.toml and a training script, and make the first steps
+    Quickstart(quickstart::QuickstartArgs),
     /// Start a producer and a consumer on this machine, from one file, until training ends
     Run(run::RunArgs),
     /// Create a stream (producers also do so when there is none)

@@ -11,7 +11,7 @@ const OTHER: &str = "Other";
 
 /// The groups with their verbs, in the order of the help.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Begin", &["demo", "run", "init", "dev-s3"]),
+    ("Begin", &["demo", "quickstart", "run", "init", "dev-s3"]),
     ("Look", &["status", "ui", "log", "show", "where", "inbox"]),
     ("Training runs", &["job", "quarantine"]),
     ("Check", &["doctor", "verify"]),

@@ -138,6 +138,26 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
     })
 }
 
+/// The beginning of the first row of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FirstRow {
+    /// `FILE:LINE` of its document.
+    pub(crate) source: Option<String>,
+    pub(crate) tokens: u64,
+    pub(crate) text: String,
+}
+
+/// Reads the first slice of step 0 and decodes its first row; `None` where rows have no text.
+pub(crate) async fn first_row(log: &mut Log) -> Result<Option<FirstRow>, CliError> {
+    let entry = locate(log, 0).await?;
+    let frames = log.read_frames(&entry, 0..1, true).await?;
+    if let Some(fault) = StepReport::fault_of(&frames) {
+        return Err(CliError::Unsound(format!("step 0: {fault}")));
+    }
+    let rows = decode::rows(log, &entry, &frames, None).await?;
+    Ok(rows.first().and_then(decode::Decoded::beginning))
+}
+
 fn step(text: &str) -> Result<Step, String> {
     text.parse().map_err(|_| {
         "give the number of a step, from 0; `batchweave status` shows the newest".to_owned()
@@ -222,15 +242,18 @@ impl StepReport {
         }
     }
 
+    /// Counts the damaged slices; `None` if all are whole.
+    fn fault_of(frames: &[Frame]) -> Option<String> {
+        let damaged = frames.iter().filter(|f| f.fault.is_some()).count() as u64;
+        let slices = count(damaged, "slice");
+        (damaged > 0).then(|| format!("{slices} damaged; each one's fault says what to do"))
+    }
+
     /// Summarizes the damage in one line; the report has the details.
     fn fault(&self) -> Option<String> {
-        let frames = self.slices.iter().flatten();
-        let damaged = frames.filter(|f| f.fault.is_some()).count() as u64;
-        if damaged > 0 {
-            let slices = count(damaged, "slice");
-            return Some(format!(
-                "{slices} damaged; each one's fault says what to do"
-            ));
+        let damaged = Self::fault_of(self.slices.as_deref().unwrap_or_default());
+        if damaged.is_some() {
+            return damaged;
         }
         (self.digest_matches == Some(false)).then(|| {
             "every slice is whole, but they are not those that were committed (the digest differs): \

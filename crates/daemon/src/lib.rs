@@ -6,7 +6,7 @@
 //!   pages; [`metrics`]: their making; [`connection_slots`]: a bound on its connections; `recent_messages`,
 //!   `repeats`: log lines kept or left out.
 //! - [`health`]: readiness; [`notify`]: the service manager; [`timestamp`]: the time of day;
-//!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`disk`]: free space; [`man_pages`]: manual pages and completions.
+//!   [`live_line`], [`screen`]: a refreshed line or page on the terminal; [`figures`]: numbers for people; [`disk`]: free space; [`survey`]: the files below a path; [`man_pages`]: manual pages and completions.
 #![forbid(unsafe_code)]
 pub mod admin;
 pub mod check;
@@ -28,6 +28,7 @@ mod repeats;
 mod runtime;
 pub mod screen;
 pub mod shutdown;
+pub mod survey;
 pub mod telemetry;
 pub mod timestamp;
 pub mod web;

@@ -10,6 +10,7 @@
 //! - `flow_control` limits how far the producer runs ahead of the jobs; `worker` runs long work in threads;
 //! - `progress` reports how far it is, on the terminal or in the log, and the totals at its end; `sample` shows some
 //!   of the data;
+//! - `survey` reports the files below a path and some of their documents, for `batchweave quickstart`;
 //! - `config`, `error`, `metrics` and `status_page` are the operators' side.
 //!
 //! Invariants: the same input and settings give the same batches, wherever restarts divide the work;
@@ -36,6 +37,7 @@ mod site;
 pub mod sources;
 mod startup;
 mod status_page;
+mod survey;
 pub mod tokenizer;
 pub mod transform;
 mod worker;

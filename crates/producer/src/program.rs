@@ -1,10 +1,11 @@
 //! `batchweave-producer --config F`: a producer daemon.
 
+use batchweave_daemon::survey::SURVEY;
 use batchweave_daemon::{Exit, Failure, Program};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
-use crate::{chat, check, run};
+use crate::{chat, check, run, survey};
 
 const PROGRAM: Program = Program {
     name: "batchweave-producer",
@@ -31,6 +32,9 @@ pub fn main() -> Exit {
         Some(word) if word == SETTINGS => {
             print!("{}", ProducerConfig::described());
             return Exit::Ok;
+        }
+        Some(word) if word == SURVEY => {
+            return survey::main(PROGRAM.name, std::env::args_os().skip(2).collect());
         }
         _ => {}
     }

@@ -31,7 +31,7 @@ impl Programs {
                 "dev-s3" => "crates/dev-s3/src/command.rs".to_owned(),
                 "demo" => "crates/lab/src/demo/mod.rs".to_owned(),
                 "bench" => "crates/lab/src/bench/growth/mod.rs".to_owned(),
-                "run" => "crates/cli/src/run/mod.rs".to_owned(),
+                "run" | "quickstart" => format!("crates/cli/src/{verb}/mod.rs"),
                 "where" => "crates/cli/src/locate.rs".to_owned(),
                 "plan" => "crates/lab/src/plan/mod.rs".to_owned(),
                 "generate" => "crates/lab/src/generate.rs".to_owned(),

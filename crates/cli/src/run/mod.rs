@@ -3,7 +3,8 @@
 //!
 //! `file` divides the file between the daemons, `checks` has both check it, `lead` bounds the producer, `place` chooses socket, ports and
 //! logs, `claim` and `running` keep runs apart, `child` and `rules` run the processes, `log_file` reads their logs, `numbers` and `progress`
-//! their metrics, `pace` the end that is in sight, `training` recognizes the end, `page` serves the stream's page, and `display` prints.
+//! their metrics, `pace` the end that is in sight, `training` recognizes the end, `page` serves the stream's page, and `display`
+//! prints. `first_steps` makes the first steps of a stream, for `batchweave quickstart`.
 
 mod checks;
 mod child;
@@ -12,6 +13,7 @@ mod disk;
 mod display;
 mod error;
 mod file;
+pub(crate) mod first_steps;
 mod lead;
 mod log_file;
 mod numbers;

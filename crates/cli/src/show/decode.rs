@@ -12,6 +12,7 @@ use batchweave_core::tgb::{Dtype, Layout, bin_ranges};
 use batchweave_log::{Frame, Log};
 use serde::Serialize;
 
+use super::FirstRow;
 use super::runs::{self, Run};
 use super::vocabulary::Vocabulary;
 
@@ -230,6 +231,16 @@ impl DocumentPart {
 }
 
 impl Decoded {
+    /// Returns the first document of the row; `None` without a text.
+    pub(super) fn beginning(&self) -> Option<FirstRow> {
+        let part = self.documents.first()?;
+        Some(FirstRow {
+            source: part.source.clone(),
+            tokens: part.tokens,
+            text: part.text.clone()?,
+        })
+    }
+
     pub(super) fn text(&self) -> String {
         let mut out = format!("\nslice {}, row {}\n", self.slice, self.row);
         for part in &self.documents {

@@ -10,6 +10,7 @@ mod delete;
 mod doctor;
 mod jobs;
 mod proof;
+mod quickstart;
 mod reading;
 mod reclaim;
 mod refusals;

@@ -9,6 +9,7 @@ use batchweave_daemon::panics::guard;
 
 use super::Reason;
 use super::cell::Cell;
+use super::file_stream::FileStream;
 use super::rows::panicked;
 use super::unit_reader::{Content, FoundUnit, Opened, Opening, Outcome, UnitReader};
 use batches::Batches;
@@ -39,6 +40,13 @@ pub(super) fn open_arrow<'a>(opening: Opening<'a, '_>) -> Opened<'a> {
         number,
         limit: options.max_document_bytes,
     })))
+}
+
+/// Returns the names of the columns of a file; none of an empty one.
+pub(super) fn arrow_columns(stream: &mut FileStream<'_>) -> Outcome<Vec<String>> {
+    let batches = guard(|| Batches::open(stream)).unwrap_or_else(panicked)?;
+    let names = batches.iter().flat_map(|batches| batches.schema().fields());
+    Ok(names.map(|field| field.name().clone()).collect())
 }
 
 /// The rows of a file from one on.

@@ -137,6 +137,18 @@ pub(super) fn uncompressed(name: &str) -> &str {
     rest.unwrap_or(name)
 }
 
+/// Returns the end of a file's name that decides its format, from its dot on, with that of a compression: `.jsonl.gz`. Empty
+/// where the name has no dot.
+pub(crate) fn ending(name: &str) -> &str {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let lower = last.to_ascii_lowercase();
+    let rest = uncompressed(&lower);
+    let at = rest
+        .rfind('.')
+        .or((rest.len() < last.len()).then_some(rest.len()));
+    at.and_then(|at| last.get(at..)).unwrap_or_default()
+}
+
 /// Returns what follows the last dot of the last segment.
 pub(super) fn extension(name: &str) -> Option<&str> {
     let last = name.rsplit('/').next().unwrap_or(name);

@@ -114,6 +114,14 @@ impl LeftOut {
         self.0.iter().map(ToString::to_string)
     }
 
+    /// Returns number, first name and reason of each path's names.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &str, &'static str)> {
+        self.0.iter().map(|out| {
+            let first = out.names.first().map_or("", String::as_str);
+            (out.names.len(), first, out.cause.words())
+        })
+    }
+
     /// Returns why the file `name`, of an earlier list, is left out; `None` if it is not.
     pub(super) fn cause(&self, name: &str) -> Option<&'static str> {
         let holds = |out: &&Omission| {

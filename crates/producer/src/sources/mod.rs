@@ -10,6 +10,7 @@
 //! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd, `parquet_bytes` those of Parquet
 //!   files, whose `row_groups` are read one after another, and whose `footers` are kept;
 //! - `named_files` reads the files that fields and columns name;
+//! - `preview` reads the first documents of a file with all of their fields (`column_names`), for a survey;
 //! - `plan` is a source as it is read, in `file_order` or by blocks;
 //! - `error` holds the reasons why a document or the input is refused, `document_error` the place of a bad document.
 //!
@@ -20,6 +21,7 @@ mod arrow;
 mod blocks;
 mod cell;
 mod cells;
+mod column_names;
 mod columns;
 mod conversations;
 mod csv;
@@ -47,6 +49,7 @@ mod named_files;
 mod open_store;
 mod parquet_bytes;
 mod plan;
+mod preview;
 mod read;
 mod read_ids;
 mod read_lines;
@@ -75,6 +78,7 @@ pub use document_error::{DocumentError, Numbered};
 pub use error::Reason;
 pub use find::{InputFinder, NamedPaths, find_all};
 pub use format::Format;
+pub(crate) use format::ending;
 pub use growing::{Inputs, Settled};
 pub use input_error::SourceError;
 pub(crate) use input_error::shown;
@@ -85,6 +89,7 @@ pub use named_files::{FileRoot, NamedFile};
 pub use open_store::OpenStore;
 pub use plan::SourcePlan;
 pub(crate) use plan::{BlockOrders, ReadOrder, plan_blocks};
+pub(crate) use preview::Preview;
 pub use read::FileReader;
 pub use read_options::{ReadContent, ReadOptions};
 pub use row_json::ConversationColumns;

@@ -1,5 +1,5 @@
 //! Samples in tar shards: neighbouring members with one key, as the webdataset package groups them. `members` reads the
-//! members.
+//! members, `preview` the first samples with all of their fields.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -7,8 +7,10 @@ use std::io::Read;
 use super::unit_reader::ReadFailure;
 use super::{Cell, Reason};
 use members::{Member, Members};
+pub(super) use preview::first_samples;
 
 mod members;
+mod preview;
 
 /// Most fields of a sample that a message names.
 const FIELDS_NAMED: usize = 6;

@@ -10,7 +10,7 @@ use crate::sources::{FileRoot, InputFinder, NamedPaths, Portion, Settled, Source
 
 /// Returns the finder for the input. Of input that is followed it accepts only files that have settled, and of those
 /// this producer's share.
-pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
+pub(crate) fn input_finder(config: &ProducerConfig) -> InputFinder {
     let source = &config.source;
     let opener = |input: bool| {
         let (store, own) = (config.store.clone(), source.endpoint.clone());

@@ -30,7 +30,7 @@ use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
 use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
 
-use self::inputs::{file_root, input_finder};
+use self::inputs::file_root;
 use self::resume::{Resume, Resumed};
 use self::settings::settings;
 use self::sources::plan;
@@ -44,6 +44,8 @@ use crate::transform::chat::Dialect;
 
 pub(crate) use assemble::{Parts, assemble};
 pub use check::check;
+pub(crate) use inputs::input_finder;
+pub(crate) use reading::read_options;
 
 /// A producer in its new epoch and the state that its pipeline starts from.
 pub(crate) struct Opened {

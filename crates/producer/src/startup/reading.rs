@@ -6,7 +6,7 @@ use crate::transform::Columns;
 use crate::transform::chat::fields_beside;
 
 /// Returns the settings by which all units of the input are read; lists of ids are divided at `end_token`.
-pub(super) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
+pub(crate) fn read_options(config: &ProducerConfig, end_token: Option<u32>) -> ReadOptions {
     let function = !config.transform.function.is_empty();
     ReadOptions {
         format: config.source.format,

@@ -40,13 +40,9 @@ pub enum Location<'u> {
 /// The uses of objects that stores have permissions for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Creates objects.
     Create,
-    /// Reads objects.
     Read,
-    /// Lists objects.
     List,
-    /// Deletes objects.
     Delete,
     /// Reads the rules and properties of the bucket.
     Properties,

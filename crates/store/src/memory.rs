@@ -40,6 +40,11 @@ impl MemoryStore {
         Arc::clone(named.entry(name.to_owned()).or_insert_with(make))
     }
 
+    /// Returns a new, empty store that names itself by this URL: for tests of messages.
+    pub fn at(root: &str) -> Arc<Self> {
+        Arc::new(Self::with_root(root))
+    }
+
     fn with_root(root: &str) -> Self {
         Self {
             root: root.to_owned(),

@@ -53,7 +53,7 @@ fn a_verb_whose_program_is_missing_says_which() {
 
 #[test]
 fn urls_are_checked() {
-    for url in ["data/x", "gs://bucket/x", "file://data", "s3://B/x"] {
+    for url in ["data/x", "oss://bucket/x", "file://data", "s3://B/x"] {
         bare(&["status", "--store", url]).fails(64, &[url, "examples:"]);
     }
 }

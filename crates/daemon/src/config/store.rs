@@ -24,9 +24,9 @@ pub struct StoreConfig {
     pub encryption: String,
     /// KMS key of the encryption; empty for the account's default.
     pub kms_key: String,
-    /// Settings of `gs://`.
+    /// Settings that only `gs://` has.
     pub gcs: GcsConfig,
-    /// Settings of `az://` and `abfss://`.
+    /// Settings that only `az://` and `abfss://` have.
     pub azure: AzureConfig,
 }
 

@@ -56,7 +56,7 @@ fn is_gone(store: &CloudStore, answer: &Answer) -> bool {
     answer.status == 400 && refusal.code == GONE
 }
 
-/// Uploads one block, which is no object yet.
+/// Uploads one block of a future object.
 pub(super) async fn put(
     azure: &Azure,
     store: &CloudStore,

@@ -40,7 +40,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name)?.to_str().ok()
 }
 
-/// A failed request.
+/// The failure of a request, and whether it may have taken effect.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -72,7 +72,7 @@ impl Fault {
     }
 }
 
-/// Returns the meaning of an answer that is no success.
+/// Returns the meaning of a refusal.
 pub(crate) fn refused(dialect: &dyn Dialect, op: Op, answer: &Answer) -> Fault {
     let refusal = dialect.refusal(&answer.headers, &answer.body);
     let kind = kind_of(op, answer.status, dialect.kind(answer.status, &refusal));

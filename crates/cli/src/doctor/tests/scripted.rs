@@ -29,7 +29,7 @@ pub(super) struct Scripted {
 impl Scripted {
     pub(super) fn new() -> Self {
         Self {
-            inner: MemoryStore::new(),
+            inner: MemoryStore::at("s3://b"),
             denied: Vec::new(),
             overwrites: false,
             forgetful_list: false,

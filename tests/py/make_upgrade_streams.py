@@ -82,6 +82,8 @@ class Maker:
         bound = f"ahead.max_steps = 100000\nahead.no_job_steps = {self.made.stop}\n"
         process = self.start("batchweave-producer", bound + self.made.config)
         self.eventually(lambda: "held back" in (self.folder / "log").read_text() and self.is_near())
+        # The time to write a snapshot and the index.
+        time.sleep(1.0)
         process.send_signal(signal.SIGTERM)
         self.ended(process)
         self.write(self.made.later)

@@ -31,6 +31,9 @@ STREAMS = sorted(name for name in FACTS if name != "undigested")
 # Of the streams that have all of their input once: the documents in it.
 DOCUMENTS = {"concat": 81, "chat": 60, "pairs": 60, "opaque": 50, "arrays": 90, "shared": 120}
 DOCUMENTS |= {"lanes": 120, "inbox": 60, "transform": 60}
+# Files of any name may join what is followed, and older programs read some names otherwise: their
+# producers refuse a cursor with this key, by its name.
+NEWER = {name: {"batch: cursor.settings.source.names"} for name in ("follow", "inbox")}
 
 
 class Old:
@@ -130,7 +133,7 @@ def test_a_producer_makes_the_batches_that_the_older_one_would_have_made(
     assert {one: len(digests) for one, digests in stopped.items()} == facts["at_stop"]
     # Read by today's programs, before they have written anything.
     assert "the stream is sound" in old.batchweave("verify", "--data")[1]
-    assert old.answer("status")["commits"]["tgbs"] == committed(old.stream)
+    assert old.answer("status")["head"]["steps"] == committed(old.stream)
     assert old.answer("show", "0", "--slices")["digest_matches"] is True
 
     code, output = old.produce()
@@ -147,7 +150,7 @@ def test_a_producer_makes_the_batches_that_the_older_one_would_have_made(
         assert found == DOCUMENTS.get(name, found)
 
     # The way back: no key, no format and no kind of entry that the older programs don't know.
-    assert set(key_paths(old.stream)) <= set(facts["keys"])
+    assert set(key_paths(old.stream)) - set(facts["keys"]) == NEWER.get(name, set())
     for path in old.stream.rglob("data/*/*/*"):
         assert path.read_bytes()[:4] in (b"BWF\1", b"BWS\1"), path
 
@@ -210,8 +213,7 @@ def corpus(folder: Path) -> Iterator[Any]:
             yield numpy.frombuffer(document, numpy.uint8).astype(numpy.uint16)
 
 
-@pytest.mark.skipif("undigested" not in FACTS, reason="x")
-@of_streams(*[n for n in FACTS if n == "undigested"])
+@of_streams("undigested")
 def test_a_stream_without_digests_is_named_as_of_an_older_release(old: Old, facts: Any) -> None:
     assert committed(old.stream) == sum(facts["at_stop"].values())
     before = {path: path.read_bytes() for path in old.stream.rglob("*") if path.is_file()}

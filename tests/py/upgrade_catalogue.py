@@ -207,7 +207,9 @@ source.paths = ["web-*.jsonl"]
     ),
     "inbox": Made(
         {},
-        text_stream("p0") + 'source = { paths = ["inbox"], inbox = true, settled_age = "0s" }\n'
+        text_stream("p0")
+        + 'source.paths = ["inbox"]\nsource.inbox = true\nsource.settled_age = "0s"\n'
+        'source.follow_every = "100ms"\n'
         'inbox.writers = ["writer-0"]\n',
         8,
         rows=60,
@@ -222,10 +224,12 @@ source.paths = ["web-*.jsonl"]
         7,
     ),
     "long": Made(
-        {"corpus.jsonl": texts(18, 138, 40)},
-        text_stream("p0", 8, 1).replace("slices = 2", "slices = 1")
+        {"corpus.jsonl": texts(18, 246, 40)},
+        text_stream("p0", 8, 1)
+        .replace("slices = 2", "slices = 1")
+        .replace("max_batches = 4", "max_batches = 2")
         + 'source.paths = ["corpus.jsonl"]\npacking.provenance = false\n',
-        1100,
+        2000,
     ),
 }
 UNDIGESTED = {

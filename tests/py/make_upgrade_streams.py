@@ -65,8 +65,11 @@ class Maker:
         assert code == 0, (code, (self.folder / "log").read_text())
 
     def finish(self) -> None:
-        """Let the producer continue to the end of its input."""
+        """Let the producer continue to the end of its input, and then a rank."""
         self.ended(self.start("batchweave-producer", self.made.config))
+        if self.made.job:
+            state = json.loads((self.folder / "state.json").read_text())
+            self.receive(attempt="2" * 32, state=state)
 
     def stop_in_the_middle(self) -> None:
         """Stop the producer when it is held back after `stop` batches."""
@@ -90,14 +93,15 @@ class Maker:
         if self.made.mixture:
             self.batchweave("mixture", "set", *self.made.mixture)
         if self.made.job:
-            self.receive()
+            self.receive(attempt="1" * 32, start=0, stop=self.made.job)
 
     def is_near(self) -> bool:
         """Return whether all but the last entry before the bound is committed."""
         return committed(self.folder / "stream") > self.made.stop - 4
 
-    def receive(self) -> None:
-        """Let a rank receive steps from a consumer daemon, with a checkpoint every fourth."""
+    def receive(self, stop: int = 0, **place: Any) -> None:
+        """Let a rank receive steps from a consumer daemon up to `stop`, or to the end of the
+        stream, with a checkpoint every fourth."""
         path = self.folder / "daemon"
         config = f"""
 job = {{ name = "training", open = true }}
@@ -109,13 +113,13 @@ reclaim.enabled = false
         daemon = self.start("batchweave-consumer", config)
         self.eventually(path.exists)
         options: dict[str, Any] = {"socket": str(path), "dp_rank": 0, "dp_size": 1}
-        with batchweave.connect(job="training", attempt="1" * 32, start=0, **options) as reader:
+        with batchweave.connect(job="training", **options, **place) as reader:
             for batch in reader:
                 if batch.step % 4 == 3:
                     reader.checkpoint(batch.state_dict())
                     state = json.dumps(batch.state_dict())
                     (self.folder / "state.json").write_text(state + "\n")
-                if batch.step + 1 == self.made.job:
+                if batch.step + 1 == stop:
                     break
         daemon.send_signal(signal.SIGTERM)
         self.ended(daemon)

@@ -184,6 +184,7 @@ def test_a_rank_continues_the_run_of_an_older_daemon_and_has_each_token_once(
     assert daemon.wait(timeout=60) == 0
     code, output = old.batchweave("verify", "--job", "training")
     assert (code, f"proved: steps 0..{steps - 1}" in output) == (0, True), output
+    assert set(key_paths(old.stream)) <= set(facts["keys"])
 
     tokens = []
     with batchweave.open(old.url) as stream:

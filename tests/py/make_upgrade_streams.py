@@ -109,6 +109,7 @@ arena = {{ bytes = "8MiB", segment_bytes = "4MiB" }}
 prefetch = {{ bytes = "4MiB", steps = 16 }}
 socket.path = "{path}"
 reclaim.enabled = false
+admin.listen = "off"
 """
         daemon = self.start("batchweave-consumer", config)
         self.eventually(path.exists)

@@ -31,9 +31,9 @@ STREAMS = sorted(name for name in FACTS if name != "undigested")
 # Of the streams that have all of their input once: the documents in it.
 DOCUMENTS = {"concat": 81, "chat": 60, "pairs": 60, "opaque": 50, "arrays": 90, "shared": 120}
 DOCUMENTS |= {"lanes": 120, "inbox": 60, "transform": 60}
-# Files of any name may join what is followed, and older programs read some names otherwise: their
-# producers refuse a cursor with this key, by its name.
-NEWER = {name: {"batch: cursor.settings.source.names"} for name in ("follow", "inbox")}
+# Keys of records that the older programs lack. Files of any name may join a followed source, and they
+# read some names otherwise, so their producers refuse a cursor with this key, by its name.
+NEWER = {"follow": {"batch: cursor.settings.source.names"}}
 
 
 class Old:
@@ -172,6 +172,7 @@ def test_a_rank_continues_the_run_of_an_older_daemon_and_has_each_token_once(
         prefetch = {{ bytes = "4MiB", steps = 16 }}
         socket.path = "{socket}"
         reclaim.enabled = false
+        admin.listen = "off"
         """,
     )
     eventually("a consumer", socket.exists)
@@ -218,7 +219,11 @@ def corpus(folder: Path) -> Iterator[Any]:
 def test_a_stream_without_digests_is_named_as_of_an_older_release(old: Old, facts: Any) -> None:
     assert committed(old.stream) == sum(facts["at_stop"].values())
     before = {path: path.read_bytes() for path in old.stream.rglob("*") if path.is_file()}
-    consumer = f'job = {{ name = "training", open = true }}\nsocket.path = "{old.folder}/daemon"\n'
+    consumer = f"""
+        job = {{ name = "training", open = true }}
+        socket.path = "{old.folder / "daemon"}"
+        admin.listen = "off"
+    """
     said = {
         "status": old.batchweave("status"),
         "verify": old.batchweave("verify"),

@@ -31,8 +31,8 @@ STREAMS = sorted(name for name in FACTS if name != "undigested")
 # Of the streams that have all of their input once: the documents in it.
 DOCUMENTS = {"concat": 81, "chat": 60, "pairs": 60, "opaque": 50, "arrays": 90, "shared": 120}
 DOCUMENTS |= {"lanes": 120, "inbox": 60, "transform": 60}
-# Keys of records that the older programs lack. Files of any name may join a followed source, and they
-# read some names otherwise, so their producers refuse a cursor with this key, by its name.
+# Keys of records that the older programs lack. Files of any name may join a followed source, and
+# these programs read some names otherwise, so their producers refuse a cursor with this key.
 NEWER = {"follow": {"batch: cursor.settings.source.names"}}
 
 

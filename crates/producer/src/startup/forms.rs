@@ -60,16 +60,17 @@ impl Forms<'_> {
         settings: &Map<String, Value>,
         list: &InputList,
     ) -> Map<String, Value> {
-        let grows = self.sources.iter().any(NamedSource::grows);
-        let mut formats = self.sources.iter().map(|source| source.format);
-        let is_auto = formats.any(|format| format == Format::Auto);
+        let is_auto = |source: &NamedSource| source.format == Format::Auto;
+        // Files of inboxes are Parquet, under both meanings of their names.
+        let any_may_join = |source: &NamedSource| is_auto(source) && source.follow && !source.inbox;
         let differs = |file: &PinnedFile| {
             self.of(file) == Format::Auto
                 && Names::Earlier.read(Format::Auto, &file.name)
                     != Format::Auto.for_file(&file.name)
         };
         let mut marked = settings.clone();
-        if is_auto && (grows || list.files.iter().any(|file| differs(&file.pin))) {
+        if self.sources.iter().any(any_may_join) || list.files.iter().any(|file| differs(&file.pin))
+        {
             marked.insert(NAMES.to_owned(), json!(2));
         }
         marked

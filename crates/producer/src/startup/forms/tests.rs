@@ -151,6 +151,12 @@ fn cursors_of_files_whose_names_mean_the_same_stay_as_they_are() {
     assert!(!marked(auto.clone(), &["a.jsonl", "b.parquet", "c.txt"]));
     assert!(!marked(jsonl, &["a.json"]));
     assert!(marked(auto.clone(), &["a.jsonl", "b.json"]));
+    let inbox = NamedSource {
+        inbox: true,
+        ..auto.clone()
+    };
+    let row = "inbox/writer-0/0.parquet";
+    assert!(!marked(inbox, &[row]), "inboxes have Parquet alone");
     let follows = NamedSource {
         follow: true,
         ..auto

@@ -1,5 +1,5 @@
-"""Credentials for gs:// and az://: a server with a certificate stands for the store and for the servers of tokens, and
-keeps the headers that came.
+"""Credentials for gs:// and az://: a server with a certificate stands for the store and for the
+servers of tokens, and keeps the headers that came.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Cloud:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 seen.append((self.path, headers))
                 self.rfile.read(int(headers.get("content-length", 0)))
-                status, body = 404, {"error": {"message": "No such object", "errors": []}}
+                status = 404
+                body: dict[str, Any] = {"error": {"message": "No such object", "errors": []}}
                 if "token" in self.path:
                     status, body = 200, token(self.path)
                 elif cloud.echoes:
@@ -70,7 +71,9 @@ class Cloud:
 
     def sent(self) -> list[str]:
         """Return the credentials of the requests to the store."""
-        return [headers.get("authorization", "") for path, headers in self.seen if "token" not in path]
+        return [
+            headers.get("authorization", "") for path, headers in self.seen if "token" not in path
+        ]
 
 
 def token(path: str) -> dict[str, str | int]:
@@ -115,7 +118,9 @@ def status(url: str, cloud: Cloud, folder: Path, **more: str) -> subprocess.Comp
         **more,
     }
     command = [str(BINARIES / "batchweave"), "--store", url, "--endpoint", cloud.url, "status"]
-    return subprocess.run(command, env=env, text=True, capture_output=True, check=False, timeout=120)
+    return subprocess.run(
+        command, env=env, text=True, capture_output=True, check=False, timeout=120
+    )
 
 
 def reaches(done: subprocess.CompletedProcess[str], cloud: Cloud) -> set[str]:
@@ -163,7 +168,9 @@ def test_federation_outside_of_google_is_refused(cloud: Cloud, folder: Path) -> 
 
 
 def test_without_credentials_the_ways_to_them_are_named(cloud: Cloud, folder: Path) -> None:
-    done = status(GCS, cloud, folder, GCE_METADATA_HOST="127.0.0.1:9", GCE_METADATA_IP="127.0.0.1:9")
+    done = status(
+        GCS, cloud, folder, GCE_METADATA_HOST="127.0.0.1:9", GCE_METADATA_IP="127.0.0.1:9"
+    )
     assert done.returncode != 0
     assert "GOOGLE_APPLICATION_CREDENTIALS" in done.stderr, done.stderr
     assert cloud.seen == []
@@ -191,7 +198,9 @@ def test_a_pod_of_azure_exchanges_its_token(cloud: Cloud, folder: Path) -> None:
 
 
 def test_a_machine_of_azure_has_an_identity(cloud: Cloud, machine: Cloud, folder: Path) -> None:
-    done = status(AZURE, cloud, folder, IDENTITY_ENDPOINT=f"{machine.url}/token", IDENTITY_HEADER="x")
+    done = status(
+        AZURE, cloud, folder, IDENTITY_ENDPOINT=f"{machine.url}/token", IDENTITY_HEADER="x"
+    )
     assert reaches(done, cloud) == {"Bearer token-of-the-machine"}
 
 
@@ -237,5 +246,7 @@ def test_az_without_an_account_says_where_to_name_it(cloud: Cloud, folder: Path)
     done = status("az://box/none", cloud, folder, AZURE_STORAGE_KEY=KEY)
     assert done.returncode == WRONG, done
     assert "AZURE_STORAGE_ACCOUNT" in done.stderr
-    done = status("az://box/none", cloud, folder, AZURE_STORAGE_KEY=KEY, AZURE_STORAGE_ACCOUNT="acme")
+    done = status(
+        "az://box/none", cloud, folder, AZURE_STORAGE_KEY=KEY, AZURE_STORAGE_ACCOUNT="acme"
+    )
     assert done.returncode == NO_STREAM, done

@@ -199,7 +199,12 @@ impl State {
         let Some(fault) = self.log_fault.clone() else {
             return;
         };
-        let stuck = |id: &SessionId| self.engine.cause(*id) == Some(Cause::Unknown);
+        // A step below the head is in the part of the log that was read: its location is only not looked up yet.
+        let head = self.head.next_step;
+        let stuck = |id: &SessionId| {
+            self.engine.cause(*id) == Some(Cause::Unknown)
+                && self.engine.active_at(*id, |rank| rank.next.step >= head)
+        };
         let ids: Vec<SessionId> = self.ids().filter(stuck).collect();
         for id in ids {
             self.fail_session(id, fault.clone());

@@ -76,7 +76,12 @@ fn lines(field: &str, number: usize) -> String {
 #[track_caller]
 fn is_short(ran: &Ran) {
     assert!(ran.out.lines().count() <= LINES_MAX, "{}", ran.out);
-    assert_eq!(ran.err, "", "{ran:?}");
+    // The stream is read while it is made: a record may appear between a read and its repetition.
+    let mut others = ran
+        .err
+        .lines()
+        .filter(|line| !line.contains("a read found no log/"));
+    assert_eq!(others.next(), None, "{ran:?}");
 }
 
 #[test]

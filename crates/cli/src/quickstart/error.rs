@@ -17,10 +17,10 @@ pub(crate) enum QuickstartError {
     #[error("{} does not exist: name the folder or the file with the data", .0.display())]
     NoData(PathBuf),
     /// The folder for the files does not exist.
-    #[error("--into {}: there is no such folder; create it first", .0.display())]
+    #[error("--into {}: the folder does not exist; create it first", .0.display())]
     NoFolder(PathBuf),
     /// The named tokenizer does not exist.
-    #[error("--tokenizer {}: there is no such file; name a model's tokenizer.json", .0.display())]
+    #[error("--tokenizer {}: the file does not exist; name a model's tokenizer.json", .0.display())]
     NoTokenizer(PathBuf),
     /// Files of these names exist.
     #[error(

@@ -45,7 +45,7 @@ pub(super) enum Refusal {
     /// All reasons of a folder.
     #[error("no file here fits: {}", .0.join("; "))]
     Nothing(Vec<String>),
-    /// There is no file at all.
+    /// The folder is empty.
     #[error(
         "no data files here: name a folder or a file with JSONL, Parquet, Arrow, CSV, text or tar files"
     )]

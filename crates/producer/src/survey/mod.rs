@@ -50,7 +50,7 @@ pub(crate) fn main(name: &str, words: Vec<OsString>) -> Exit {
     })
 }
 
-/// The reason why there is no survey.
+/// The reason why the files cannot be surveyed.
 #[derive(Debug, thiserror::Error)]
 enum SurveyError {
     #[error(transparent)]

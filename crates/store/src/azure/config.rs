@@ -193,7 +193,14 @@ impl Connection {
                     read.development = value.is_some_and(|v| v.eq_ignore_ascii_case("true"));
                 }
                 // Endpoints of queues, tables and files.
-                _ => {}
+                other if other.ends_with("endpoint") => {}
+                "developmentstorageproxyuri" => {}
+                // A mistyped key would leave the search for credentials to other places.
+                _ => {
+                    return Err(invalid(format!(
+                        "invalid {CONNECTION}: unknown part {name:?}"
+                    )));
+                }
             }
         }
         if read.development {
@@ -238,6 +245,9 @@ mod tests {
         );
         let why = Connection::parse("AccountKey").unwrap_err().detail;
         assert!(why.contains("Name=value"), "{why}");
+        let why = Connection::parse("AcountKey=a2V5").unwrap_err().detail;
+        assert!(why.contains("AcountKey") && !why.contains("a2V5"), "{why}");
+        assert!(Connection::parse("QueueEndpoint=https://a").is_ok());
     }
 
     #[test]

@@ -47,12 +47,14 @@ struct Name {
 }
 
 impl Name {
-    fn plain(self) -> Option<String> {
+    fn plain(self) -> Result<String, String> {
         if !self.encoded {
-            return Some(self.text);
+            return Ok(self.text);
         }
-        let decoded = percent_decode_str(&self.text).decode_utf8().ok()?;
-        Some(decoded.into_owned())
+        match percent_decode_str(&self.text).decode_utf8() {
+            Ok(decoded) => Ok(decoded.into_owned()),
+            Err(_) => Err(format!("the name {} is not UTF-8", self.text)),
+        }
     }
 }
 
@@ -75,23 +77,25 @@ pub(super) fn page(body: &[u8]) -> Result<Page, String> {
     let objects = read.blobs.objects.into_iter().filter(is_object);
     let folders = read.blobs.folders.into_iter();
     Ok(Page {
-        objects: objects.filter_map(listed).collect::<Result<_, _>>()?,
-        folders: folders.filter_map(|folder| folder.name.plain()).collect(),
+        objects: objects.map(listed).collect::<Result<_, _>>()?,
+        folders: folders
+            .map(|folder| folder.name.plain())
+            .collect::<Result<_, _>>()?,
         next: Some(read.next).filter(|marker| !marker.is_empty()),
     })
 }
 
-fn listed(blob: Blob) -> Option<Result<Listed, String>> {
+fn listed(blob: Blob) -> Result<Listed, String> {
     let name = blob.name.plain()?;
     let Some(size) = blob.properties.length else {
-        return Some(Err(format!("{name} has no length")));
+        return Err(format!("{name} has no length"));
     };
-    Some(Ok(Listed {
+    Ok(Listed {
         name,
         size,
         etag: blob.properties.etag,
         modified: blob.properties.modified.as_deref().and_then(time),
-    }))
+    })
 }
 
 #[derive(Default, Deserialize)]
@@ -163,6 +167,13 @@ mod tests {
         let none = super::page(none).unwrap();
         assert!(none.objects.is_empty() && none.next.is_none());
         assert!(super::page(b"{}").is_err());
+        let unnamed =
+            b"<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">%ff</Name><Properties>\
+            <Content-Length>1</Content-Length></Properties></Blob></Blobs></EnumerationResults>";
+        let Err(why) = super::page(unnamed) else {
+            panic!("a name that is not UTF-8");
+        };
+        assert!(why.contains("%ff"), "{why}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ ifeq ($(PROFILE),checks)
 export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/lint-rustc
 endif
 
-.PHONY: help demo test-clouds emulators clouds wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
+.PHONY: help demo test-clouds emulators clouds clouds-inbox wheel install uninstall test quick quick-tests quick-py-tests test-frameworks test-long lint build bench model whole-jobs damage fuzz clean mutations mutation-seeds \
 	system-build system-python system-all system-optional fmt ruff mypy clippy checks-build clippy-warnings rust-tests rust-docs python-ready py-tests py-site-tests units scripts \
 	image image-check release check-release package-check docs generated-docs manifests live-systemd live-kubernetes paper paper-quick
 .NOTPARALLEL:
@@ -63,7 +63,7 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 # STEP:NEEDED waits for others; the rest starts in this order, two at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready py-site-tests:checks-build,python-ready \
-	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build
+	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build,python-ready
 test: system-all system-optional
 	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps $(RUN_STEPS) $(STEPS)
 
@@ -109,11 +109,14 @@ emulators:
 	@tools/system-packages clouds
 	tools/emulators install $(EMULATORS)
 
-# Conformance beside the other tests, where the emulators are installed.
-clouds:
-	$(call step,conformance of gs:// and az:// with emulators)
+# Beside the other tests, where the emulators are installed: conformance, and writers of inboxes.
+clouds: $(VENV)/ready
+	$(call step,conformance of gs:// and az:// and an inbox in az:// with emulators)
 	@tools/emulators run $(EMULATORS) env BATCHWEAVE_TEST_STORES="gs://batchweave/c az://batchweave/c" \
-		tools/run-tests $(PROFILE) "store conformance" -- stores_named || [ $$? = 3 ]
+		sh -ec 'tools/run-tests $(PROFILE) "store conformance" -- stores_named; $(MAKE) --no-print-directory clouds-inbox' || [ $$? = 69 ]
+
+clouds-inbox:
+	$(call pytest,--rootdir python -c python/pyproject.toml python/tests/clouds_inbox.py)
 
 # In a separate folder, since all code there is instrumented. FUZZ_TARGETS='record fold' runs these
 # only, FUZZ_SECONDS=0 removes the time limit; `tools/fuzz --keep` adds found inputs to tests/fuzz/inputs.

@@ -47,6 +47,8 @@ def test_a_name_is_that_of_a_producer(tmp_path: Path, name: Any) -> None:
         ("s3:///x", {}, "is not the location of an inbox"),
         ("s3://b/x?y=1", {}, "is not the location of an inbox"),
         ("s3://b/../x", {}, "is not the location of an inbox"),
+        ("az://c@account.dfs.core.windows.net/x", {}, "is not the location of an inbox"),
+        ("abfss://c/x", {}, "is not the location of an inbox"),
         ("file://host/x", {}, "is not a local folder: write file:///data/inbox"),
         ("", {}, "is empty"),
         (5, {}, "5 is not the location of an inbox"),

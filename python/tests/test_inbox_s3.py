@@ -15,6 +15,7 @@ from batchweave.inbox import _drive
 from batchweave.inbox._core import Listing
 from batchweave.inbox._drive import Backoff
 from batchweave.inbox._objects import ObjectFolder
+from batchweave.inbox._remedies import S3
 from batchweave.inbox._store import WINDOW
 
 pytestmark = DEV_S3
@@ -194,7 +195,7 @@ class ManyFiles(ObjectFolder):
     """A folder of files from a number to another one, and the number of LIST requests."""
 
     def __init__(self, first: int, newest: int) -> None:
-        super().__init__(None, "inbox/w/", "many")
+        super().__init__(None, "inbox/w/", "many", S3)
         self.first, self.newest, self.lists = first, newest, 0
 
     def _list(self, after: int, *, whole: bool = True) -> Listing:

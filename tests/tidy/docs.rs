@@ -1,5 +1,6 @@
 //! Claims of the documentation: links have targets, TOML parses, commands, errors, tests and files exist.
 
+mod adding_a_store;
 mod commands;
 mod crates;
 mod errors;

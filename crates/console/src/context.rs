@@ -98,7 +98,12 @@ impl Context {
     }
 
     /// Opens the store; `create` also creates the folder of a `file://` root.
-    pub fn store(&self, create: bool) -> BoxFuture<'_, Result<Arc<dyn Store>, CliError>> {
+    pub async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
+        Ok(Arc::new(AbsentTwice(self.polled_store(create).await?)))
+    }
+
+    /// Opens the store for a caller that reads an absent object again later.
+    fn polled_store(&self, create: bool) -> BoxFuture<'_, Result<Arc<dyn Store>, CliError>> {
         Box::pin(async move {
             let options = OpenOptions {
                 create,
@@ -109,14 +114,18 @@ impl Context {
             if Location::parse(&url).is_ok_and(Location::is_remote) {
                 check_answer(&url, &options).await?;
             }
-            let store = batchweave_store::open(&url, &options).await?;
-            Ok(Arc::new(AbsentTwice(store)) as _)
+            Ok(batchweave_store::open(&url, &options).await?)
         })
     }
 
     /// Opens the store, and its log as [`open_log`] does.
     pub async fn log(&self) -> Result<Log, CliError> {
         open_log(self.store(false).await?).await
+    }
+
+    /// Opens the log for a caller that follows it.
+    pub async fn followed_log(&self) -> Result<Log, CliError> {
+        open_log(self.polled_store(false).await?).await
     }
 
     /// Prints the report of a successful verb.

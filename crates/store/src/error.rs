@@ -175,26 +175,10 @@ impl StoreError {
     pub fn remedy(&self) -> &'static str {
         match Location::parse(&self.location) {
             Ok(Location::Folder(_)) => self.remedy_in_folder(),
-            Ok(Location::Gcs { .. }) => match self.kind {
-                ErrorKind::Denied => {
-                    "check the credentials and their permissions (the role Storage Object User has all that a stream needs)"
-                }
-                ErrorKind::Contract => "`batchweave doctor` shows what the store does not keep",
-                kind => kind.remedy(),
-            },
-            Ok(Location::Azure { .. }) => match self.kind {
-                ErrorKind::NoBucket => "create the container, or correct the URL",
-                ErrorKind::Denied => {
-                    "check the credentials and their permissions (the role Storage Blob Data Contributor has all that a \
-                     stream needs)"
-                }
-                ErrorKind::WrongKeys => {
-                    "check the account's key, signature or token, and this machine's clock"
-                }
-                ErrorKind::Contract => "`batchweave doctor` shows what the store does not keep",
-                kind => kind.remedy(),
-            },
-            _ => self.kind.remedy(),
+            Ok(location) => location
+                .remedy(self.kind)
+                .unwrap_or_else(|| self.kind.remedy()),
+            Err(_) => self.kind.remedy(),
         }
     }
 

@@ -1,7 +1,11 @@
 //! The place of a store, as its URL names it.
 
+mod names;
+
 use std::fmt;
 use std::path::Path;
+
+pub use names::Permission;
 
 const FILE: &str = "file://";
 
@@ -35,17 +39,6 @@ pub enum Location<'u> {
     },
     /// A store in the memory of this process, by its name.
     Memory(&'u str),
-}
-
-/// The uses of objects that stores have permissions for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permission {
-    Create,
-    Read,
-    List,
-    Delete,
-    /// Reads the rules and properties of the bucket.
-    Properties,
 }
 
 /// The reason why a text is not the place of a store.
@@ -131,36 +124,6 @@ impl<'u> Location<'u> {
             },
             other => other,
         }
-    }
-
-    /// Returns the store's own name of a permission; `None` where the file system decides.
-    pub fn permission(self, permission: Permission) -> Option<&'static str> {
-        use Permission::{Create, Delete, List, Properties, Read};
-        Some(match (self, permission) {
-            (Self::S3 { .. }, Create) => "s3:PutObject",
-            (Self::S3 { .. }, Read) => "s3:GetObject",
-            (Self::S3 { .. }, List) => "s3:ListBucket",
-            (Self::S3 { .. }, Delete) => "s3:DeleteObject",
-            (Self::S3 { .. }, Properties) => "s3:GetLifecycleConfiguration",
-            (Self::Gcs { .. }, Create) => "storage.objects.create",
-            (Self::Gcs { .. }, Read) => "storage.objects.get",
-            (Self::Gcs { .. }, List) => "storage.objects.list",
-            (Self::Gcs { .. }, Delete) => "storage.objects.delete",
-            (Self::Gcs { .. }, Properties) => "storage.buckets.get",
-            (Self::Azure { .. }, Create) => {
-                "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/write"
-            }
-            (Self::Azure { .. }, Read | List) => {
-                "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read"
-            }
-            (Self::Azure { .. }, Delete) => {
-                "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/delete"
-            }
-            (Self::Azure { .. }, Properties) => {
-                "Microsoft.Storage/storageAccounts/blobServices/read"
-            }
-            (Self::Folder(_) | Self::Memory(_), _) => return None,
-        })
     }
 }
 

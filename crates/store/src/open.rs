@@ -46,24 +46,21 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
         Location::Folder(path) => Ok(Arc::new(FileStore::open(path, options.create).await?)),
         Location::Memory(name) if key::fault_of(name).is_some() => refuse("memory:// takes a name"),
         Location::Memory(name) => Ok(MemoryStore::named(name)),
-        Location::S3 { bucket, prefix } => match prefix_of(bucket, prefix, options.input) {
+        Location::S3 { bucket, prefix } => match prefix_of(&S3, bucket, prefix, options.input) {
             Ok(prefix) => open_s3(url, bucket, prefix, options).await,
             Err(why) => refuse(&why),
         },
-        // Google's buckets may have underscores, too.
-        Location::Gcs { bucket, prefix } => {
-            match prefix_of(&bucket.replace('_', "-"), prefix, options.input) {
-                Ok(prefix) => open_gcs(url, bucket, prefix, options),
-                Err(why) => refuse(&why),
-            }
-        }
+        Location::Gcs { bucket, prefix } => match prefix_of(&GCS, bucket, prefix, options.input) {
+            Ok(prefix) => open_gcs(url, bucket, prefix, options),
+            Err(why) => refuse(&why),
+        },
         Location::Azure {
             container,
             host,
             prefix,
         } => {
             let fault = host.and_then(host_fault);
-            let prefix = prefix_of(container, prefix, options.input);
+            let prefix = prefix_of(&AZURE, container, prefix, options.input);
             match fault.map_or(prefix, |why| Err(why.to_owned())) {
                 Ok(prefix) => open_azure(url, container, host, prefix, options),
                 Err(why) => refuse(&why),
@@ -73,13 +70,18 @@ async fn open_scheme(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>,
 }
 
 /// Checks the bucket and its prefix, and returns the prefix without slashes at its end.
-fn prefix_of<'u>(bucket: &str, prefix: &'u str, input: bool) -> Result<&'u str, String> {
+fn prefix_of<'u>(
+    names: &Names,
+    bucket: &str,
+    prefix: &'u str,
+    input: bool,
+) -> Result<&'u str, String> {
     let prefix = if input {
         prefix.strip_suffix('/').unwrap_or(prefix)
     } else {
         prefix.trim_end_matches('/')
     };
-    if let Some(why) = bucket_fault(bucket) {
+    if let Some(why) = names.fault(bucket) {
         return Err(why.to_owned());
     }
     let ours = !input && !prefix.is_empty();
@@ -168,17 +170,42 @@ fn left_out(url: &str, what: &str, feature: &str) -> StoreError {
     StoreError::new(Op::Open, url, kind, effect, detail)
 }
 
-fn bucket_fault(bucket: &str) -> Option<&'static str> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    if bucket.contains('@') || bucket.contains(':') {
-        return Some(
-            "credentials and ports do not belong in the URL (use the cloud's variables and the endpoint's)",
-        );
+/// The names that a store's buckets may have.
+struct Names {
+    /// Characters beside a-z and 0-9.
+    others: &'static str,
+    longest: usize,
+    rule: &'static str,
+}
+
+const S3: Names = Names {
+    others: ".-",
+    longest: 63,
+    rule: "a bucket name has 3 to 63 characters of a-z 0-9 . -",
+};
+const GCS: Names = Names {
+    others: "._-",
+    longest: 222,
+    rule: "a bucket name has 3 to 222 characters of a-z 0-9 . _ -",
+};
+const AZURE: Names = Names {
+    others: "-",
+    longest: 63,
+    rule: "a container name has 3 to 63 characters of a-z 0-9 -",
+};
+
+impl Names {
+    fn fault(&self, bucket: &str) -> Option<&'static str> {
+        let allowed =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || self.others.contains(c);
+        if bucket.contains('@') || bucket.contains(':') {
+            return Some(
+                "credentials and ports do not belong in the URL (use the cloud's variables and the endpoint's)",
+            );
+        }
+        let fits = (3..=self.longest).contains(&bucket.len()) && bucket.chars().all(allowed);
+        (!fits).then_some(self.rule)
     }
-    if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(allowed) {
-        return Some("a bucket name has 3 to 63 characters of a-z 0-9 . -");
-    }
-    None
 }
 
 #[cfg(test)]
@@ -193,7 +220,8 @@ mod tests {
             ("", "begins with /"),
             ("file://tmp/x", "three slashes"),
             ("gcs://bucket/x", "write gs://"),
-            ("gs://Bucket/x", "a-z"),
+            ("gs://Bucket/x", "a-z 0-9 . _ -"),
+            ("az://a_b/x", "a container name has"),
             ("gs://bucket/a b", "allowed"),
             ("abfss://c@host/x", "the account's host"),
             ("https://host/x", "AWS_ENDPOINT_URL"),
@@ -204,6 +232,7 @@ mod tests {
             ("s3://", "3 to 63"),
             ("s3:///prefix", "3 to 63"),
             ("s3://Bucket/x", "a-z"),
+            ("s3://a_b/x", "a-z 0-9 . -"),
             ("s3://key:secret@bucket/x", "credentials"),
             ("s3://bucket/a//b", "empty segment"),
             ("s3://bucket/a b", "allowed"),

@@ -50,7 +50,7 @@ impl Training {
             if let Some(log) = &mut log {
                 return log.catch_up().await.is_ok();
             }
-            log = self.context.log().await.ok();
+            log = self.context.followed_log().await.ok();
             log.is_some()
         };
         // After an interruption the log is opened anew.

@@ -8,14 +8,21 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
+from batchweave.inbox._clouds import azure_store, gcs_store
 from batchweave.inbox._local import LocalFolder
-from batchweave.inbox._objects import ObjectFolder, other_store, s3_store
+from batchweave.inbox._objects import ObjectFolder, s3_store
+from batchweave.inbox._remedies import AZURE, GCS, S3, Remedies
 from batchweave.inbox._store import Store
 from batchweave.inbox.errors import InboxArgumentError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _EXAMPLES = "s3://bucket/inbox, gs://bucket/inbox, az://container/inbox or file:///data/inbox"
-_BUCKETS = ("s3", "gs", "az")
+_REMEDIES: dict[str, Remedies] = {
+    "s3": S3,
+    "gs": GCS,
+    "az": AZURE,
+    "abfss": AZURE,
+}
 
 
 def check_name(name: str, of: str = "writer") -> None:
@@ -38,21 +45,30 @@ def folder_of(
     scheme, separator, rest = text.partition("://")
     if not separator or scheme == "file":
         return _local(text if not separator else rest, writer, text, store, s3)
-    if scheme not in _BUCKETS:
+    if (remedies := _REMEDIES.get(scheme)) is None:
         raise InboxArgumentError(f"{text!r} is not the location of an inbox: {_EXAMPLES}")
     bucket, _, path = rest.partition("/")
     segments = [segment for segment in path.split("/") if segment]
-    if not bucket or "?" in rest or "#" in rest or {".", ".."} & set(segments):
+    if (
+        not bucket
+        or ("@" in bucket) != (scheme == "abfss")
+        or "?" in rest
+        or "#" in rest
+        or {".", ".."} & set(segments)
+    ):
         raise InboxArgumentError(f"{text!r} is not the location of an inbox: {_EXAMPLES}")
     if scheme != "s3":
         _refuse_s3(s3, text)
     if store is None:
-        if scheme == "s3":
-            store = s3_store(bucket, bytes_max=bytes_max, **s3)
-        else:
-            store = other_store(f"{scheme}://{bucket}", bytes_max=bytes_max)
+        match scheme:
+            case "s3":
+                store = s3_store(bucket, bytes_max=bytes_max, **s3)
+            case "gs":
+                store = gcs_store(bucket, bytes_max=bytes_max)
+            case _:
+                store = azure_store(bucket, bytes_max=bytes_max)
     prefix = "/".join([*segments, writer]) + "/"
-    return ObjectFolder(store, prefix, f"{scheme}://{bucket}/{prefix}")
+    return ObjectFolder(store, prefix, f"{scheme}://{bucket}/{prefix}", remedies)
 
 
 def _local(path: str, writer: str, text: str, store: Any, s3: dict[str, str | None]) -> Store:

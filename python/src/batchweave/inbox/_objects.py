@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from batchweave.inbox._core import Listing
+from batchweave.inbox._remedies import NO_BUCKET, Remedies, Use
 from batchweave.inbox._store import (
     ENDS,
     WINDOW,
@@ -22,34 +22,9 @@ from batchweave.inbox._store import (
 )
 from batchweave.inbox.errors import StoreRefusedError
 
-_STATUS = re.compile(r"status code: (\d{3})")
 _TEXT_MAX = 600
 _SLOWEST = 1 << 20
 """Bytes per second below which a PUT times out."""
-
-# By code of the store or by status: the remedy for refusals that no repetition mends.
-_BY_CODE = {
-    "RequestTimeTooSkewed": "set this machine's clock (NTP)",
-    "SignatureDoesNotMatch": "check the secret key",
-    "InvalidAccessKeyId": "check the access key",
-    "ExpiredToken": "renew the session token",
-    "NoSuchBucket": "create the bucket, or correct its name",
-}
-_BY_STATUS = {
-    "301": "set the bucket's region: AWS_REGION, or region=",
-    "400": "check endpoint, region and bucket (S3 Express has no ordered LIST: pass store= with "
-    "s3_express=True)",
-    "401": "check the credentials",
-    "403": "allow {action}, and check the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-    "access_key= and secret_key=",
-    "404": "create the bucket, or correct its name",
-    "405": "check the endpoint",
-    "501": "use a store with create-only PUT (If-None-Match: *)",
-}
-_METADATA = "//169.254."
-"""Where cloud machines give the credentials of their role; asked where there are no keys."""
-_PUT, _LIST, _GET = "s3:PutObject", "s3:ListBucket", "s3:GetObject"
-_DELETE = "s3:DeleteObject"
 
 
 def s3_store(
@@ -90,15 +65,6 @@ def s3_store(
     )
 
 
-def other_store(url: str, *, bytes_max: int) -> Any:
-    """Returns obstore's store of a gs:// or az:// location, configured by its environment."""
-    return package("obstore.store").from_url(
-        url,
-        client_options=client_options(bytes_max, allow_http=False),
-        retry_config={"max_retries": 0},
-    )
-
-
 def client_options(bytes_max: int, *, allow_http: bool) -> dict[str, Any]:
     """Returns time-outs. Retries are the writer's: obstore's would hide lost answers of PUTs."""
     return {
@@ -113,25 +79,25 @@ def client_options(bytes_max: int, *, allow_http: bool) -> dict[str, Any]:
 class ObjectFolder:
     """One writer's keys: those below `prefix`."""
 
-    def __init__(self, store: Any, prefix: str, place: str) -> None:
-        self._obstore, self._store = package("obstore"), store
+    def __init__(self, store: Any, prefix: str, place: str, remedies: Remedies) -> None:
+        self._obstore, self._store, self._remedies = package("obstore"), store, remedies
         self._errors = package("obstore.exceptions")
         self._prefix, self.place = prefix, place
 
     def create(self, name: str, data: bytes) -> None:
-        """Puts an object with `If-None-Match: *`."""
-        with self._explained(f"write {name}", _PUT):
+        """Puts an object that must not exist yet."""
+        with self._explained(f"write {name}", "put"):
             try:
                 self._obstore.put(
                     self._store, self._prefix + name, data, mode="create", use_multipart=False
                 )
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
-                # A 412, or a 409 while another PUT is under way: reading the object tells.
+                # A 412, or S3's 409 while another PUT is under way: reading the object tells.
                 raise ExistsError(name) from None
 
     def delete(self, name: str) -> None:
         """Deletes an object."""
-        with self._explained(f"delete {name}", _DELETE), contextlib.suppress(FileNotFoundError):
+        with self._explained(f"delete {name}", "delete"), contextlib.suppress(FileNotFoundError):
             self._obstore.delete(self._store, self._prefix + name)
 
     def numbers(self, after: int | None) -> Listing:
@@ -146,7 +112,7 @@ class ObjectFolder:
     def tail(self, name: str, count: int) -> tuple[bytes, int] | None:
         """Reads the end of an object, in two requests: not every store has ranges from the end."""
         key = self._prefix + name
-        with self._explained(f"read {name}", _GET):
+        with self._explained(f"read {name}", "get"):
             try:
                 size = int(self._obstore.head(self._store, key)["size"])
                 start = max(0, size - count)
@@ -154,7 +120,7 @@ class ObjectFolder:
                     return b"", size
                 data = self._obstore.get_range(self._store, key, start=start, end=size)
             except FileNotFoundError as reason:
-                if "NoSuchBucket" in str(reason):
+                if any(code in str(reason) for code in NO_BUCKET):
                     raise
                 return None
             return bytes(data), size
@@ -181,7 +147,7 @@ class ObjectFolder:
         """Lists above a number; unless `whole`, the first page."""
         numbers, ended = [], False
         offset = self._prefix + (file_name(after) if after >= 0 else "")
-        with self._explained("list the files", _LIST):
+        with self._explained("list the files", "list"):
             for page in self._obstore.list(
                 self._store, self._prefix, offset=offset, chunk_size=WINDOW
             ):
@@ -196,7 +162,7 @@ class ObjectFolder:
         return Listing(tuple(sorted(numbers)), ended)
 
     @contextmanager
-    def _explained(self, what: str, action: str) -> Iterator[None]:
+    def _explained(self, what: str, use: Use) -> Iterator[None]:
         try:
             yield
         except ExistsError:
@@ -205,22 +171,9 @@ class ObjectFolder:
             if not isinstance(reason, OSError | ValueError | self._errors.BaseError):
                 raise
             text = str(reason).partition("\n\n")[0][:_TEXT_MAX]
-            remedy = _remedy(str(reason), action)
+            remedy = self._remedies.remedy(str(reason), use)
             if remedy is None:
                 raise TransientError(f"cannot {what} in {self.place}: {text}") from None
             raise StoreRefusedError(
                 f"cannot {what} in {self.place}: {text}; {remedy}", key=what, remedy=remedy
             ) from None
-
-
-def _remedy(text: str, action: str) -> str | None:
-    """Returns the remedy for a refusal; None for a failure that may pass."""
-    status = _STATUS.search(text)
-    if status is None or "<Code>RequestTimeout</Code>" in text:
-        return None
-    if (remedy := _BY_STATUS.get(status[1])) is None:
-        return None
-    if _METADATA in text:
-        return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: this machine has no role"
-    by_code = (said for code, said in _BY_CODE.items() if f"<Code>{code}</Code>" in text)
-    return next(by_code, remedy.format(action=action))

@@ -6,7 +6,7 @@ use crate::Patience;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time-out of a conditional put, plus the transfer of its body ([`transfer`]). The outcome is then read.
-pub(crate) const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time-out until the first byte of an answer.
 pub(crate) const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const DATA_ATTEMPTS: u32 = 5;
@@ -21,13 +21,25 @@ const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 /// Time-out per try with [`Patience::Short`].
 const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_ATTEMPTS: u32 = 2;
+/// Times by which all waits are longer with [`Patience::Loaded`].
+const LOADED: u32 = 15;
 
 /// Returns the tries of a data request, and the time-out of each until the first byte of its answer.
 pub(crate) fn tries(patience: Patience) -> (u32, Duration) {
     match patience {
         Patience::Long => (DATA_ATTEMPTS, DATA_TIMEOUT),
         Patience::Short => (SHORT_ATTEMPTS, SHORT_TIMEOUT),
+        Patience::Loaded => (DATA_ATTEMPTS, DATA_TIMEOUT * LOADED),
     }
+}
+
+/// Returns the time-out of a conditional put of this many bytes.
+pub(crate) fn commit(patience: Patience, bytes: usize) -> Duration {
+    let answer = match patience {
+        Patience::Long | Patience::Short => COMMIT_TIMEOUT,
+        Patience::Loaded => COMMIT_TIMEOUT * LOADED,
+    };
+    answer + transfer(bytes)
 }
 
 /// Returns the time that a body of this many bytes may take.

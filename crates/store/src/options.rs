@@ -64,6 +64,8 @@ pub enum Patience {
     Long,
     /// Two short tries: for the first request of a command that a person waits for.
     Short,
+    /// As `Long`, with 15 times the time of each: for tests of stores on a machine with other load.
+    Loaded,
 }
 
 /// Sets the number of bytes from which a socket counts as readable (`SO_RCVLOWAT`). Passed in, because

@@ -11,7 +11,7 @@ use super::answer::{Answer, Fault, refused};
 use super::transport::{begun, with_body};
 use super::{CloudStore, Request};
 use crate::download::{self, Reads};
-use crate::limits::{self, COMMIT_TIMEOUT, DATA_TIMEOUT};
+use crate::limits::{self, DATA_TIMEOUT};
 use crate::{Backoff, Create, Effect, ErrorKind, Op, Retry, Store, StoreError};
 
 impl CloudStore {
@@ -22,7 +22,7 @@ impl CloudStore {
         key: &str,
         request: Request,
     ) -> Result<Answer, StoreError> {
-        let within = COMMIT_TIMEOUT + limits::transfer(request.body().len());
+        let within = limits::commit(self.0.patience, request.body().len());
         let sent = tokio::time::timeout(within, self.exchange(request, within)).await;
         let late = || Fault {
             kind: ErrorKind::Timeout,

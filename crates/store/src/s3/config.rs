@@ -21,9 +21,9 @@ use aws_types::service_config::ServiceConfigKey;
 
 use super::credentials::Renewable;
 use super::http;
-use crate::limits::{self, COMMIT_TIMEOUT, CONNECT_TIMEOUT, DATA_TIMEOUT, POOL_IDLE, transfer};
+use crate::limits::{self, CONNECT_TIMEOUT, DATA_TIMEOUT, POOL_IDLE, transfer};
 use crate::proxy;
-use crate::{ErrorKind, OpenOptions, PathStyle};
+use crate::{ErrorKind, OpenOptions, PathStyle, Patience};
 
 /// Idle connections to keep: no limit but the number of concurrent requests.
 const KEPT: usize = usize::MAX;
@@ -90,7 +90,7 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         .clone()
         .http_client(http_client(KEPT))
         .retry_config(RetryConfig::disabled())
-        .timeout_config(timeouts(COMMIT_TIMEOUT));
+        .timeout_config(timeouts(limits::commit(options.patience, 0)));
     let (attempts, attempt) = limits::tries(options.patience);
     let data = base
         .retry_config(
@@ -159,8 +159,8 @@ pub(super) fn for_body(bytes: usize) -> aws_sdk_s3::config::Builder {
 }
 
 /// Returns the configuration of a conditional put of a record, input list or snapshot.
-pub(super) fn for_record(bytes: usize) -> aws_sdk_s3::config::Builder {
-    aws_sdk_s3::config::Builder::new().timeout_config(timeouts(COMMIT_TIMEOUT + transfer(bytes)))
+pub(super) fn for_record(patience: Patience, bytes: usize) -> aws_sdk_s3::config::Builder {
+    aws_sdk_s3::config::Builder::new().timeout_config(timeouts(limits::commit(patience, bytes)))
 }
 
 fn timeouts(attempt: Duration) -> TimeoutConfig {
@@ -297,9 +297,9 @@ mod tests {
         let attempt = timeouts(DATA_TIMEOUT).operation_attempt_timeout();
         assert_eq!(attempt, Some(Duration::from_secs(10)));
         assert!(format!("{:?}", for_body(16 << 20)).contains("26s"));
-        assert!(format!("{:?}", for_record(0)).contains("4s"));
+        assert!(format!("{:?}", for_record(Patience::Long, 0)).contains("4s"));
         // A list of 100,000 files, over a link of 2 MiB/s.
         let list = 13 << 20;
-        assert!(format!("{:?}", for_record(list)).contains("17s"));
+        assert!(format!("{:?}", for_record(Patience::Long, list)).contains("17s"));
     }
 }

@@ -33,7 +33,7 @@ use bytes::Bytes;
 
 use crate::{
     Body, Bucket, Chunks, Create, Effect, Encryption, ErrorKind, Inspect, ListPage, Location,
-    ObjectMeta, Op, OpenOptions, PendingUpload, Store, StoreError, download, key,
+    ObjectMeta, Op, OpenOptions, Patience, PendingUpload, Store, StoreError, download, key,
 };
 
 /// A store in a bucket, below a prefix.
@@ -58,6 +58,7 @@ struct Inner {
     /// `None` with fixed keys.
     credentials: Option<credentials::Renewable>,
     encryption: Encryption,
+    patience: Patience,
 }
 
 impl S3Store {
@@ -91,6 +92,7 @@ impl S3Store {
             direct_read: direct_read::DirectRead::new(options.low_water),
             credentials: clients.credentials,
             encryption: options.encryption.clone(),
+            patience: options.patience,
         })))
     }
 
@@ -175,7 +177,7 @@ impl Store for S3Store {
             .set_ssekms_key_id(self.0.encryption.kms_key())
             .body(ByteStream::from(body))
             .customize()
-            .config_override(config::for_record(size))
+            .config_override(config::for_record(self.0.patience, size))
             .send()
             .await
         {

@@ -53,7 +53,7 @@ def reads_until_marked(reader: batchweave.Reader, peer: Peer) -> int:
     return read
 
 
-def test_the_messages_are_those_of_the_page() -> None:
+def test_messages_are_encoded_as_on_the_page() -> None:
     stored = dict(line.split(" ")[1:] for line in GOLDEN.read_text().splitlines()[1:])
     assert _wire.report(42, [(38, 41, None), (41, 42, "nan")]).hex() == stored["report"]
     kind, body = _wire.split(memoryview(bytes.fromhex(stored["reported"])))

@@ -72,7 +72,7 @@ impl Reports {
                 left_out: left_out.map(str::to_owned),
             }),
         }
-        self.steps >= TOGETHER
+        self.steps >= TOGETHER || self.taken().is_none()
     }
 
     /// Whether states are not sent yet.

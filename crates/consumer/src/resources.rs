@@ -29,7 +29,7 @@ pub(crate) struct Resources {
     pub(crate) store_health: Arc<StoreHealth>,
     pub(crate) context: Arc<Context>,
     pub(crate) metrics: Arc<Metrics>,
-    /// What ranks reported of their steps and no ledger has yet.
+    /// The states of steps that ranks reported and no ledger has yet.
     pub(crate) states: Arc<States>,
     /// Cancelled when the daemon ends.
     pub(crate) stop: CancellationToken,

@@ -212,7 +212,7 @@ impl States {
         news.then_some(reports.stored)
     }
 
-    /// Whether so many states of a session's rank wait for the store that its messages must wait, too.
+    /// Whether a session's rank has `WAITING_RANGES_MAX` ranges that wait for the store: then its messages wait, too.
     pub(crate) fn is_full(&self, session: SessionId) -> bool {
         let inner = self.inner();
         let waiting = || {

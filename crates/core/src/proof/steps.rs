@@ -30,7 +30,7 @@ impl StepRanges {
         self.0.iter().map(|(&from, &to)| from..to)
     }
 
-    /// Adds steps.
+    /// Adds a range of steps and joins it with its neighbours.
     pub fn insert(&mut self, steps: Range<Step>) {
         let Range { mut start, mut end } = steps;
         if start >= end {

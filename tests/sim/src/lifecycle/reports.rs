@@ -17,7 +17,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Reports a step.
+    /// Reports a step, whose confirmation is awaited from now on.
     pub(super) fn add(&mut self, link: &Link, step: Step, next_step: Step) {
         self.steps.push_back(step);
         send(link, step, next_step);

@@ -48,7 +48,7 @@ pub struct LegStates {
     pub reported: Step,
 }
 
-/// What the ranks of one coordinate reported.
+/// The reports of one coordinate's ranks.
 #[derive(Debug, Default)]
 struct Coordinate {
     trained: StepRanges,

@@ -1,4 +1,4 @@
-//! What ranks reported, against the steps that need a state.
+//! The reports of ranks against the steps that need a state.
 
 use super::*;
 use crate::ids::AttemptId;
@@ -39,7 +39,7 @@ fn of(dp_rank: u32, steps: Range<Step>) -> CoordinateSteps {
 }
 
 #[test]
-fn steps_without_a_state_are_named_by_coordinate_and_those_left_out_are_listed() {
+fn missing_states_are_named_by_coordinate_and_left_out_steps_are_listed() {
     let attempt = attempt(2, &[(14, 16)]);
     let mut training = LegTraining::new(&attempt);
     let (first, second) = (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -229,3 +232,11 @@ def test_a_report_from_within_a_report_loses_nothing(taking: FakeDaemon, path: P
 def test_a_report_has_no_loss(path: Path) -> None:
     with connect(path) as reader, pytest.raises(TypeError, match="loss"):
         reader.report(next(reader), loss=0.5)  # type: ignore[call-arg]
+
+
+def test_an_interrupt_at_any_line_loses_no_report(path: Path) -> None:
+    program = [sys.executable, str(Path(__file__).with_name("interrupted_reports.py"))]
+    run = subprocess.run([*program, str(path), "2"], stdout=subprocess.PIPE, timeout=600)
+    lines, wrong = json.loads(run.stdout)
+    assert wrong == []
+    assert lines > 100

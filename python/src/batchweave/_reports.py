@@ -166,30 +166,27 @@ class Reports:
         return taken
 
     def _ask(self, session: Session) -> bool | None:
-        asking = self._asking
+        # Kept only while its answer is awaited: an interrupt leads to another connection.
+        asking, self._asking = self._asking, None
         if asking is None:
             if time.monotonic() < self._ask_at:
                 return None
             self._ask_at = time.monotonic() + _ASK_SECONDS
-            self._asking, _ = connected(self._path)
-            asking = self._asking
+            asking, _ = connected(self._path)
             if asking is None:
                 return None
             asking.send(_wire.encode(_wire.DESCRIBE))
+        found: str | bool | None = False
         try:
             found = _answer(asking)
-        except BaseException:
-            self._forget(asking)
-            raise
+        finally:
+            if found is not None:
+                asking.close()
         if found is None:
+            self._asking = asking
             return None
-        self._forget(asking)
         # Another run may listen at the same path: the session's one ends soon.
         return False if found is False else (found == session.instance) or None
-
-    def _forget(self, asking: socket.socket) -> None:
-        self._asking = None
-        asking.close()
 
 
 def _answer(asked: socket.socket) -> str | bool | None:

@@ -69,6 +69,19 @@ class Segment:
         self.map.close()
 
 
+def _report(body: bytes) -> tuple[int, list[tuple[int, int, str]]]:
+    next_step, count, _ = struct.unpack_from("<QII", body)
+    at, states = 16, []
+    for _ in range(count):
+        first, end, size, reserved = struct.unpack_from("<QQII", body, at)
+        assert first < end
+        assert reserved == 0
+        states.append((first, end, body[at + 24 : at + 24 + size].decode()))
+        at += 24 + size
+    assert at == len(body)
+    return next_step, states
+
+
 class Peer:
     """One connected client."""
 
@@ -79,6 +92,9 @@ class Peer:
         self.released: list[int] = []
         self.checkpoints: list[tuple[int, str]] = []
         self.progress: list[tuple[int, int, int]] = []
+        self.reports: list[tuple[int, list[tuple[int, int, str]]]] = []
+        self.said: list[int] = []
+        """The types of all messages after the hello but releases and progress."""
         self.bye = threading.Event()
         self.gone = threading.Event()
         self.next_step = self.received = 0
@@ -147,6 +163,7 @@ class Peer:
             "file_bytes": None,
             "missing": None,
         }
+        reports = change.pop("reports", self.daemon.instance.hex())
         info = {
             "stream": change.pop("stream", str(self.daemon.stream)),
             "slices": self.daemon.slices,
@@ -155,6 +172,8 @@ class Peer:
             "tokenizer": {**tokenizer, **change},
             "later": "a client passes over keys that it does not know",
         }
+        if self.daemon.takes_reports:
+            info["reports"] = reports
         self.send(74, json.dumps(info).encode(), files)
 
     def send_step(self, step: int, parts: int = 1) -> None:
@@ -194,6 +213,8 @@ class Peer:
         self.gone.set()
 
     def _take(self, kind: int, body: bytes) -> None:
+        if kind not in (1, 2, 4):
+            self.said.append(kind)
         if kind == 1:
             self.hello = json.loads(body)
             if not self.daemon.on_hello(self):
@@ -223,6 +244,10 @@ class Peer:
         elif kind == 6:
             assert not body
             self.daemon.on_describe(self)
+        elif kind == 7 and self.daemon.takes_reports:
+            self.reports.append(_report(body))
+            if self.daemon.confirms:
+                self.send(75, struct.pack("<Q", len(self.reports)))
         else:
             raise AssertionError(f"message type {kind}")
 
@@ -267,6 +292,7 @@ class FakeDaemon:
         self.marks_after = 0.0
         self.stream, self.instance = STREAM, os.urandom(16)
         self.marks, self.stopping, self.attempt_number = True, False, 0
+        self.takes_reports, self.confirms = False, True
         self.refuses: tuple[int, str] | None = None
         self.on_hello: Callable[[Peer], bool] = lambda _: False
         self.on_describe: Callable[[Peer], None] = lambda peer: peer.send_error(2, "bad_message")

@@ -23,6 +23,7 @@ PAGES = [
     "python/README.md",
     "docs/python.md",
     "docs/pytorch.md",
+    "docs/reports.md",
     "docs/even-steps.md",
     "docs/first-steps.md",
     "docs/engines.md",

@@ -106,7 +106,11 @@ fn try_open(
             Event::Fault(fault) => return Err(ClientError::Daemon(fault).into()),
             Event::Gone => return Err(Failure::Absent(None)),
             Event::Nothing => return Err(late(hello, deadline, cause).into()),
-            Event::Batch(_) | Event::End(_) | Event::Marked(_) | Event::MarkRefused(_) => {
+            Event::Batch(_)
+            | Event::End(_)
+            | Event::Marked(_)
+            | Event::MarkRefused(_)
+            | Event::Reported(_) => {
                 return Err(session.bad("a message before the welcome").into());
             }
         }

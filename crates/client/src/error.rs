@@ -65,6 +65,11 @@ pub enum ClientError {
         "the saved state {reason}; pass what state_dict() returned, unchanged, or start at a step"
     )]
     BadState { reason: String },
+    /// A report of a step that this rank did not read, or with a wrong reason.
+    #[error(
+        "step {step} is not reported: {reason}; report the steps of batches that next() returned"
+    )]
+    BadReport { step: u64, reason: String },
     /// Options that contradict themselves.
     #[error("{0}; correct the options of connect")]
     BadHello(String),
@@ -106,6 +111,7 @@ impl ClientError {
             Self::BadMessage { .. } => ErrorName::BadMessage.name(),
             Self::ProtocolVersion(_) => ErrorName::ProtocolVersion.name(),
             Self::BadState { .. } => "bad_state",
+            Self::BadReport { .. } => "bad_report",
             Self::BadMesh(_) => ErrorName::BadMesh.name(),
             Self::BadHello(_) => ErrorName::BadHello.name(),
             Self::Closed(_) => "closed",

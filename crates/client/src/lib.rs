@@ -23,7 +23,8 @@
 //!
 //! - `connect`, `options`: from options to a session; `session`: one connection; `reader`: steps in order,
 //!   over several sessions.
-//! - `batch`, `frames`: delivered slices and their release; `state`, `marks`: positions and checkpoints.
+//! - `batch`, `frames`: delivered slices and their release; `state`, `marks`: positions and checkpoints; `reports`:
+//!   states of trained steps.
 //! - `micro_batch`: the bins of balanced streams;
 //! - `context`: columns for context parallelism; `watch`: the cause of a wait, for other threads.
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod marks;
 mod micro_batch;
 mod options;
 mod reader;
+mod reports;
 mod session;
 mod state;
 mod watch;

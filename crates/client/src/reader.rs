@@ -14,6 +14,7 @@ use batchweave_wire::{
 use crate::batch::Slice;
 use crate::connect::{Deadline, gone, open};
 use crate::marks::Marks;
+use crate::reports::Reports;
 use crate::session::{Event, Session};
 use crate::state::hex;
 use crate::watch::Watch;
@@ -44,6 +45,7 @@ pub struct Reader {
     counted: Duration,
     last_reported: Option<Instant>,
     marks: Marks,
+    reports: Reports,
     /// Segments of earlier sessions that frames may still keep mapped.
     earlier: Vec<Weak<MappedSegment>>,
     resyncs: u32,
@@ -74,6 +76,7 @@ impl Reader {
             counted: Duration::ZERO,
             last_reported: None,
             marks: Marks::default(),
+            reports: Reports::default(),
             earlier: Vec::new(),
             resyncs: 0,
         };
@@ -109,13 +112,16 @@ impl Reader {
                 continue;
             };
             session.link.flush();
-            self.marks.send(session)?;
+            self.send_marks()?;
             let left = deadline.left();
             let wait = left.min(if reported {
                 PROGRESS_EVERY
             } else {
                 REPORT_WAIT_AFTER
             });
+            let Some(session) = &mut self.session else {
+                continue;
+            };
             let event = match session.event(wait) {
                 Ok(event) => event,
                 Err(error) => {
@@ -155,6 +161,7 @@ impl Reader {
             Event::Waiting(w) => self.last_wait.set(Some((w.cause, w.detail))),
             Event::Marked(step) => self.marks.stored(step),
             Event::MarkRefused(fault) => self.marks.refused(fault),
+            Event::Reported(count) => self.reports.stored(count),
             Event::Fault(fault) => {
                 self.leave();
                 return Err(ClientError::Daemon(fault));
@@ -251,6 +258,8 @@ impl Reader {
     /// Ends the last session, once the daemon has received the rank's position.
     fn part(&mut self) {
         self.partial.clear();
+        // What can't be sent now is missing in the proof.
+        let _ = self.send_reports();
         if let Some(session) = self.session.take() {
             self.earlier.extend(session.part(self.next_step));
         }
@@ -283,6 +292,7 @@ impl Reader {
             self.last_wait.set(cause);
         }
         self.marks.send_again();
+        self.reports.send_again();
         // Reported with the first batch or wait, separately from the waits of this session.
         self.count(deadline);
         self.last_reported = None;
@@ -351,7 +361,7 @@ impl Reader {
         };
         session.send(&ClientMessage::Progress(progress))?;
         self.last_reported = Some(Instant::now());
-        Ok(())
+        self.send_reports().map(drop)
     }
 
     fn refuse_inherited(&self) -> Result<(), ClientError> {

@@ -30,6 +30,7 @@ pub(crate) enum Event {
     Fault(Fault),
     Marked(u64),
     MarkRefused(Fault),
+    Reported(u64),
     /// The daemon closed the connection.
     Gone,
     /// Nothing arrived in the given time.
@@ -150,6 +151,7 @@ impl Session {
             DaemonMessage::Error(m) => Event::Fault(m),
             DaemonMessage::Marked(step) => Event::Marked(step),
             DaemonMessage::MarkRefused(fault) => Event::MarkRefused(fault),
+            DaemonMessage::Reported(count) => Event::Reported(count),
             DaemonMessage::StreamInfo(_) => {
                 return Err(self.bad("a stream_info in a session, which never asks for one"));
             }

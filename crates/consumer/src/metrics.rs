@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     pub(crate) superseded: IntCounter,
     pub(crate) deliveries_lost: IntCounter,
     pub(crate) ledgers: IntCounterVec,
+    pub(crate) reported_steps: IntCounterVec,
     pub(crate) ledger_recalled: IntCounter,
     pub(crate) ledger_holes: IntCounter,
     pub(crate) awaited_lane: IntGaugeVec,
@@ -133,6 +134,11 @@ impl Metrics {
                 "Reports that the ledger had no room for: their steps are read from the store's indexes instead.",
             )?,
             ledgers: m.counters("ledgers_total", "Ledger objects, by outcome.", &["outcome"])?,
+            reported_steps: m.counters(
+                "reported_steps_total",
+                "Steps that ranks reported, by outcome: trained, left_out, reported_twice; refused ranges: not_received, scattered.",
+                &["outcome"],
+            )?,
             ledger_recalled: m.counter(
                 "ledger_recalled_steps_total",
                 "Steps that an earlier daemon delivered and this one recorded from the store's indexes.",

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
+use crate::job::states::States;
 use crate::metrics::Metrics;
 use crate::store_health::StoreHealth;
 
@@ -28,6 +29,8 @@ pub(crate) struct Resources {
     pub(crate) store_health: Arc<StoreHealth>,
     pub(crate) context: Arc<Context>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The states of steps that ranks reported and no ledger has yet.
+    pub(crate) states: Arc<States>,
     /// Cancelled when the daemon ends.
     pub(crate) stop: CancellationToken,
 }

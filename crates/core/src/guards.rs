@@ -69,6 +69,14 @@ pub enum Mutation {
     WideProgress,
     /// The position that a rank reports is ignored.
     PositionUnheard,
+    /// Reports are confirmed before the ledger with their states is stored.
+    StatesConfirmedEarly,
+    /// States that a rank repeats in a new session are stored again.
+    StatesTwice,
+    /// States of one attempt are stored in the ledger of another one.
+    StatesElsewhere,
+    /// A mark is stored before the states that its rank reported before it.
+    MarkBeforeStates,
     /// Every producer reads the blocks of the first.
     SharedBlocks,
     /// Each pass has the order of the first.
@@ -106,8 +114,8 @@ impl Mutation {
         Self::ForgottenAttempts,
     ];
 
-    /// Mistakes in the consumer daemon: ledgers, marks, progress.
-    pub const CONSUMER: [Self; 7] = [
+    /// Mistakes in the consumer daemon: ledgers, marks, progress, reports.
+    pub const CONSUMER: [Self; 11] = [
         Self::MarkBeforeLedger,
         Self::UnsavedLedger,
         Self::StaleLedger,
@@ -115,6 +123,10 @@ impl Mutation {
         Self::EarlierHoles,
         Self::WideProgress,
         Self::PositionUnheard,
+        Self::StatesConfirmedEarly,
+        Self::StatesTwice,
+        Self::StatesElsewhere,
+        Self::MarkBeforeStates,
     ];
 
     /// Mistakes in the order of documents.
@@ -207,6 +219,10 @@ guards! {
     leaves_earlier_holes: EarlierHoles,
     replaces_other_progress: WideProgress,
     ignores_reported_position: PositionUnheard,
+    confirms_states_early: StatesConfirmedEarly,
+    counts_repeated_states: StatesTwice,
+    takes_states_of_any_attempt: StatesElsewhere,
+    confirms_mark_before_states: MarkBeforeStates,
     shares_blocks: SharedBlocks,
     repeats_order_of_passes: SameOrder,
     repeats_document: DocumentTwice,

@@ -7,8 +7,8 @@ use batchweave_console::job::{JobSelector, incarnation};
 use batchweave_console::output::joined;
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::proof::{
-    AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LoggedTgb,
-    ProvenLeg,
+    AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LegTraining,
+    LoggedTgb, ProvenLeg,
 };
 use batchweave_store::{Store, StoreError};
 use futures::{StreamExt, TryStreamExt};
@@ -18,16 +18,18 @@ use crate::fold::Folding;
 use crate::listing::JobListing;
 use crate::mend::Mender;
 use crate::report::{LegReport, RunReport};
+use crate::training::TrainingReport;
 
 /// Ledgers read at a time.
 const READS: usize = 16;
 
-/// Proves the run of a job, up to step `to` if given; with `mend`, stores missing ledgers first.
+/// Proves the run of a job, up to step `to` if given; with `mend`, stores missing ledgers first; with `trained`,
+/// also proves what ranks reported.
 pub(crate) async fn prove(
     store: &Arc<dyn Store>,
     job: &JobSelector,
     to: Option<Step>,
-    mend: bool,
+    (mend, trained): (bool, bool),
 ) -> Result<RunReport, CliError> {
     let mut folding = Folding::begin(Arc::clone(store)).await?;
     let mut bar = crate::log_bar(store).await?;
@@ -64,6 +66,7 @@ pub(crate) async fn prove(
     }
     let mut report = RunReport::new(root, record, &listed, folding.manifest().watermark());
     report.mended = mended;
+    report.training = trained.then(TrainingReport::default);
     let proof = Proof {
         store,
         folding: &folding,
@@ -137,12 +140,32 @@ impl Proof<'_> {
         let all: usize = legs.iter().map(|leg| self.ledgers(leg.attempt).len()).sum();
         let mut bar = Bar::new("ledgers", all as u64);
         for (n, (leg, attempt)) in found.into_iter().enumerate() {
-            let proven = self.leg(leg, attempt, &mut bar).await;
+            let mut training = report.training.is_some().then(|| LegTraining::new(attempt));
+            let proven = self.leg(leg, attempt, training.as_mut(), &mut bar).await;
             bar.end();
-            report.note(n, proven?);
+            let proven = proven?;
+            if let (Some(report), Some(training)) = (&mut report.training, training) {
+                let below = self.marked(&proven.leg, attempt).min(proven.end);
+                report.note(leg.attempt, training.finish(leg.from, below));
+            }
+            report.note(n, proven);
         }
         report.conclude(self.listed);
+        if let Some(training) = &mut report.training {
+            training.conclude(self.record.start);
+        }
         Ok(())
+    }
+
+    /// Returns the step below which the ranks of a leg must have reported: that at which the next attempt continued,
+    /// or the newest attempt's last mark.
+    fn marked(&self, leg: &Leg, attempt: &AttemptRecord) -> Step {
+        let newest = self.record.attempts.last().map(|a| a.state.number);
+        if newest != Some(leg.attempt) {
+            return leg.to.unwrap_or(leg.from);
+        }
+        let marks = self.listed.complete_marks(attempt).into_iter();
+        marks.max().unwrap_or(leg.from)
     }
 
     fn ledgers(&self, attempt: AttemptNo) -> &[(Step, String)] {
@@ -153,6 +176,7 @@ impl Proof<'_> {
         &self,
         leg: Leg,
         attempt: &AttemptRecord,
+        mut training: Option<&mut LegTraining<'_>>,
         bar: &mut Bar,
     ) -> Result<ProvenLeg, ProofError> {
         let manifest = self.folding.manifest();
@@ -183,7 +207,11 @@ impl Proof<'_> {
         let mut reads = futures::stream::iter(reads).buffered(READS);
         while let Some((key, next, bytes, ledger)) = reads.try_next().await.map_err(cli)? {
             bar.add(1, bytes as u64);
-            proof.add(key, ledger.map_err(Contradiction::Ledger)?)?;
+            let ledger = ledger.map_err(Contradiction::Ledger)?;
+            if let Some(training) = &mut training {
+                training.add(key, &ledger.states)?;
+            }
+            proof.add(key, ledger)?;
             if let Some(next) = next {
                 proof.settle(next, &log)?;
             }

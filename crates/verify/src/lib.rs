@@ -5,7 +5,8 @@
 //! - `stream`: the check of a stream: `copies` of the log's information, `bundles` of its records, and with --data all
 //!   `data`.
 //! - `job`: the proof of a run from the ledgers in its `listing`; `mend` stores missing ones, `left_behind` names
-//!   attempts behind a newer checkpoint; `report` and `picture` show the result.
+//!   attempts behind a newer checkpoint; `training` adds what ranks reported, `report` and
+//!   `picture` show the result.
 #![forbid(unsafe_code)]
 
 mod bar;
@@ -21,6 +22,7 @@ mod objects;
 mod picture;
 mod report;
 mod stream;
+mod training;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -44,6 +46,7 @@ Examples:
   batchweave verify --data --resume verify.json         also read all data and check every checksum
   batchweave verify --job llm --svg lineage.svg         prove what a run received, also after reclamation
   batchweave verify --job llm@812 --to 20000 --json     an earlier incarnation, up to a step
+  batchweave verify --job llm --trained                 also prove that ranks trained it, as they reported
   batchweave verify --job llm --mend                    store ledgers that dead daemons did not, while the data exists
 
 The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. It proves
@@ -73,6 +76,10 @@ pub struct VerifyArgs {
     /// With --job: first store missing ledgers of received steps, computed from the indexes of data objects
     #[arg(long, requires = "job", conflicts_with = "to")]
     mend: bool,
+    /// With --job: also prove that every step was trained or left out on purpose, by the reports of ranks; up to the
+    /// last checkpoint mark
+    #[arg(long, requires = "job")]
+    trained: bool,
     /// With --job: draw the lineage into this SVG file
     #[arg(long, value_name = "FILE", requires = "job")]
     svg: Option<PathBuf>,
@@ -151,14 +158,21 @@ async fn prove(
     args: &VerifyArgs,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let report = job::prove(store, job, args.to, args.mend).await?;
+    let report = job::prove(store, job, args.to, (args.mend, args.trained)).await?;
     if let Some(file) = &args.svg {
         let write = std::fs::write(file, picture::svg(&report));
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
     }
     context.out.report(&report, report::RunReport::text)?;
     let named = |why: &String| format!("job {} of {}: {why}", report.name(), report.root);
-    match (&report.contradiction, &report.not_proved) {
+    let untrained = report
+        .training
+        .as_ref()
+        .and_then(|t| t.not_trained.as_ref());
+    match (
+        &report.contradiction,
+        report.not_proved.as_ref().or(untrained),
+    ) {
         (None, None) => Ok(Exit::Ok),
         (Some(why), _) => Err(CliError::Unsound(named(why))),
         (None, Some(why)) => Err(CliError::NotProved(format!("not proved: {}", named(why)))),
@@ -186,7 +200,7 @@ pub fn prove_job(
             name: job,
             opened: None,
         };
-        let report = job::prove(store, &newest, None, false).await?;
+        let report = job::prove(store, &newest, None, (false, false)).await?;
         Ok(JobProof {
             to: report.to,
             steps: report.steps,

@@ -239,6 +239,7 @@ impl Mender<'_> {
             id: attempt.state.id,
             node: self.node.clone(),
             told: told.collect(),
+            states: Vec::new(),
             entries,
         };
         let (first, number) = (ledger.first(), mended.ledgers);

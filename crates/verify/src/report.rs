@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::left_behind::LeftBehind;
 use crate::listing::JobListing;
 use crate::mend::Mended;
+use crate::training::TrainingReport;
 
 /// The result of proving a run.
 #[derive(Debug, Default, Serialize)]
@@ -43,6 +44,9 @@ pub(crate) struct RunReport {
     pub(crate) lineage: Vec<LegReport>,
     /// All attempts, for the picture.
     pub(crate) attempts: Vec<AttemptReport>,
+    /// With --trained: what ranks reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) training: Option<TrainingReport>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -252,13 +256,16 @@ impl RunReport {
                 self.compared(),
             )),
         };
-        text + &verdict + &self.training()
+        text + &verdict + &self.training(style)
     }
 
     /// Says which of the received steps were trained, as far as the job reported it.
-    fn training(&self) -> String {
+    fn training(&self, style: Style) -> String {
         if self.contradiction.is_some() || self.steps == 0 {
             return String::new();
+        }
+        if let Some(training) = &self.training {
+            return training.text(self.from, style);
         }
         match self.trained.filter(|trained| *trained > self.from) {
             None => "\nno checkpoint of the job marks a received step as trained".to_owned(),

@@ -5,7 +5,8 @@
 //! nonzero reserved fields and values that a correct peer never sends.
 //!
 //! - [`ClientMessage`], [`DaemonMessage`]: the two directions; `hello`, `welcome`, `batch`, `layout`,
-//!   `fault` and `cause` hold their parts.
+//!   `report`, `fault` and `cause` hold
+//!   their parts.
 //! - `limits`: sizes and counts; `bytes`: bounds-checked fields; [`WireError`]: refusals.
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod hello;
 mod layout;
 mod limits;
 mod message;
+mod report;
 mod stream_info;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ pub use limits::*;
 pub use message::{
     Checkpoint, ClientMessage, DaemonMessage, LayoutMessage, Progress, SegmentMessage, Waiting,
 };
+pub use report::{Report, StepStates};
 pub use stream_info::{StreamInfo, Tokenizer};
 pub use welcome::Welcome;
 

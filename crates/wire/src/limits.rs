@@ -18,6 +18,10 @@ pub const ALIGN: u64 = 64;
 pub const DETAIL_BYTES_MAX: usize = 4 << 10;
 /// Most bytes of the state in a checkpoint mark.
 pub const STATE_BYTES_MAX: usize = 16 << 10;
+/// Most ranges of steps in one report.
+pub const STATES_MAX: usize = 512;
+/// Most bytes of the reason for leaving a step out.
+pub const REASON_BYTES_MAX: usize = 64;
 /// Fewest credits of a rank: a loop `for batch in reader` keeps the previous batch.
 pub const CREDITS_MIN: u32 = 2;
 /// Most credits that a rank may ask for.

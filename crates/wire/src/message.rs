@@ -2,8 +2,8 @@
 
 use crate::bytes::{Builder, Fields, split};
 use crate::{
-    BatchMessage, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX,
-    StreamInfo, WaitCause, Welcome, WireError,
+    BatchMessage, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, Report,
+    STATE_BYTES_MAX, StreamInfo, WaitCause, Welcome, WireError,
 };
 
 mod kind {
@@ -13,6 +13,7 @@ mod kind {
     pub(super) const PROGRESS: u16 = 4;
     pub(super) const BYE: u16 = 5;
     pub(super) const DESCRIBE: u16 = 6;
+    pub(super) const REPORT: u16 = 7;
 
     pub(super) const WELCOME: u16 = 64;
     pub(super) const SEGMENT: u16 = 65;
@@ -25,6 +26,7 @@ mod kind {
     pub(super) const MARKED: u16 = 72;
     pub(super) const MARK_REFUSED: u16 = 73;
     pub(super) const STREAM_INFO: u16 = 74;
+    pub(super) const REPORTED: u16 = 75;
 }
 
 /// "A checkpoint that restarts at `step` is durable."
@@ -87,6 +89,8 @@ pub enum ClientMessage {
     /// A checkpoint is durable.
     Checkpoint(Checkpoint),
     Progress(Progress),
+    /// Steps that the trainer trained or left out.
+    Report(Report),
     /// Ends the delivery of batches; the socket stays until the last frame is released.
     Bye,
     /// Instead of a hello: asks for a description of the stream, which ends the connection.
@@ -117,6 +121,8 @@ pub enum DaemonMessage {
     MarkRefused(Fault),
     /// The answer to `describe`, with the descriptor of the tokenizer's file where there is one.
     StreamInfo(StreamInfo),
+    /// This number of the session's reports, from its first, is stored.
+    Reported(u64),
 }
 
 impl ClientMessage {
@@ -136,6 +142,7 @@ impl ClientMessage {
                     .u64(m.waited_us);
                 head.u32(m.waiting.into()).u32(0).finish()
             }
+            Self::Report(m) => m.encode(kind::REPORT),
             Self::Bye => Builder::new("bye", kind::BYE).finish(),
             Self::Describe => Builder::new("describe", kind::DESCRIBE).finish(),
         }
@@ -149,6 +156,7 @@ impl ClientMessage {
             kind::RELEASE => Release::decode(body).map(Self::Release),
             kind::CHECKPOINT => checkpoint(body).map(Self::Checkpoint),
             kind::PROGRESS => progress(body).map(Self::Progress),
+            kind::REPORT => Report::decode(body).map(Self::Report),
             kind::BYE => Fields::new("bye", body).end().map(|()| Self::Bye),
             kind::DESCRIBE => Fields::new("describe", body).end().map(|()| Self::Describe),
             _ => Err(WireError::Type {
@@ -188,6 +196,7 @@ impl DaemonMessage {
             Self::Marked(step) => number("marked", kind::MARKED, *step),
             Self::MarkRefused(m) => require_step(m.clone())?.encode(kind::MARK_REFUSED),
             Self::StreamInfo(m) => m.encode(kind::STREAM_INFO),
+            Self::Reported(count) => number("reported", kind::REPORTED, *count),
         }
     }
 
@@ -206,6 +215,7 @@ impl DaemonMessage {
             kind::MARKED => number("marked", body).map(Self::Marked),
             kind::MARK_REFUSED => require_step(Fault::decode(body)?).map(Self::MarkRefused),
             kind::STREAM_INFO => StreamInfo::decode(body).map(Self::StreamInfo),
+            kind::REPORTED => number("reported", body).map(Self::Reported),
             _ => Err(WireError::Type {
                 found,
                 side: "a client",

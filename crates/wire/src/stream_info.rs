@@ -14,6 +14,9 @@ pub struct StreamInfo {
     pub seq_len: u32,
     pub rows_per_slice: u32,
     pub tokenizer: Tokenizer,
+    /// The id of the daemon's run, 32 hexadecimal digits, where its sessions take reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports: Option<String>,
 }
 
 /// The tokenizer that made the stream's tokens.

@@ -172,6 +172,7 @@ def open_session(
                 continue
             if isinstance(answer, _wire.Welcome):
                 session.credits, session.slices = answer.credits, answer.slice_count
+                session.instance = answer.instance
                 return session, answer
             session.close()
             cause = answer

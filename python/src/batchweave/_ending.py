@@ -14,10 +14,13 @@ from batchweave import _wire
 from batchweave._elsewhere import reads_elsewhere
 from batchweave._events import Event, Lost
 from batchweave._reading import Reading
+from batchweave._reports import is_reason
 from batchweave._session import Session, close_parked
 from batchweave._stopping import ENDED
+from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,
+    BadReportError,
     BadStateError,
     BatchWeaveError,
     MarkOtherAttemptError,
@@ -71,15 +74,48 @@ class Ending(Reading):
                 step=saved.next_step,
             )
         self._marks.add(saved.next_step, text)
-        session = self._session or self._last
-        if session is not None:
-            session.post(_wire.checkpoint(saved.next_step, text))
+        message = _wire.checkpoint(saved.next_step, text)
+        self._reports.mark(self._session or self._last, message)
         self._marks.raise_refusal()
+
+    def report(self, batch: Batch | int, *, left_out: str | None = None) -> None:
+        """Reports that the model was trained on a batch (or step), or left it out on purpose.
+
+        `left_out`: the reason, one line of at most 64 bytes, such as "nan". Any thread may call it,
+        in any order of steps, and it does not wait: an update over several steps reports all. The
+        first report of a step counts. `checkpoint` sends reports first: the daemon stores them
+        before the mark, and `batchweave verify --job NAME --trained` proves them. Without a job
+        nothing is kept.
+        """
+        if not self._ending:
+            self._check()
+        step = batch if isinstance(batch, int) else batch.step
+        if left_out is not None and not is_reason(left_out):
+            raise BadReportError(
+                f"step {step} was left out for the reason {left_out!r}: give one line of 1 to "
+                f"{_wire.REASON_BYTES_MAX} bytes",
+                step=step,
+            )
+        if not 0 <= step < self._position:
+            raise BadReportError(
+                f"step {step} was not read yet, the next one is {self._position}: report batches "
+                "that this reader returned",
+                step=step,
+            )
+        if not isinstance(batch, int) and batch.attempt != self._origin.attempt:
+            raise BadReportError(
+                f"step {step} was read in attempt {batch.attempt}, this is attempt "
+                f"{self._origin.attempt}: report batches that this reader returned",
+                step=step,
+            )
+        if self._options.job is not None:
+            self._reports.add(self._session or self._last, step, left_out)
 
     def close(self) -> None:
         """Ends the session. Arrays stay valid; the socket closes when the last one is gone.
 
-        Waits up to 5 s for the daemon to confirm checkpoints, and raises if it refused one.
+        Sends all reports, waits up to 5 s for the daemon to confirm checkpoints, and raises if it
+        refused one.
         """
         self._end()
         self._marks.raise_refusal()
@@ -139,8 +175,12 @@ class Ending(Reading):
 
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS
-        while self._marks.unconfirmed() and time.monotonic() < deadline:
+        while self._unsent() and time.monotonic() < deadline:
             left = session.torn or session.parked
+            if not left:
+                self._reports.send(session)
+                if not self._unsent():
+                    break
             found = Lost() if left else session.receive()
             if isinstance(found, Lost):
                 # A daemon that is restarting receives them, too, as does the one of a torn session.
@@ -149,10 +189,17 @@ class Ending(Reading):
                 self._marks.stored(found.value)
             elif isinstance(found, Event) and found.kind == _wire.MARK_REFUSED:
                 self._marks.refused(found.value)
+            elif isinstance(found, Event) and found.kind == _wire.REPORTED:
+                self._reports.stored(found.value)
             elif found is None:
-                session.wait(0.05)
+                # The answer whether it takes reports comes on another socket.
+                session.wait(0.005 if self._reports.waiting() else 0.05)
             session.event = None
             del found
+
+    def _unsent(self) -> bool:
+        """Returns whether reports wait to be sent, or marks to be confirmed."""
+        return self._reports.waiting() or bool(self._marks.unconfirmed())
 
     def _own(self, state: State) -> State:
         if state.stream_id != self._stream_id:

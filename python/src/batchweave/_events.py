@@ -29,8 +29,8 @@ def event_of(kind: int, body: memoryview) -> Event:
         return Event(kind, _wire.error(body))
     if kind == _wire.MARK_REFUSED:
         return Event(kind, _wire.mark_refused(body))
-    if kind in (_wire.END_OF_STREAM, _wire.MARKED):
-        return Event(kind, _wire.step("end_of_stream or marked", body))
+    if kind in (_wire.END_OF_STREAM, _wire.MARKED, _wire.REPORTED):
+        return Event(kind, _wire.step("end_of_stream, marked or reported", body))
     raise BadMessageError(
         f"the daemon sent a message of type {kind}, which protocol {_wire.PROTOCOL} does not have; "
         "install client and daemon of one release"

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 
 from batchweave import _wire
+from batchweave._reports import Reports
 from batchweave._session import Session
 from batchweave.errors import BatchWeaveError, MarkNotStoredError, MarkRefusedError
 
@@ -30,10 +31,11 @@ class Marks:
             with contextlib.suppress(KeyError, RuntimeError):
                 self._waiting.pop(next(iter(self._waiting)))
 
-    def send_again(self, session: Session) -> None:
-        """Sends all marks in a new session."""
+    def send_again(self, session: Session, reports: Reports) -> None:
+        """Sends all marks in a new session, behind the reports before them."""
         for step, text in list(self._waiting.items()):
-            session.post(_wire.checkpoint(step, text))
+            reports.mark(session, _wire.checkpoint(step, text))
+        reports.send(session)
 
     def stored(self, step: int) -> None:
         """Removes the mark of `step`, which the daemon has stored."""

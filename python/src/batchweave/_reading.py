@@ -24,6 +24,7 @@ from batchweave._exit import ends_with_the_interpreter
 from batchweave._holds import Taker
 from batchweave._late import Late
 from batchweave._marks import Marks
+from batchweave._reports import Reports
 from batchweave._sending import Position
 from batchweave._session import Session, close_parked
 from batchweave._stopping import StopRequest, of_new_reader
@@ -76,7 +77,7 @@ class Reading:
         self._interrupts: list[BaseException] = []
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = False
-        self._marks = Marks()
+        self._marks, self._reports = Marks(), Reports(options.socket)
         self._old: list[tuple[str, weakref.ref[mmap.mmap]]] = []
         self._waited = 0.0
         self._progress_at = time.monotonic()
@@ -264,7 +265,7 @@ class Reading:
             welcome.stream_id, 0, welcome.attempt, welcome.attempt_number, self._options.dp_size
         )
         self._advance(welcome)
-        self._marks.send_again(session)
+        self._marks.send_again(session, self._reports)
         session.torn = False
         return session
 
@@ -314,6 +315,8 @@ class Reading:
             self._marks.stored(event.value)
         elif event.kind == _wire.MARK_REFUSED:
             self._marks.refused(event.value)
+        elif event.kind == _wire.REPORTED:
+            self._reports.stored(event.value)
         elif event.kind == _wire.ERROR:
             raise self._fail(event.value)
         elif event.value == self.next_step:
@@ -339,6 +342,7 @@ class Reading:
             self._progress_at = now
             waited = int(self._waited * 1e6)
             session.offer(_wire.progress(self.next_step, waited, waiting))
+            self._reports.send(session)
             close_parked()
 
     def _other_stream(self, served: str, wanted: str | None) -> OtherStreamError:
@@ -372,6 +376,7 @@ class Reading:
         """Ends the session at the interpreter's exit: without waiting and without a warning."""
         session = self._session
         if not self._closed and session is not None and not session.forked:
+            self._reports.send(session)
             session.park(self.next_step)
         self._closed = True
 

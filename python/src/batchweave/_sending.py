@@ -82,7 +82,7 @@ class Sending:
                     holds.append(cast(Hold, self._gone.popleft()))
             # An interrupt during its creation leaves one without a frame: the session is torn then.
             frames = [hold.frame for hold in holds if hasattr(hold, "frame")]
-            if frames and not self._send(_wire.release(self._received(), frames)):
+            if frames and not self._send(_wire.release(self.received(), frames)):
                 self._gone.extendleft(reversed(holds))
                 return False
             for frame in frames:
@@ -105,7 +105,7 @@ class Sending:
                     holds.append(gone.popleft())
                 frames = [hold.frame for hold in holds]
                 header, pack = _wire.RELEASES[count]
-                self._send_now(pack(header, self._received(), count, *frames), _SEND_FLAGS)
+                self._send_now(pack(header, self.received(), count, *frames), _SEND_FLAGS)
             except (IndexError, AttributeError, OSError):
                 # Another thread was first, an interrupt came during the creation of a hold, or the
                 # socket is full or lost.
@@ -118,7 +118,7 @@ class Sending:
             raise
         return True
 
-    def _received(self) -> int:
+    def received(self) -> int:
         """Returns the step below which the trainer has all steps; producers may wait for it."""
         at = self.position.step
         return at if at > self.next_step else self.next_step

@@ -73,6 +73,8 @@ class Session(Sending):
         super().__init__(connected, next_step)
         self._stopping = stopping
         self.credits, self.slices = 0, 1
+        self.instance = ""
+        """The run of the daemon."""
         self.together = 1
         """Frames to release in one message while the next step waits."""
         self.origin = State("", 0)

@@ -22,10 +22,11 @@ LAYOUTS_MAX = 64
 STATE_BYTES_MAX = 16 << 10
 DETAIL_BYTES_MAX = 4 << 10
 CREDITS_MIN, CREDITS_MAX = 2, 1024
+STATES_MAX, REASON_BYTES_MAX = 512, 64
 
-HELLO, RELEASE, CHECKPOINT, PROGRESS, BYE, DESCRIBE = 1, 2, 3, 4, 5, 6
+HELLO, RELEASE, CHECKPOINT, PROGRESS, BYE, DESCRIBE, REPORT = 1, 2, 3, 4, 5, 6, 7
 WELCOME, SEGMENT, LAYOUT, BATCH, END_OF_STREAM, WAITING, ERROR = 64, 65, 66, 67, 68, 69, 70
-RETIRE_SEGMENT, MARKED, MARK_REFUSED, STREAM_INFO = 71, 72, 73, 74
+RETIRE_SEGMENT, MARKED, MARK_REFUSED, STREAM_INFO, REPORTED = 71, 72, 73, 74, 75
 
 CAUSES = {
     1: "producing",
@@ -49,6 +50,7 @@ _SLICE = struct.Struct("<IIIIQQQ")
 _STEP = struct.Struct("<Q")
 _STEP_AND_TWO = struct.Struct("<QII")
 _PROGRESS = struct.Struct("<QQII")
+_STATES = struct.Struct("<QQII")
 _UNKNOWN = (1 << 64) - 1
 _FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
 
@@ -125,6 +127,15 @@ def progress(next_step: int, waited_us: int, waiting: bool) -> bytes:
     return encode(PROGRESS, _PROGRESS.pack(next_step, waited_us, waiting, 0))
 
 
+def report(next_step: int, states: Sequence[tuple[int, int, str | None]]) -> bytes:
+    """Returns a report of ranges of steps: trained, or left out for a reason."""
+    parts = [_STEP_AND_TWO.pack(next_step, len(states), 0)]
+    for first, end, left_out in states:
+        reason = (left_out or "").encode()
+        parts.append(_STATES.pack(first, end, len(reason), 0) + reason)
+    return encode(REPORT, b"".join(parts))
+
+
 def split(message: memoryview) -> tuple[int, memoryview]:
     """Checks a received message's header and returns its type and body."""
     if len(message) < HEADER_BYTES:
@@ -195,7 +206,7 @@ def batch(buffer: bytearray, size: int) -> BatchPart:
 
 
 def step(name: str, body: memoryview) -> int:
-    """Decodes a body that is one step: `end_of_stream`, `marked`."""
+    """Decodes a body that is one number: `end_of_stream`, `marked`, `reported`."""
     (found,) = _exact(name, _STEP, body)
     return int(found)
 

@@ -132,6 +132,11 @@ class Batch:
         """Returns the position after this batch: save it with the model trained on it."""
         return dataclasses.replace(self._origin, next_step=self.step + 1).to_dict()
 
+    @property
+    def attempt(self) -> str | None:
+        """The attempt in which it was read; None without a job."""
+        return self._origin.attempt
+
     @overload
     def micro_batches(self) -> Iterator[MicroBatch]: ...
 

@@ -278,6 +278,12 @@ class BadStateError(BatchWeaveError):
     name = "bad_state"
 
 
+class BadReportError(BatchWeaveError):
+    """A report of a step that this reader did not return, or with a wrong reason."""
+
+    name = "bad_report"
+
+
 class WrappedLoaderError(BatchWeaveError):
     """A loader would leave out or join steps of this rank, or save wrong positions."""
 

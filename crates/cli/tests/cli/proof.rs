@@ -2,6 +2,7 @@
 //! reclaimed; every forgery is reported with a message of its own.
 
 mod missing;
+mod trained;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -139,6 +140,7 @@ impl Run {
             node: node.to_owned(),
             entries,
             told: Vec::new(),
+            states: Vec::new(),
         };
         let path = self.path(attempt, ledger.first(), node);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

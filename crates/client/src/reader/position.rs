@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use batchweave_wire::{Checkpoint, WaitCause};
+use batchweave_wire::{Checkpoint, REASON_BYTES_MAX, WaitCause};
 
 use super::Reader;
 use crate::connect::Deadline;
 use crate::session::Event;
 use crate::state::{hex, uuid};
 use crate::{ClientError, State, Watch};
+
+/// Longest wait for a message while the daemon is asked whether it takes reports.
+const ASKED_PAUSE: Duration = Duration::from_millis(5);
 
 impl Reader {
     /// Marks the checkpoint with this state (of `Batch::state_dict` or `Reader::state_dict`) as durable.
@@ -29,10 +32,57 @@ impl Reader {
             step: state.next_step,
             state: state.inner(),
         });
-        if let Some(session) = &self.session {
-            self.marks.send(session)?;
-        }
+        self.send_marks()?;
         self.refused_mark()
+    }
+
+    /// Reports that the trainer has trained a step, or left it out on purpose for a reason of one line (at most 64
+    /// bytes). The daemon stores the states before the marks that follow; `batchweave verify --job --trained` proves
+    /// them. Without a job nothing is kept.
+    pub fn report(&mut self, step: u64, left_out: Option<&str>) -> Result<(), ClientError> {
+        self.refuse_inherited()?;
+        let is_reason = |why: &str| {
+            (1..=REASON_BYTES_MAX).contains(&why.len()) && !why.chars().any(char::is_control)
+        };
+        if let Some(why) = left_out.filter(|why| !is_reason(why)) {
+            let reason =
+                format!("the reason {why:?} is not one line of 1 to {REASON_BYTES_MAX} bytes");
+            return Err(ClientError::BadReport { step, reason });
+        }
+        if step >= self.next_step {
+            let reason = format!("it was not read yet: the next step is {}", self.next_step);
+            return Err(ClientError::BadReport { step, reason });
+        }
+        if self.options.job.is_some() && self.reports.add(step, left_out) {
+            self.send_reports()?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the daemon takes reports; `None` before it has answered, which it is asked at the first report.
+    /// A daemon of an earlier release does not, and its run is proved as received only.
+    pub fn reports_taken(&self) -> Option<bool> {
+        self.reports.taken()
+    }
+
+    /// Sends the states that wait; returns whether none are left.
+    pub(super) fn send_reports(&mut self) -> Result<bool, ClientError> {
+        let Some(session) = &self.session else {
+            return Ok(!self.reports.wait());
+        };
+        let instance = hex(&self.welcome.instance);
+        self.reports.send(session, &self.options.socket, &instance)
+    }
+
+    /// Sends marks behind the states before them.
+    pub(super) fn send_marks(&mut self) -> Result<(), ClientError> {
+        if self.marks.is_empty() || !self.send_reports()? {
+            return Ok(());
+        }
+        match &self.session {
+            Some(session) => self.marks.send(session),
+            None => Ok(()),
+        }
     }
 
     /// Returns the oldest unreported refusal of a mark as an error.
@@ -94,18 +144,29 @@ impl Reader {
         )
     }
 
-    /// Closes the reader after the daemon has stored or refused all marks; a refusal is the error.
+    /// Closes the reader after the daemon has received all reports and stored or refused all marks; a refusal is the error.
     /// Batches in use stay valid.
     pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
         self.refuse_inherited()?;
         let deadline = Deadline::after(timeout);
-        while !self.marks.is_empty() {
+        while !self.marks.is_empty() || self.reports.wait() {
+            self.send_marks()?;
+            self.send_reports()?;
             let Some(session) = &mut self.session else {
                 self.reconnect(&deadline)?;
                 continue;
             };
-            self.marks.send(session)?;
-            match session.event(deadline.left())? {
+            if self.marks.is_empty() && !self.reports.wait() {
+                break;
+            }
+            // The answer to the question whether reports are taken comes on another socket.
+            let wait = if self.reports.wait() {
+                deadline.left().min(ASKED_PAUSE)
+            } else {
+                deadline.left()
+            };
+            match session.event(wait)? {
+                Event::Nothing if !deadline.left().is_zero() => {}
                 Event::Nothing => return Err(self.late(timeout)),
                 Event::Batch(batch) => drop(session.slices(&batch)?),
                 event => drop(self.take(event)?),

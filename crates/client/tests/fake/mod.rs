@@ -77,16 +77,31 @@ impl Daemon {
         })
     }
 
-    /// Accepts the next connection and its hello.
-    pub(crate) fn accept(&self) -> Session {
+    /// Answers a client that asks for a description, on a connection of its own.
+    pub(crate) fn answer(&self, message: &DaemonMessage) {
+        let connection = self.accept_connection();
+        assert!(connection.wait(Interest::Readable, PATIENCE).unwrap());
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let packet = connection.recv(&mut buffer).unwrap().unwrap();
+        let asked = ClientMessage::decode(&buffer[..packet.bytes]);
+        assert_eq!(asked, Ok(ClientMessage::Describe));
+        connection.send(&message.encode().unwrap(), None).unwrap();
+    }
+
+    fn accept_connection(&self) -> Connection {
         let deadline = Instant::now() + PATIENCE;
-        let connection = loop {
+        loop {
             match self.listener.accept() {
-                Ok((connection, _)) => break connection,
+                Ok((connection, _)) => return connection,
                 Err(e) => assert!(Instant::now() < deadline, "nobody connects: {e}"),
             }
             std::thread::yield_now();
-        };
+        }
+    }
+
+    /// Accepts the next connection and its hello.
+    pub(crate) fn accept(&self) -> Session {
+        let connection = self.accept_connection();
         let welcome = Welcome {
             session: 1,
             instance: [self.instance; 16],

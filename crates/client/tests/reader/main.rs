@@ -6,6 +6,7 @@
 mod fake;
 mod marks;
 mod releases;
+mod reports;
 
 use std::time::{Duration, Instant};
 

@@ -43,6 +43,8 @@ pub(crate) enum Delivery {
         step: Step,
         receipt: ReceiptSender,
     },
+    /// States of many ranges wait to be stored. One that is lost follows with the next report of any rank.
+    StatesDue,
     /// The session is over, and the rank has no newer one.
     Ended {
         session: SessionId,

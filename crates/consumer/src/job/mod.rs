@@ -4,7 +4,8 @@
 //! - `takeover` keeps an attempt with a drawn id from ending one that runs (pure);
 //! - `restart` finds the restart points of a job, and where an attempt without a stated start begins;
 //! - `attempts` writes jobs and attempts into the log, `attempt_rate` bounds them;
-//! - `ranks` tracks what each rank was sent and received, `deliveries` reports it to the ledger;
+//! - `ranks` tracks what each rank was sent and received, `deliveries` reports it to the ledger; `states` holds what
+//!   ranks report of their steps;
 //! - `mark_rules` validates checkpoint marks (pure), `marks` stores them.
 
 pub(crate) mod admission;
@@ -16,4 +17,5 @@ pub(crate) mod marks;
 pub(crate) mod membership;
 pub(crate) mod ranks;
 pub(crate) mod restart;
+pub(crate) mod states;
 pub(crate) mod takeover;

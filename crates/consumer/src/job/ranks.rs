@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
-use batchweave_wire::{Hello, Mode};
+use batchweave_wire::{Hello, Mode, StepStates};
 use tokio::sync::Notify;
 
 use super::deliveries::{Deliveries, Delivery, Unreported};
 use super::membership::Member;
+use super::states::{Counted, KnownStates};
 use crate::engine::SessionId;
 
 /// Job, incarnation, attempt, data coordinate, and the global rank where several share the coordinate.
@@ -26,6 +27,7 @@ struct Rank {
     received: Step,
     /// The value of `received` that was stored last.
     stored: Step,
+    states: KnownStates,
 }
 
 /// Ranks that are or were connected, of attempts that are not over.
@@ -84,7 +86,9 @@ impl Ranks {
             unreported: Unreported::default(),
             received: member.start,
             stored: member.start,
+            states: KnownStates::default(),
         });
+        rank.states.begin();
         (rank.session, rank.member) = (session, Arc::clone(member));
         let next_step = member.quarantine.next_read(hello.next_step);
         let began = |next_step| {
@@ -150,6 +154,19 @@ impl Ranks {
         if rank.received - rank.stored >= every {
             self.progress_due.notify_one();
         }
+    }
+
+    /// Returns the states of a report that count: the first of each step that the rank received. `None` for a
+    /// session that a newer one of the rank follows.
+    pub(crate) fn report(
+        &mut self,
+        session: SessionId,
+        member: &Member,
+        states: &[StepStates],
+    ) -> Option<(Vec<StepStates>, Counted)> {
+        let rank = self.current(session, member)?;
+        let received = rank.member.start..rank.received;
+        Some(rank.states.accept(states, &received))
     }
 
     /// Has the position of a rank stored now, if it is not.
@@ -285,6 +302,7 @@ mod tests {
             unreported: Unreported::default(),
             received: 0,
             stored: 0,
+            states: KnownStates::default(),
         };
         ranks.all.insert(key(&member), rank);
         let mut is_due = |next_step, head| {

@@ -1,4 +1,4 @@
-//! The ledger of what this node's ranks received, stored as objects: every `LEDGER_STEPS` steps, before each
+//! The ledger of what this node's ranks received and what they reported of it, stored as objects: every `LEDGER_STEPS` steps, before each
 //! mark, when a rank disconnects, and at the end.
 //!
 //! A mark is answered only when all that the rank received before it is stored, so that a proof has no hole
@@ -26,7 +26,7 @@ use std::time::Duration;
 use batchweave_core::guards;
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, ReaderCoverage};
+use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, ReportedStates};
 use batchweave_log::Log;
 use batchweave_store::Backoff;
 use bytes::Bytes;
@@ -36,9 +36,12 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Ticks;
 use crate::job::deliveries::{Delivery, ReceiptSender};
 use crate::job::membership::Member;
+use crate::job::states::{Receipts, Taken};
 use crate::resources::Resources;
 use attempt::Attempt;
 use book::reader;
+#[cfg(test)]
+pub(crate) use book::tests::member;
 use holes::Reader;
 use recall::Recall;
 use stored::Stored;
@@ -75,7 +78,15 @@ struct Keeper {
     lineages: Vec<Arc<Member>>,
     /// The number of the next object.
     number: u64,
-    unsaved: VecDeque<(String, Bytes)>,
+    unsaved: VecDeque<Unsaved>,
+}
+
+/// An object that is not stored yet.
+struct Unsaved {
+    key: String,
+    body: Bytes,
+    /// The reports that are stored with it.
+    receipts: Receipts,
 }
 
 /// The flushes and answers that a batch of reports requires.
@@ -153,6 +164,7 @@ impl Keeper {
         }
         let due = self.attempts.iter().filter(|(_, a)| a.book.is_due());
         asked.flush.extend(due.map(|(key, _)| key.clone()));
+        asked.flush.extend(self.resources.states.attempts(true));
         asked.flush.sort();
         asked.flush.dedup();
         for key in &asked.flush {
@@ -206,6 +218,7 @@ impl Keeper {
                     receipt,
                 });
             }
+            Delivery::StatesDue => {}
             Delivery::Ended { member, .. } => {
                 self.attempt(&member).end(&member);
                 asked.flush.push(key(&member));
@@ -272,44 +285,76 @@ impl Keeper {
     }
 
     async fn flush_all(&mut self) {
-        let keys: Vec<BookKey> = self.attempts.keys().cloned().collect();
+        let mut keys: Vec<BookKey> = self.attempts.keys().cloned().collect();
+        keys.extend(self.resources.states.attempts(false));
+        keys.sort();
+        keys.dedup();
         for key in keys {
             self.flush(&key).await;
         }
         self.save().await;
     }
 
-    /// Stores the unsaved entries of an attempt.
+    /// Stores the unsaved entries of an attempt, and the states that its ranks reported.
     async fn flush(&mut self, key: &BookKey) {
-        let Some(attempt) = self.attempts.get_mut(key) else {
-            return;
+        let mut taken = if guards::confirms_mark_before_states() {
+            Taken::default()
+        } else {
+            self.resources.states.take(key)
         };
-        let member = Arc::clone(&attempt.member);
-        let entries = attempt.book.take();
-        for some in entries.chunks(LEDGER_ENTRIES_MAX) {
-            let told = self.attempt(&member).record(some);
-            self.add(&member, some.to_vec(), told);
+        let attempt = self.attempts.get_mut(key);
+        let entries = attempt.map(|attempt| attempt.book.take());
+        let own = self.attempts.get(key).map(|attempt| &attempt.member);
+        if let Some(member) = own.or(taken.member.as_ref()).map(Arc::clone) {
+            let mut states = taken.ledgers.into_iter();
+            for some in entries.unwrap_or_default().chunks(LEDGER_ENTRIES_MAX) {
+                self.add(key, &member, some, states.next().unwrap_or_default());
+            }
+            for states in states {
+                self.add(key, &member, &[], states);
+            }
+        }
+        if guards::confirms_states_early() {
+            self.resources.states.stored(&taken.receipts);
+        }
+        match self.unsaved.back_mut() {
+            Some(last) => last.receipts.append(&mut taken.receipts),
+            // They repeat what is stored.
+            None => self.resources.states.stored(&taken.receipts),
         }
         self.save().await;
     }
 
-    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<ReaderCoverage>) {
+    fn add(
+        &mut self,
+        key: &BookKey,
+        member: &Member,
+        entries: &[LedgerEntry],
+        states: Vec<ReportedStates>,
+    ) {
+        let told = self.attempts.get_mut(key);
+        let told = told.map(|attempt| attempt.record(entries));
         let node = self.resources.node_name();
         let (job, opened, attempt) = (&member.job, member.opened, member.attempt);
         let ledger = Ledger {
-            format: 1,
+            format: Ledger::format_with(&states),
             stream: self.resources.stream.stream_id,
             job: job.clone(),
             opened,
             attempt,
             id: member.id,
             node: node.clone(),
-            entries,
-            told,
+            entries: entries.to_vec(),
+            told: told.unwrap_or_default(),
+            states,
         };
         let key = keys::ledger(job, opened, attempt, ledger.first(), &node, self.number);
         self.number += 1;
-        self.unsaved.push_back((key, ledger.to_json().into()));
+        self.unsaved.push_back(Unsaved {
+            key,
+            body: ledger.to_json().into(),
+            receipts: Receipts::new(),
+        });
     }
 
     /// Waits until fewer objects are unsaved. Meanwhile reports may be lost, which makes holes that are read from
@@ -326,12 +371,14 @@ impl Keeper {
 
     /// Stores the unsaved objects, the oldest first; stops at the first failure.
     async fn save(&mut self) {
-        while let Some((key, body)) = self.unsaved.front() {
+        while let Some(Unsaved { key, body, .. }) = self.unsaved.front() {
             if let Err(why) = self.resources.create(key, body.clone()).await {
                 tracing::warn!(key, %why, "a ledger could not be stored; retrying with the next");
                 return self.count("late");
             }
-            self.unsaved.pop_front();
+            let stored = self.unsaved.pop_front();
+            let receipts = stored.map(|stored| stored.receipts);
+            self.resources.states.stored(&receipts.unwrap_or_default());
             self.count("stored");
         }
     }

@@ -136,6 +136,7 @@ impl Node {
             resources.metrics.clone(),
             resources.store_health.clone(),
             parts.deliveries,
+            resources.states.clone(),
         );
         state.report_progress(parts.job.progress_steps, progress_due.clone());
         state.set_head(head);

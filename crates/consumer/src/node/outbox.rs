@@ -14,10 +14,12 @@ use batchweave_wire::{
 };
 use tokio::sync::Notify;
 
+use crate::engine::SessionId;
 use crate::engine::allocator::FrameRegion;
 use crate::engine::layouts::{LayoutNumbers, Shape};
 use crate::engine::location::FrameId;
 use crate::job::membership::Member;
+use crate::job::states::Counted;
 use crate::mistakes::{self, Mistake};
 
 /// A message to send.
@@ -110,6 +112,8 @@ pub(super) struct Outbox {
     pub(super) pid: Option<u32>,
     /// The rank has segments of an earlier daemon mapped.
     pub(super) old_arena_mapped: bool,
+    /// A report with refused states was logged; the metrics count all.
+    warned: bool,
     /// The daemon or the rank has ended the session.
     pub(super) over: bool,
     /// The last step of which the rank was sent a frame, or that it claimed to have received.
@@ -143,6 +147,7 @@ impl Outbox {
             dp_rank: hello.dp_rank.to_string(),
             pid: None,
             old_arena_mapped: hello.mapped_bytes > 0,
+            warned: false,
             over: false,
             reached: None,
             welcome,
@@ -154,6 +159,22 @@ impl Outbox {
     pub(super) fn send(&mut self, message: DaemonMessage) {
         self.queue.push_back(Outgoing::Message(message));
         self.wake.notify_one();
+    }
+
+    /// Logs the first report of the session that has refused states.
+    pub(super) fn warn_of_refused(&mut self, id: SessionId, counted: &Counted) {
+        if counted.refused() == 0 || std::mem::replace(&mut self.warned, true) {
+            return;
+        }
+        tracing::warn!(
+            session = id,
+            dp_rank = self.dp_rank,
+            reported_twice = counted.twice,
+            not_received = counted.not_received,
+            scattered = counted.scattered,
+            "a rank reports steps twice, or steps that it did not receive, or too many ranges: these states do not \
+             count; batchweave_consumer_reported_steps_total counts further ones"
+        );
     }
 
     /// Sends the welcome once more, so that the rank passes over quarantined steps.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use batchweave_core::guards;
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::retention::Mark;
-use batchweave_wire::{Checkpoint, ErrorName, Fault};
+use batchweave_wire::{Checkpoint, ErrorName, Fault, Report};
 use tokio::sync::{Notify, oneshot};
 
 use super::State;
@@ -51,6 +51,28 @@ impl State {
             let paces = job.is_some_and(|job| job.paces && job.opened == member.opened);
             let head = (paces && self.head.end.is_none()).then_some(self.head.next_step);
             self.ranks.receive(id, member, reported.next_step, head);
+        }
+    }
+
+    /// Notes the states of a report that count, for the ledger.
+    pub(crate) fn report(&mut self, id: SessionId, report: &Report) {
+        self.received(id, report.next_step);
+        let outbox = self.outboxes.get(&id);
+        let Some(member) = outbox.and_then(|outbox| outbox.member.clone()) else {
+            return self.states.note_nothing(id);
+        };
+        let Some((new, counted)) = self.ranks.report(id, &member, &report.states) else {
+            return;
+        };
+        let steps = &self.metrics.reported_steps;
+        for (outcome, count) in counted.by_outcome() {
+            steps.with_label_values(&[outcome]).inc_by(count);
+        }
+        if let Some(outbox) = self.outboxes.get_mut(&id) {
+            outbox.warn_of_refused(id, &counted);
+        }
+        if self.states.note(id, &member, new) {
+            self.ranks.deliveries.report(Delivery::StatesDue);
         }
     }
 

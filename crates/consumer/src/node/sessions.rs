@@ -178,6 +178,7 @@ impl State {
     pub(crate) fn close_session(&mut self, id: SessionId) {
         self.admission.leave(id);
         self.engine.close(id);
+        self.states.close(id);
         if let Some(outbox) = self.outboxes.remove(&id) {
             if let Some(member) = &outbox.member {
                 self.ranks.end(id, member);

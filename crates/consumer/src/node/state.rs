@@ -17,6 +17,7 @@ use crate::fetch::{Loaded, Target};
 use crate::job::admission::Admission;
 use crate::job::deliveries::Deliveries;
 use crate::job::ranks::Ranks;
+use crate::job::states::States;
 use crate::metrics::Metrics;
 use crate::store_health::StoreHealth;
 use crate::stream_head::Head;
@@ -67,6 +68,7 @@ pub(crate) struct State {
     next_delivery: u64,
     pub(super) metrics: Arc<Metrics>,
     pub(super) ranks: Ranks,
+    pub(super) states: Arc<States>,
     /// The number of ranks that wait for their job or attempt.
     pub(crate) waiting_for_attempt: usize,
     pub(super) history: History,
@@ -79,6 +81,7 @@ impl State {
         metrics: Arc<Metrics>,
         store_health: Arc<StoreHealth>,
         deliveries: Deliveries,
+        states: Arc<States>,
     ) -> Self {
         let mut state = Self {
             engine: Engine::new(limits),
@@ -92,6 +95,7 @@ impl State {
             next_delivery: 0,
             metrics,
             ranks: Ranks::new(deliveries),
+            states,
             waiting_for_attempt: 0,
             history: History::default(),
         };

@@ -131,6 +131,7 @@ async fn run_until_stop(
         store_health: Arc::default(),
         context: Arc::new(Context::system()),
         metrics,
+        states: Arc::default(),
         stop: end.clone(),
     });
     let parts = parts(

@@ -73,6 +73,7 @@ impl Daemon {
             store_health: Arc::default(),
             context: Arc::new(context),
             metrics,
+            states: Arc::default(),
             stop: CancellationToken::new(),
         });
         let parts = parts(

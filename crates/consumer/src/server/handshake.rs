@@ -96,7 +96,8 @@ pub(crate) async fn handshake(
 
 /// Sends a description of the stream, after which the connection ends.
 async fn describe(node: &Node, connection: &Connection) {
-    let (info, file) = describe::describe(&node.resources, &node.tokenizer_file).await;
+    let (mut info, file) = describe::describe(&node.resources, &node.tokenizer_file).await;
+    info.reports = Some(node.resources.node_name());
     let answer = Outgoing::StreamInfo(info, file);
     let context = &node.resources.context;
     let send = async {

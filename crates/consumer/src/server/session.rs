@@ -69,6 +69,7 @@ pub(crate) async fn serve(
         id,
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
+        reports: false,
         answers: 0,
         ready: None,
         late: None,
@@ -91,6 +92,8 @@ struct Session {
     wake: Arc<Notify>,
     /// Messages taken from the outbox and not sent yet.
     sending: VecDeque<Outgoing>,
+    /// The rank has reported states of steps, which are confirmed.
+    reports: bool,
     /// The number of those that answer marks.
     answers: usize,
     /// The time since which a frame is among them.
@@ -128,9 +131,12 @@ impl Session {
         }
     }
 
-    /// Whether the rank reads its messages, so that more can be accepted from it.
+    /// Whether the rank reads its messages and its states are stored, so that more can be accepted from it.
     fn may_receive(&self) -> bool {
-        self.sending.len() < UNSENT_MAX && self.answers < ANSWERS_MAX
+        let states = &self.node.resources.states;
+        self.sending.len() < UNSENT_MAX
+            && self.answers < ANSWERS_MAX
+            && !(self.reports && states.is_full(self.id))
     }
 
     /// Sends messages while the socket accepts them. Returns false if the rank is gone.
@@ -171,6 +177,11 @@ impl Session {
                 self.marks.mark(&made);
                 Ok(())
             }
+            Ok(ClientMessage::Report(report)) => {
+                self.reports = true;
+                node.apply(|state| state.report(id, &report));
+                Ok(())
+            }
             Ok(ClientMessage::Bye) => {
                 node.apply(|state| state.stop_session(id));
                 Ok(())
@@ -192,9 +203,15 @@ impl Session {
         }
     }
 
-    /// Notifies the rank when its next step is late, when the cause changes, and every `NOTIFY_AGAIN`.
+    /// Confirms stored reports. Notifies the rank when its next step is late, when the cause changes, and every
+    /// `NOTIFY_AGAIN`.
     fn tick(&mut self) {
         let mut state = self.node.lock();
+        if self.reports
+            && let Some(count) = self.node.resources.states.confirm(self.id)
+        {
+            state.send(self.id, DaemonMessage::Reported(count));
+        }
         let Some(late) = state.late(self.id) else {
             self.late = None;
             return;

@@ -8,7 +8,8 @@ use batchweave_core::ids::{AttemptNo, JobName, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::proof::{
-    Contradiction, History, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LoggedTgb, ProvenLeg,
+    Contradiction, History, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LegStates, LegTraining,
+    LoggedTgb, ProvenLeg,
 };
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
@@ -21,7 +22,7 @@ const SLICES: u32 = 4;
 /// The number of steps between checkpoints.
 const EVERY: Step = 40;
 
-/// Trains one data coordinate to `end` and marks every `EVERY` steps; returns the state of the last mark. With
+/// Trains one data coordinate to `end`, reports each step, and marks every `EVERY` steps; returns the state of the last mark. With
 /// `together` all coordinates take each step together.
 fn train(
     options: ConnectOptions,
@@ -36,6 +37,7 @@ fn train(
             let Some(batch) = reader.next(TIMEOUT).unwrap() else {
                 break;
             };
+            reader.report(batch.step(), None).unwrap();
             if (batch.step() + 1) % EVERY == 0 {
                 state = batch.state_dict();
                 reader.checkpoint(&state).unwrap();
@@ -136,6 +138,26 @@ impl Seen {
         legs.into_iter().map(|leg| self.prove_leg(leg)).collect()
     }
 
+    /// The states that ranks reported, of each leg up to its end; of the newest one up to `end`.
+    pub(crate) fn trained(&self, end: Step) -> Vec<LegStates> {
+        let leg = |leg: Leg| {
+            let mut training = LegTraining::new(self.job.attempt(leg.attempt).unwrap());
+            for (key, ledger) in &self.ledgers[&leg.attempt] {
+                training.add(key, &ledger.states).unwrap();
+            }
+            training.finish(leg.from, leg.to.unwrap_or(end))
+        };
+        self.job.lineage().unwrap().into_iter().map(leg).collect()
+    }
+
+    /// The number of trained steps in all ledgers, each as often as it is stored.
+    pub(crate) fn stored_states(&self) -> u64 {
+        let ledgers = self.ledgers.values().flatten();
+        let trained = ledgers.flat_map(|(_, ledger)| &ledger.states);
+        let ranges = trained.flat_map(|states| &states.trained);
+        ranges.map(|(from, to)| to - from).sum()
+    }
+
     fn prove_leg(&self, leg: Leg) -> Result<ProvenLeg, Contradiction> {
         let log = |step: Step| self.named.get(step as usize).copied();
         let attempt = self.job.attempt(leg.attempt).unwrap();
@@ -199,6 +221,13 @@ async fn a_run_with_restarts_other_worlds_and_kills_is_proved_by_its_ledgers() {
         (5, 680, 900, 2, 220),
     ];
     assert_eq!(legs, expected);
+    let trained: Vec<_> = seen
+        .trained(900)
+        .into_iter()
+        .map(|leg| (leg.trained, leg.missing, leg.differing))
+        .collect();
+    let all = expected.map(|leg| (leg.4, Vec::new(), Vec::new()));
+    assert_eq!(trained, all);
     assert_eq!(proven[0].thrown_away, 4 * 30, "what is behind a checkpoint");
     assert_eq!(seen.job.attempts.len(), 6);
 

@@ -21,6 +21,7 @@ mod progress;
 mod recall;
 mod refusals;
 mod replacing;
+mod reports;
 mod rude;
 mod serving;
 mod sharing;

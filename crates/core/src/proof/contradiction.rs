@@ -42,6 +42,18 @@ pub enum Contradiction {
         first_slice: u32,
         slices: u32,
     },
+    /// States of a coordinate that the attempt does not have.
+    #[error(
+        "ledger: {key} has reports of coordinate {dp_rank}, but the log opened attempt {attempt} with {dp_size} \
+             coordinates: it was moved here or edited"
+    )]
+    StrangeStates {
+        key: String,
+        attempt: AttemptNo,
+        /// Its size in the log.
+        dp_size: u32,
+        dp_rank: u32,
+    },
     /// The skipped steps are not the quarantined ones.
     #[error(
         "quarantine: {key} says that coordinate {dp_rank} passed over {found} of steps {from} to {to}, \

@@ -3,13 +3,17 @@
 //!
 //! - `lineage`: the attempts of a job one after another; `ledger`: what a daemon delivered;
 //! - `leg`: the proof of one attempt's part, with the holes in its ledgers, or its first `contradiction`;
-//! - `rebuild`: ledger entries rebuilt from checksums.
+//! - `rebuild`: ledger entries rebuilt from checksums;
+//! - `states`: what ranks reported of their steps, `steps` sets of them; `training`: the proof that they were trained.
 
 mod contradiction;
 mod ledger;
 mod leg;
 mod lineage;
 mod rebuild;
+mod states;
+mod steps;
+mod training;
 
 pub use contradiction::{Contradiction, Mismatch};
 pub use ledger::{
@@ -18,3 +22,6 @@ pub use ledger::{
 pub use leg::{LedgerHole, LegProof, LoggedTgb, Lookup, ProvenLeg, Unproved};
 pub use lineage::{AttemptRecord, History, JobRecord, Leg, LineageError};
 pub use rebuild::{ReaderSlices, rebuild_entries};
+pub use states::{REASON_BYTES_MAX, ReportedStates, STATE_RANGES_MAX, is_reason};
+pub use steps::StepRanges;
+pub use training::{CoordinateSteps, LeftOut, LegStates, LegTraining};

@@ -13,7 +13,16 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn messages_of_protocol_1_are_read_and_written_as_ever() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/socket-v1.txt");
+    let seen = read_and_written("socket-v1.txt");
+    assert_eq!(seen.len(), 15, "one of each kind: {seen:?}");
+    let seen = read_and_written("socket-v1-reports.txt");
+    assert_eq!(seen.len(), 3, "one of each kind: {seen:?}");
+}
+
+/// Reads and writes each message of a file; returns their names.
+fn read_and_written(file: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let path = folder.join(file);
     let text = std::fs::read_to_string(path).unwrap();
     let mut seen = BTreeSet::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -34,5 +43,5 @@ fn messages_of_protocol_1_are_read_and_written_as_ever() {
         assert_eq!(again, stored, "{name}");
         seen.insert(name.to_owned());
     }
-    assert_eq!(seen.len(), 15, "one of each kind: {seen:?}");
+    seen
 }

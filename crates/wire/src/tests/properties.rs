@@ -71,9 +71,24 @@ fn client_message() -> impl Strategy<Value = ClientMessage> {
                 waiting,
             })
         }),
+        report(),
         Just(ClientMessage::Bye),
         Just(ClientMessage::Describe),
     ]
+}
+
+fn report() -> impl Strategy<Value = ClientMessage> {
+    let states = (0..1_u64 << 50, 1..1_u64 << 50, optional("[ -~é]{1,32}"));
+    let states = states.prop_map(|(from, long, left_out)| StepStates {
+        from,
+        to: from + long,
+        left_out,
+    });
+    (
+        any::<u64>(),
+        proptest::collection::vec(states, 1..=STATES_MAX),
+    )
+        .prop_map(|(next_step, states)| ClientMessage::Report(Report { next_step, states }))
 }
 
 fn slice() -> impl Strategy<Value = SliceRef> {
@@ -196,6 +211,7 @@ fn daemon_message() -> impl Strategy<Value = DaemonMessage> {
             DaemonMessage::MarkRefused(Fault::new(ErrorName::MarkInFuture, message).at_step(step))
         }),
         stream_info(),
+        any::<u64>().prop_map(DaemonMessage::Reported),
     ]
 }
 
@@ -221,6 +237,7 @@ fn stream_info() -> impl Strategy<Value = DaemonMessage> {
                     file_bytes,
                     missing,
                 },
+                reports: slices.is_multiple_of(2).then(|| "5c".repeat(16)),
             })
         },
     )

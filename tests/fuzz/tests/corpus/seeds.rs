@@ -45,7 +45,9 @@ fn messages(side: &str) -> Vec<Vec<u8>> {
         let hex = (words.next() == Some(side)).then(|| words.nth(1).unwrap())?;
         Some(hex.as_bytes().chunks(2).map(byte).collect())
     };
-    lines("socket-v1.txt").iter().filter_map(of_side).collect()
+    let files = ["socket-v1.txt", "socket-v1-reports.txt"];
+    let all: Vec<String> = files.iter().flat_map(|file| lines(file)).collect();
+    all.iter().filter_map(of_side).collect()
 }
 
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
@@ -65,7 +67,11 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "cursor" => cursors(),
         "mark" => objects("jobs-v1.txt", "/marks/"),
         "progress" => objects("jobs-v1.txt", "/progress/"),
-        "ledger" => objects("jobs-v1.txt", "/ledger/"),
+        "ledger" => [
+            objects("jobs-v1.txt", "/ledger/"),
+            vec![golden("ledger-v2.json")],
+        ]
+        .concat(),
         "keys" => vec![listing()],
         "data_object" => vec![golden("tgb-v1-equal.tgb"), golden("tgb-v1-unequal.tgb")],
         "frame" => frames(),

@@ -11,7 +11,7 @@
 //! - `readers`: every reader saw a prefix, and in the end everything;
 //! - `lifecycle` with `jobs`: no deletion of data that may still be needed, no watermark above a kept
 //!   step, no objects left over; `received`: the steps of each rank, in order; `ledgers`: their
-//!   records;
+//!   records; `states`: what they reported;
 //! - `growth`: bounds of the objects of each prefix at the end;
 //! - `requests`: only reclaimers delete data, and no process lists the log.
 
@@ -25,6 +25,7 @@ mod oracle;
 mod readers;
 mod received;
 pub(crate) mod requests;
+mod states;
 mod writers;
 
 use crate::evidence::{Evidence, Violation};
@@ -42,6 +43,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     if evidence.plan.life.is_some() {
         received::check(evidence, &log, &mut found);
         ledgers::check(evidence, &log, &mut found);
+        states::check(evidence, &log, &mut found);
         lifecycle::check(evidence, &log, &mut found);
     }
     let reclaims = |actor: u32| evidence.actor(actor).starts_with(RECLAIMER);

@@ -17,6 +17,7 @@ mod people;
 mod rank;
 mod rank_errors;
 mod reclaimer;
+mod reports;
 mod restart_points;
 mod run;
 mod socket;

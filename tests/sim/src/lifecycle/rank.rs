@@ -9,10 +9,11 @@ use std::time::Duration;
 use batchweave_core::ids::{AttemptId, AttemptNo, Step, Version};
 use batchweave_store::Store;
 use batchweave_wire::{
-    Checkpoint, ClientMessage, DaemonMessage, Hello, Mode, Parent, Progress, Replaces, Welcome,
+    ClientMessage, DaemonMessage, Hello, Mode, Parent, Progress, Replaces, Welcome,
 };
 
 use super::job::Job;
+use super::reports::{Reports, mark};
 use super::socket::{CompleteStep, Incoming, Link};
 use crate::actor::Actor;
 use crate::evidence::{Marked, Received, Session};
@@ -82,6 +83,7 @@ pub(super) struct Position {
     replaces: Option<Replaces>,
     /// Marks whose storage is not confirmed.
     marks: VecDeque<Step>,
+    reports: Reports,
 }
 
 impl Position {
@@ -92,6 +94,7 @@ impl Position {
             attempt: None,
             replaces: None,
             marks: VecDeque::new(),
+            reports: Reports::default(),
         }
     }
 }
@@ -173,6 +176,7 @@ impl Rank {
             position.next = position.saved;
         }
         (position.replaces, position.marks) = (None, VecDeque::new());
+        position.reports.go_back(position.next);
         let text = format!(
             "comes back at step {} on machine {}",
             position.next, self.at
@@ -288,6 +292,7 @@ impl Rank {
             }
             DaemonMessage::Error(fault) => return Some(self.fault(fault).await),
             DaemonMessage::Marked(step) => self.marked(step),
+            DaemonMessage::Reported(count) => self.position.reports.stored(count),
             DaemonMessage::MarkRefused(fault) => {
                 self.position.marks.retain(|mark| Some(*mark) != fault.step);
             }
@@ -325,6 +330,7 @@ impl Rank {
             at: self.shared.store.time.now(),
         }));
         position.next = welcome.next_step;
+        position.reports.send_again(&open.link, position.next);
         for mark in position.marks.clone() {
             self.send_mark(open, mark);
         }
@@ -352,6 +358,7 @@ impl Rank {
         let frames = open.held.replace(step).map(|held| held.frames());
         let next = self.position.next;
         open.link.release(next, frames.unwrap_or_default());
+        self.position.reports.add(&open.link, next - 1, next);
         let plan = &self.job.plan;
         if before / plan.mark_every != next / plan.mark_every {
             self.position.saved = next;
@@ -363,16 +370,8 @@ impl Rank {
     }
 
     fn send_mark(&self, open: &Open, step: Step) {
-        let state = serde_json::json!({
-            "format": 1,
-            "stream_id": self.shared.stream_id().to_string(),
-            "next_step": step,
-            "attempt": self.wanted.id.to_string(),
-        });
-        open.link.send(&ClientMessage::Checkpoint(Checkpoint {
-            step,
-            state: state.to_string(),
-        }));
+        let stream = self.shared.stream_id();
+        open.link.send(&mark(stream, self.wanted.id, step));
     }
 
     fn marked(&mut self, step: Step) {

@@ -119,6 +119,7 @@ fn node(store: Arc<dyn Store>, log: &Log) -> Arc<Node> {
         store_health: Arc::default(),
         context: Arc::new(Context::system()),
         metrics,
+        states: Arc::default(),
         stop: CancellationToken::new(),
     });
     let parts = Parts {

@@ -55,7 +55,14 @@ fn state(next_step: Step) -> State {
         arena_bytes: 4096,
     };
     let segment = Segment::create("test", 4096, &MemoryLimits::default()).unwrap();
-    let mut state = State::new(limits, segment, metrics, Arc::default(), deliveries);
+    let mut state = State::new(
+        limits,
+        segment,
+        metrics,
+        Arc::default(),
+        deliveries,
+        Arc::default(),
+    );
     state.set_head(head(next_step));
     state
 }

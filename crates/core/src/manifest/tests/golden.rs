@@ -294,6 +294,7 @@ fn objects_of_jobs_are_as_version_1_wrote_them() {
             skipped: vec![(499, 500)],
         }],
         told: Vec::new(),
+        states: Vec::new(),
     };
     let told = |dp_rank, rank, to| ReaderCoverage { dp_rank, rank, to };
     let later = Ledger {

@@ -1,13 +1,14 @@
 //! A ledger object: the steps that a node's ranks received in an attempt, with the CRC32C of every slice.
 //!
 //! Create-only. Together with the log it proves a run after the data is deleted: the log names a digest
-//! over all slices' checksums, and ledgers hold the checksums that each data coordinate received. An object
-//! ends in a digest of itself, so that every changed digit is detected.
+//! over all slices' checksums, and ledgers hold the checksums that each data coordinate received, and the states
+//! that ranks reported of their steps. An object ends in a digest of itself, so that every changed digit is detected.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::states::{ReportedStates, STATE_RANGES_MAX};
 use crate::error::FormatError;
 use crate::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
 use crate::limits::{LEDGER_BYTES_MAX, NUMBER_MAX, SLICES_MAX};
@@ -20,6 +21,8 @@ pub const LEDGER_STEPS: u64 = 256;
 pub const LEDGER_CRCS: usize = 1 << 20;
 /// Entries that one object may have.
 pub const LEDGER_ENTRIES_MAX: usize = 1 << 16;
+/// Format of an object with states of steps.
+const FORMAT_WITH_STATES: u32 = 2;
 
 const _: () = assert!(8 * (LEDGER_CRCS + SLICES_MAX as usize) < LEDGER_BYTES_MAX / 2);
 
@@ -139,7 +142,7 @@ impl ReaderCoverage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
-    /// Format of this object; 1.
+    /// Format of this object, as [`Ledger::format_with`] returns it.
     pub format: u32,
     pub stream: StreamId,
     pub job: JobName,
@@ -155,6 +158,9 @@ pub struct Ledger {
     /// lack it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<ReaderCoverage>,
+    /// The states that ranks reported of their steps, each reader once, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<ReportedStates>,
 }
 
 /// The place of a ledger: its stream and the content of its key.
@@ -169,7 +175,19 @@ pub struct LedgerPlace<'a> {
 impl Ledger {
     /// Returns the first step, which is part of the key.
     pub fn first(&self) -> Step {
-        self.entries.iter().map(|e| e.from).min().unwrap_or(0)
+        let entries = self.entries.iter().map(|e| e.from);
+        let states = self.states.iter().filter_map(ReportedStates::first);
+        entries.chain(states).min().unwrap_or(0)
+    }
+
+    /// Returns the format of an object with these states: 2 with any, so that earlier programs ask for an
+    /// upgrade, else 1.
+    pub fn format_with(states: &[ReportedStates]) -> u32 {
+        if states.is_empty() {
+            1
+        } else {
+            FORMAT_WITH_STATES
+        }
     }
 
     /// Returns the bytes to store.
@@ -183,7 +201,8 @@ impl Ledger {
         key: &str,
         place: &LedgerPlace<'_>,
     ) -> Result<Self, FormatError> {
-        let read: Self = json::parse(bytes, key, LEDGER_BYTES_MAX)?;
+        let read: Self =
+            json::parse_up_to(bytes, key, LEDGER_BYTES_MAX, FORMAT_WITH_STATES.into())?;
         read.check(key, place)
             .map_err(|reason| FormatError::rule(key, reason))?;
         Ok(read)
@@ -199,12 +218,16 @@ impl Ledger {
                 self.job, self.opened, self.attempt
             ));
         }
-        if self.entries.is_empty() || self.entries.len() > LEDGER_ENTRIES_MAX {
+        if self.format != Self::format_with(&self.states) {
+            return Err("format must be 2 with states, else 1".into());
+        }
+        let count = self.entries.len();
+        if count > LEDGER_ENTRIES_MAX || (count == 0 && self.states.is_empty()) {
             return Err(format!(
-                "must have 1 to {LEDGER_ENTRIES_MAX} entries, not {}",
-                self.entries.len()
+                "must have 1 to {LEDGER_ENTRIES_MAX} entries, not {count}"
             ));
         }
+        self.check_states()?;
         for (n, entry) in self.entries.iter().enumerate() {
             entry.check().map_err(|why| format!("entry {n}: {why}"))?;
         }
@@ -217,6 +240,24 @@ impl Ledger {
                 self.first(),
                 self.node
             ));
+        }
+        Ok(())
+    }
+
+    /// Checks the states of each reader, and that each has them once.
+    fn check_states(&self) -> Result<(), String> {
+        let ranges: usize = self.states.iter().map(ReportedStates::ranges).sum();
+        if ranges > STATE_RANGES_MAX {
+            return Err(format!("states have more than {STATE_RANGES_MAX} ranges"));
+        }
+        let apart = |pair: &[ReportedStates]| pair[0].reader() < pair[1].reader();
+        if !self.states.windows(2).all(apart) {
+            return Err("states must have each reader once, in order".into());
+        }
+        for states in &self.states {
+            let rank = states.dp_rank;
+            let checked = states.check();
+            checked.map_err(|why| format!("states of coordinate {rank}: {why}"))?;
         }
         Ok(())
     }

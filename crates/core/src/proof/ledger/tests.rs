@@ -29,6 +29,7 @@ fn ledger() -> Ledger {
         node: "0f".into(),
         entries: vec![entry()],
         told: Vec::new(),
+        states: Vec::new(),
     }
 }
 
@@ -90,7 +91,8 @@ fn every_rule_has_its_refusal() {
     type Change = fn(&mut Ledger);
     let mut cases: Vec<(Change, &str)> = Vec::new();
     let mut case = |change, says| cases.push((change, says));
-    case(|l| l.format = 2, "format 2 is not known");
+    case(|l| l.format = 2, "format must be 2 with states, else 1");
+    case(|l| l.format = 3, "format 3 is not known");
     case(
         |l| l.stream = StreamId::from_random([8; 16]),
         "belongs to stream 0808",

@@ -110,6 +110,7 @@ impl Run {
             node: format!("{node}"),
             entries,
             told: Vec::new(),
+            states: Vec::new(),
         };
         let all = self.ledgers.get_mut(&attempt).unwrap();
         all.push(ledger);

@@ -1,0 +1,219 @@
+//! Reports of ranks: stored before marks, once each, and bounded beside a rank that floods.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use batchweave_client::{Client, ConnectOptions, State};
+use batchweave_core::ids::{Step, StreamId};
+use batchweave_store::Op;
+use batchweave_store::testing::faults::{Fault, FaultStore};
+use batchweave_wire::{Checkpoint, ClientMessage, DaemonMessage, Hello, Mode, Report, StepStates};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::task::spawn_blocking;
+
+use crate::ledger::Seen;
+use crate::rude::Rude;
+use crate::serving::{TIMEOUT, options};
+use crate::support::{Daemon, Stream, consumer};
+
+/// Slices as in the proof of `ledger`.
+const SLICES: u32 = 4;
+const STEPS: Step = 120;
+
+async fn stream() -> Stream {
+    let mut stream = Stream::new(SLICES).await;
+    stream.commit(STEPS, 9).await;
+    stream.finish().await;
+    stream
+}
+
+/// Reads all steps and reports each, 7 of them as left out; marks the end.
+fn train(options: ConnectOptions) -> tokio::task::JoinHandle<()> {
+    spawn_blocking(move || {
+        let mut reader = Client::connect(options).unwrap();
+        while let Some(batch) = reader.next(TIMEOUT).unwrap() {
+            let left_out = (50..57).contains(&batch.step()).then_some("nan");
+            reader.report(batch.step(), left_out).unwrap();
+        }
+        reader.checkpoint(&reader.state_dict()).unwrap();
+        reader.close(TIMEOUT).unwrap();
+    })
+}
+
+fn range(from: Step, to: Step) -> StepStates {
+    StepStates {
+        from,
+        to,
+        left_out: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_are_stored_before_the_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = stream().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    train(options(&daemon.socket, 0, 1, 0)).await.unwrap();
+    // The mark is stored: whatever happens now, the states are, too.
+    daemon.kill().await;
+    let seen = Seen::read(&stream.store, &stream).await;
+    let states = seen.trained(STEPS).remove(0);
+    assert_eq!((states.trained, states.missing), (STEPS - 7, Vec::new()));
+    let left: Vec<_> = states
+        .left_out
+        .iter()
+        .map(|left| (left.steps.clone(), left.reason.as_str()))
+        .collect();
+    assert_eq!(left, [(50..57, "nan")]);
+}
+
+/// Sends reports without end: of steps that it has, or has not, in ranges of any size.
+fn flood(mut rude: Rude, random: &mut StdRng, stop: &AtomicBool) -> (Rude, u64) {
+    let mut sent = 0;
+    while !stop.load(Relaxed) {
+        let count = random.random_range(1..=512);
+        let mut states = Vec::new();
+        for _ in 0..count {
+            let from = random.random_range(0..4 * STEPS);
+            let reason = random.random_range(0..9_u32);
+            states.push(StepStates {
+                left_out: (reason > 4).then(|| "x".repeat(reason as usize)),
+                ..range(from, from + random.random_range(1..1 << 40))
+            });
+        }
+        let next_step = random.random_range(0..2 * STEPS);
+        let report = Report { next_step, states };
+        rude.say(&ClientMessage::Report(report));
+        sent += 1;
+        // What it is told: batches, and confirmations.
+        while rude
+            .socket
+            .wait(
+                batchweave_arena::Interest::Readable,
+                std::time::Duration::ZERO,
+            )
+            .unwrap()
+        {
+            if let Some(DaemonMessage::Error(fault)) = rude.hear() {
+                panic!("{fault}");
+            }
+        }
+    }
+    (rude, sent)
+}
+
+/// The flood is counted and ends nothing; the rank beside it is proved as trained.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_reports_harms_no_other_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = rand::random();
+    println!("seed {seed}");
+    let stream = stream().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (path, stopped) = (daemon.socket.clone(), stop.clone());
+    let flooding = spawn_blocking(move || {
+        let hello = Hello {
+            job: Some("llm".into()),
+            attempt: Some("a".repeat(32)),
+            dp_size: 2,
+            global_rank: Some(0),
+            ..Hello::new("flood", 0)
+        };
+        let mut rude = Rude::with_hello(&path, hello);
+        while !matches!(rude.hear().expect("a welcome"), DaemonMessage::Welcome(_)) {}
+        let mut random = StdRng::seed_from_u64(seed);
+        flood(rude, &mut random, &stopped)
+    });
+    train(options(&daemon.socket, 1, 2, 0)).await.unwrap();
+    stop.store(true, Relaxed);
+    let (rude, sent) = flooding.await.unwrap();
+    println!("beside {sent} reports");
+    assert!(sent > 0);
+    drop(rude);
+    daemon.stop().await.unwrap();
+    let states = Seen::read(&stream.store, &stream)
+        .await
+        .trained(STEPS)
+        .remove(0);
+    let of_good = states.missing.iter().filter(|steps| steps.dp_rank == 1);
+    assert_eq!(of_good.count(), 0);
+    let left = states.left_out.iter().filter(|left| left.dp_rank == 1);
+    let left: Vec<_> = left
+        .map(|left| (left.steps.start, left.steps.end))
+        .collect();
+    assert_eq!(left, [(50, 57)]);
+    // Of the other rank only steps that it was sent count, once each.
+    assert!(states.differing.is_empty());
+    assert!(states.left_out.iter().all(|left| left.steps.end <= STEPS));
+}
+
+/// A rank connects again while the store is down: it repeats its reports, and each is stored once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_reports_are_confirmed_and_stored_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = stream().await;
+    let store = FaultStore::new(stream.store.clone(), 41, []);
+    let daemon = Daemon::start(Arc::new(store.clone()), consumer(dir.path()));
+    let path = daemon.socket.clone();
+    let confirmed = spawn_blocking(move || {
+        let hello = |mode, next_step| Hello {
+            job: Some("llm".into()),
+            attempt: Some("a".repeat(32)),
+            mode,
+            ..Hello::new("rank", next_step)
+        };
+        let welcomed = |hello| {
+            let mut rude = Rude::with_hello(&path, hello);
+            while !matches!(rude.hear(), Some(DaemonMessage::Welcome(_))) {}
+            rude
+        };
+        let mut first = welcomed(hello(Mode::Join, 0));
+        while !matches!(first.hear(), Some(DaemonMessage::Batch(batch)) if batch.step == 1) {}
+        // No ledger is stored at once.
+        for _ in 0..3 {
+            store.inject(Op::Create, "jobs/llm", Fault::Throttled);
+        }
+        let report = |states: Vec<StepStates>| {
+            ClientMessage::Report(Report {
+                next_step: 2,
+                states,
+            })
+        };
+        first.say(&report(vec![range(0, 1)]));
+        drop(first);
+        let again = welcomed(hello(Mode::Resume, 2));
+        again.say(&report(vec![range(0, 1)]));
+        again.say(&report(vec![range(1, 2)]));
+        again.say(&ClientMessage::Bye);
+        drop(again);
+        let mut last = welcomed(hello(Mode::Resume, 2));
+        last.say(&report(vec![range(0, 2)]));
+        let state = State::new(
+            StreamId::from_random([9; 16]).to_string(),
+            2,
+            Some("a".repeat(32)),
+            Some(0),
+            Some(1),
+        );
+        last.say(&ClientMessage::Checkpoint(Checkpoint {
+            step: 2,
+            state: state.inner(),
+        }));
+        let mut heard = (false, 0);
+        while heard != (true, 1) {
+            match last.hear().expect("the session stays") {
+                DaemonMessage::Marked(2) => heard.0 = true,
+                DaemonMessage::Reported(count) => heard.1 = count,
+                DaemonMessage::Error(fault) => panic!("{fault}"),
+                _ => {}
+            }
+        }
+    });
+    confirmed.await.unwrap();
+    daemon.kill().await;
+    let seen = Seen::read(&stream.store, &stream).await;
+    assert_eq!(seen.trained(2).remove(0).trained, 2);
+    assert_eq!(seen.stored_states(), 2, "each step once");
+}

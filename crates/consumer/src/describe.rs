@@ -158,6 +158,7 @@ fn info(stream: &StreamConfig, builtin: Option<Builtin>) -> StreamInfo {
             file_bytes: None,
             missing: None,
         },
+        stages: Vec::new(),
     }
 }
 

@@ -18,6 +18,7 @@ mod hello;
 mod layout;
 mod limits;
 mod message;
+mod stage;
 mod stream_info;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use limits::*;
 pub use message::{
     Checkpoint, ClientMessage, DaemonMessage, LayoutMessage, Progress, SegmentMessage, Waiting,
 };
+pub use stage::{STAGES, Stage};
 pub use stream_info::{StreamInfo, Tokenizer};
 pub use welcome::Welcome;
 

@@ -3,7 +3,7 @@
 use crate::bytes::{Builder, Fields, split};
 use crate::{
     BatchMessage, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX,
-    StreamInfo, WaitCause, Welcome, WireError,
+    Stage, StreamInfo, WaitCause, Welcome, WireError,
 };
 
 mod kind {
@@ -25,6 +25,7 @@ mod kind {
     pub(super) const MARKED: u16 = 72;
     pub(super) const MARK_REFUSED: u16 = 73;
     pub(super) const STREAM_INFO: u16 = 74;
+    pub(super) const STAGE: u16 = 75;
 }
 
 /// "A checkpoint that restarts at `step` is durable."
@@ -117,6 +118,8 @@ pub enum DaemonMessage {
     MarkRefused(Fault),
     /// The answer to `describe`, with the descriptor of the tokenizer's file where there is one.
     StreamInfo(StreamInfo),
+    /// The stage of the batches that follow.
+    Stage(Stage),
 }
 
 impl ClientMessage {
@@ -188,6 +191,7 @@ impl DaemonMessage {
             Self::Marked(step) => number("marked", kind::MARKED, *step),
             Self::MarkRefused(m) => require_step(m.clone())?.encode(kind::MARK_REFUSED),
             Self::StreamInfo(m) => m.encode(kind::STREAM_INFO),
+            Self::Stage(m) => m.encode(kind::STAGE),
         }
     }
 
@@ -206,6 +210,7 @@ impl DaemonMessage {
             kind::MARKED => number("marked", body).map(Self::Marked),
             kind::MARK_REFUSED => require_step(Fault::decode(body)?).map(Self::MarkRefused),
             kind::STREAM_INFO => StreamInfo::decode(body).map(Self::StreamInfo),
+            kind::STAGE => Stage::decode(body).map(Self::Stage),
             _ => Err(WireError::Type {
                 found,
                 side: "a client",

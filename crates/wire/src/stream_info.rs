@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::WireError;
 use crate::bytes::Builder;
+use crate::{Stage, WireError};
 
 /// The body of a `stream_info` message, as JSON. A reader passes over keys that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct StreamInfo {
     pub seq_len: u32,
     pub rows_per_slice: u32,
     pub tokenizer: Tokenizer,
+    /// The stages that the log has, those to come included. Omitted when there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
 }
 
 /// The tokenizer that made the stream's tokens.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from batchweave._stages import Stage, of_message
 from batchweave.errors import BadMessageError, BatchWeaveError, ProtocolVersionError, from_fault
 
 MAGIC = b"BWSK"
@@ -25,7 +26,7 @@ CREDITS_MIN, CREDITS_MAX = 2, 1024
 
 HELLO, RELEASE, CHECKPOINT, PROGRESS, BYE, DESCRIBE = 1, 2, 3, 4, 5, 6
 WELCOME, SEGMENT, LAYOUT, BATCH, END_OF_STREAM, WAITING, ERROR = 64, 65, 66, 67, 68, 69, 70
-RETIRE_SEGMENT, MARKED, MARK_REFUSED, STREAM_INFO = 71, 72, 73, 74
+RETIRE_SEGMENT, MARKED, MARK_REFUSED, STREAM_INFO, STAGE = 71, 72, 73, 74, 75
 
 CAUSES = {
     1: "producing",
@@ -192,6 +193,14 @@ def batch(buffer: bytearray, size: int) -> BatchPart:
     if count == 1:
         return step, first, of, (_SLICE.unpack_from(buffer, _BATCH.size),)
     return step, first, of, _SLICE.iter_unpack(memoryview(buffer)[_BATCH.size : size])
+
+
+def stage(body: memoryview) -> Stage | None:
+    """Decodes a `stage`: that of the batches behind it; None for the shape of stream.json."""
+    try:
+        return of_message(body)
+    except (ValueError, RecursionError, KeyError, TypeError) as reason:
+        raise _bad("stage", str(reason)) from None
 
 
 def step(name: str, body: memoryview) -> int:

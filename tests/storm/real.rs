@@ -160,6 +160,7 @@ fn item(name: &ProducerName, key: String, seq: u64) -> CommitItem {
         tgbs: vec![tgb],
         cursor: Cursor(serde_json::json!({ "row": seq + 1 })),
         mixture: None,
+        stage: 0,
     }
 }
 

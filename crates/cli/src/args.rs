@@ -12,7 +12,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::lab::LabArgs;
 use crate::{
     completions, delete, doctor, inbox, init, job, locate, log, mixture, quarantine, quickstart,
-    reclaim, repair, retire, run, seal, show,
+    reclaim, repair, retire, run, seal, show, stage,
 };
 
 const EXAMPLES: &str = "\
@@ -67,6 +67,8 @@ pub(crate) enum Verb {
     Where(locate::LocateArgs),
     /// Show, plan or set the weights of the sources of producers
     Mixture(mixture::MixtureArgs),
+    /// Show, plan or set the stages of a stream: another shape of its batches from a batch on
+    Stage(stage::StageArgs),
     /// List the writers of an inbox, follow them, or check that a stream has each row once
     Inbox(inbox::InboxArgs),
     /// End a stream, or reopen it

@@ -5,7 +5,7 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is JSON alone: one object, or one per line of verbs that follow (docs/cli.md).
-//! - `run` and `quickstart` write through the daemons that they start. Of the other verbs, only `init`, `seal`, `job`, `mixture`,
+//! - `run` and `quickstart` write through the daemons that they start. Of the other verbs, only `init`, `seal`, `job`, `mixture`, `stage`,
 //!   `quarantine`, `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod retire;
 mod run;
 mod seal;
 mod show;
+mod stage;
 
 use std::ffi::OsString;
 
@@ -82,6 +83,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Show(args) => show::run(&args, &context).await,
         Verb::Where(args) => locate::run(&args, &context).await,
         Verb::Mixture(args) => mixture::run(&args, &context).await,
+        Verb::Stage(args) => stage::run(&args, &context).await,
         Verb::Inbox(args) => Box::pin(inbox::run(&args, &context)).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Job(args) => job::run(&args, &context).await,

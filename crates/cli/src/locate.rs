@@ -8,8 +8,8 @@ use batchweave_console::output::{Style, cells, count, joined, printable, range, 
 use batchweave_console::sources;
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::inputs::PinnedFile;
+use batchweave_core::manifest::Manifest;
 use batchweave_core::provenance::{Piece, Provenance};
-use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use batchweave_store::Store;
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     let from = args.from.unwrap_or(0).max(log.manifest().watermark());
     let next = log.manifest().next_step();
     let to = args.to.map_or(next, |to| to.saturating_add(1).min(next));
-    let search = Search::new(log.manifest().stream(), unit, wanted);
+    let search = Search::new(log.manifest(), unit, wanted);
     let (mut found, mut silent, mut at) = (Vec::new(), 0, from);
     while at < to {
         let end = to.min(at.saturating_add(STEPS_AT_ONCE));
@@ -244,21 +244,16 @@ async fn by_provenance(
 struct Search {
     unit: u64,
     wanted: WantedFiles,
-    seq_len: u64,
-    /// Rows in a step.
-    rows: u64,
-    rows_per_slice: u64,
+    /// The state of the log, for the shapes of batches.
+    manifest: Manifest,
 }
 
 impl Search {
-    fn new(stream: &StreamConfig, unit: Unit, wanted: WantedFiles) -> Self {
-        let rows_per_slice = u64::from(stream.rows_per_slice).max(1);
+    fn new(manifest: &Manifest, unit: Unit, wanted: WantedFiles) -> Self {
         Self {
             unit: unit.number(),
             wanted,
-            seq_len: stream.seq_len.into(),
-            rows: u64::from(stream.slices) * rows_per_slice,
-            rows_per_slice,
+            manifest: manifest.clone(),
         }
     }
 
@@ -298,7 +293,12 @@ impl Search {
         {
             return Vec::new();
         }
-        for (row, _, piece) in sources.placed(self.seq_len, self.rows) {
+        let (rows, seq_len) = self.manifest.shape_at(producer, *seq);
+        let (rows, slices) = (
+            u64::from(rows).max(1),
+            u64::from(self.manifest.stream().slices),
+        );
+        for (row, _, piece) in sources.placed(seq_len.into(), slices * rows) {
             let Some(pin) = wanted_file(&piece) else {
                 continue;
             };
@@ -306,7 +306,7 @@ impl Search {
             let one = found.entry((piece.pass, piece.file)).or_insert_with(new);
             one.first_token = one.first_token.min(piece.skip);
             one.end_token = one.end_token.max(piece.skip + piece.items);
-            let slice = row / self.rows_per_slice;
+            let slice = row / rows;
             if !one.slices.contains(&slice) {
                 one.slices.push(slice);
             }

@@ -17,8 +17,9 @@ use batchweave_core::order::named_weights;
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
-use self::begin::Begin;
+pub(crate) use self::begin::{Begin, too_early};
 use self::change::{Change, Wanted};
+pub(crate) use self::change::{needed_mixtures, read_spec};
 use crate::admin;
 use batchweave_console::CliError;
 use batchweave_console::context::Context;

@@ -17,6 +17,7 @@ use batchweave_console::output::{
     Style, bytes, cells, count, fields, joined, or_dash, range, table,
 };
 use batchweave_core::ids::Step;
+use batchweave_core::manifest::stages::StageState;
 use batchweave_core::manifest::state::QuarantineState;
 use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_core::tgb::{Digest, Layout};
@@ -65,6 +66,9 @@ pub(crate) struct ShowArgs {
 struct StepReport {
     #[serde(flatten)]
     entry: Arc<StepEntry>,
+    /// The stage of the step; omitted for the shape of stream.json.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<StageState>,
     /// The quarantines that include the step.
     quarantines: Vec<QuarantineState>,
     /// The newest attempt of each job, and whether it reads the step.
@@ -115,7 +119,9 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
     let objects = log.job_objects().await?;
     let readers = readers(log.manifest(), &objects, args.step);
     let quarantines = quarantines(log.manifest(), args.step);
+    let stage = log.manifest().stage_of(&entry.producer, entry.seq).cloned();
     let mut report = StepReport::new(entry, quarantines, readers);
+    report.stage = stage;
     if args.sources {
         report.sources = Some(documents::read(&mut log, &report.entry).await?);
     }
@@ -232,6 +238,7 @@ impl StepReport {
     fn new(entry: Arc<StepEntry>, quarantines: Vec<QuarantineState>, readers: Vec<Reader>) -> Self {
         Self {
             entry,
+            stage: None,
             quarantines,
             readers,
             slices: None,
@@ -279,6 +286,13 @@ fn render(report: &StepReport, style: Style) -> String {
         ("holds", format!("{rows}, {tokens}, {}", bytes(stored))),
         ("digest", tgb.digest.to_string()),
     ];
+    rows.extend(report.stage.iter().map(|stage| {
+        let (name, rows, seq_len) = (&stage.name, stage.rows_per_slice, stage.seq_len);
+        (
+            "stage",
+            format!("{name}: {rows} x {seq_len} tokens per slice"),
+        )
+    }));
     rows.extend(tgb.cost.map(|cost| {
         let text = format!(
             "the dearest slice costs {:.3} times the mean",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_arena::Element;
-use batchweave_wire::ArrayLayout;
+use batchweave_wire::{ArrayLayout, Stage};
 
 use crate::frames::Frame;
 use crate::{ClientError, State};
@@ -13,6 +13,7 @@ use crate::{ClientError, State};
 pub struct Batch {
     pub(crate) step: u64,
     pub(crate) slices: Vec<Slice>,
+    pub(crate) stage: Option<Arc<Stage>>,
     /// The position after this step has been trained.
     pub(crate) after: State,
 }
@@ -26,6 +27,11 @@ impl Batch {
     /// Returns the rank's `slices / dp_size` slices in ascending order.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
+    }
+
+    /// Returns the stage of the batch; `None` for the shape of stream.json.
+    pub fn stage(&self) -> Option<&Stage> {
+        self.stage.as_deref()
     }
 
     /// Returns the slices, to be kept or dropped one by one.

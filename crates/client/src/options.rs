@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use batchweave_wire::{BALANCED, Begin, Hello, Mode};
+use batchweave_wire::{BALANCED, Begin, Hello, Mode, STAGES};
 
 use crate::state::hex;
 use crate::{ClientError, State};
@@ -112,7 +112,7 @@ impl ConnectOptions {
             slices: self.slices,
             seq_len: self.seq_len,
             rows_per_slice: self.rows_per_slice,
-            forms: vec![BALANCED.to_owned()],
+            forms: vec![BALANCED.to_owned(), STAGES.to_owned()],
             ..Hello::new(
                 concat!("batchweave-rust ", env!("CARGO_PKG_VERSION")),
                 next_step,

@@ -220,6 +220,7 @@ impl Reader {
         self.last_wait.set(None);
         let batch = Batch {
             step: message.step,
+            stage: session.stage.clone(),
             slices: std::mem::take(&mut self.partial),
             after: self.state(self.next_step),
         };

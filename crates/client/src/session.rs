@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use batchweave_arena::{Connection, Interest, MappedSegment, SocketError};
 use batchweave_wire::{
     BatchMessage, ClientMessage, DaemonMessage, Fault, Hello, Layout, MESSAGE_BYTES_MAX, Release,
-    Waiting, Welcome, WireError,
+    Stage, Waiting, Welcome, WireError,
 };
 
 use crate::ClientError;
@@ -58,6 +58,8 @@ pub(crate) struct Session {
     /// All received segments, including retired ones that frames still use.
     mapped: Vec<Weak<MappedSegment>>,
     layouts: BTreeMap<u32, Arc<Layout>>,
+    /// The stage of the batches to come; `None` for the shape of stream.json.
+    pub(crate) stage: Option<Arc<Stage>>,
     buffer: Vec<u8>,
 }
 
@@ -83,6 +85,7 @@ impl Session {
             segments: BTreeMap::new(),
             mapped: Vec::new(),
             layouts: BTreeMap::new(),
+            stage: None,
             buffer: vec![0; MESSAGE_BYTES_MAX],
         })
     }
@@ -138,6 +141,10 @@ impl Session {
             }
             DaemonMessage::Layout(m) => {
                 self.layouts.insert(m.id, Arc::new(m.layout));
+                return Ok(None);
+            }
+            DaemonMessage::Stage(m) => {
+                self.stage = (m.id > 0).then(|| Arc::new(m));
                 return Ok(None);
             }
             DaemonMessage::RetireSegment(id) => {

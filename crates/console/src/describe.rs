@@ -79,6 +79,14 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
             let producers = count(e.from.len() as u64, "producer");
             format!("mixture {} for {producers}", e.id)
         }
+        Entry::Stage(e) => {
+            let producers = count(e.from.len() as u64, "producer");
+            let (rows, seq_len) = (e.rows_per_slice, e.seq_len);
+            format!(
+                "stage {} {:?}, {rows} x {seq_len}, for {producers}",
+                e.id, e.name
+            )
+        }
         Entry::Quarantined(e) => {
             let steps = range(e.first, e.last.saturating_add(1));
             format!("quarantined steps {steps}: {}", e.reason)

@@ -159,6 +159,7 @@ fn info(stream: &StreamConfig, builtin: Option<Builtin>) -> StreamInfo {
             missing: None,
         },
         reports: None,
+        stages: Vec::new(),
     }
 }
 

@@ -1,9 +1,11 @@
 //! The stream as ranks need to know it, taken from the folded log.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use batchweave_core::ids::{JobName, ProducerName, Step, Version};
 use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::stages::Stages;
 use batchweave_core::manifest::state::{JobState, QuarantineState};
 use batchweave_wire::{ErrorName, Fault};
 
@@ -20,6 +22,8 @@ pub(crate) struct Head {
     pub(crate) quarantine: Vec<QuarantineState>,
     /// Under `lanes`: the producer whose TGB comes next, and the version since which it is awaited.
     pub(crate) awaited: Option<(ProducerName, Version)>,
+    /// The stages of the stream.
+    pub(crate) stages: Arc<Stages>,
 }
 
 impl Head {
@@ -33,6 +37,7 @@ impl Head {
             watermark: manifest.watermark(),
             next_step: manifest.next_step(),
             end: manifest.end(),
+            stages: manifest.shared_stages(),
         }
     }
 }

@@ -56,6 +56,17 @@ impl FormatError {
         }
     }
 
+    /// Checks that an object with this content has the right one of the known formats.
+    pub(crate) fn check_format(key: &str, found: u32, expected: u32) -> Result<(), Self> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(Self::rule(
+            key,
+            format!("has format {found}, and its content is that of format {expected}"),
+        ))
+    }
+
     /// Checks that the object at `key` belongs to the stream `expected`.
     pub fn check_stream(key: &str, found: StreamId, expected: StreamId) -> Result<(), Self> {
         if found == expected {

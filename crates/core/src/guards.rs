@@ -87,6 +87,14 @@ pub enum Mutation {
     GivenForgotten,
     /// An item is committed under the mixture in force, although it was made by another one.
     AnyMixture,
+    /// An item is committed under the stage in force, although it was made by another one.
+    AnyStage,
+    /// A stage applies although it names only some of the producers.
+    PartialStage,
+    /// A stage applies from a committed batch on, or before an earlier stage.
+    LateStage,
+    /// An opening resets the stages.
+    StagesForgotten,
     /// A change of the mixture is ignored.
     MixtureIgnored,
     /// A change of the mixture that is in force is applied again.
@@ -137,6 +145,14 @@ impl Mutation {
         Self::GivenForgotten,
         Self::MixtureIgnored,
         Self::MixtureTwice,
+    ];
+
+    /// Mistakes with stages, which the model of stages finds.
+    pub const STAGES: [Self; 4] = [
+        Self::AnyStage,
+        Self::PartialStage,
+        Self::LateStage,
+        Self::StagesForgotten,
     ];
 
     /// Mistakes in the commit path.
@@ -228,6 +244,10 @@ guards! {
     repeats_document: DocumentTwice,
     forgets_given: GivenForgotten,
     skips_mixture_check: AnyMixture,
+    skips_stage_check: AnyStage,
+    accepts_partial_stage: PartialStage,
+    accepts_late_stage: LateStage,
+    forgets_stages: StagesForgotten,
     ignores_mixture: MixtureIgnored,
     repeats_mixture: MixtureTwice,
     changes_mixture_at_once: MixtureAtOnce,

@@ -252,6 +252,8 @@ name!(/// Name of a producer (and of its lane under `lanes`).
     ProducerName);
 name!(/// Name of a training job.
     JobName);
+name!(/// Name of a stage, as producers configure it.
+    StageName);
 
 fn check_name(text: &str) -> Result<(), IdError> {
     let inside = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');

@@ -92,6 +92,8 @@ pub const SLICES_MAX: u32 = 1 << 20;
 pub const NAMED_PRODUCERS_MAX: usize = 4096;
 /// TGBs in one batch entry.
 pub const ENTRY_TGBS_MAX: usize = 1024;
+/// Stages of a stream: the state keeps all of them.
+pub const STAGES_MAX: u64 = 256;
 /// Parts of one TGB.
 pub const TGB_PARTS_MAX: usize = 4096;
 /// Rows of one TGB; keeps every product of rows and tokens far from overflow.

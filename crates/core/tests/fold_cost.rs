@@ -53,6 +53,7 @@ fn batch(m: &Manifest, producer: &ProducerName) -> Entry {
         cursor_before: state.cursor.hash(),
         cursor: Cursor(serde_json::json!({ "row": seq + 1 })),
         mixture: 0,
+        stage: 0,
         first_step: None,
         tgbs: vec![tgb],
     })

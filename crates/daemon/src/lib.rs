@@ -28,6 +28,7 @@ mod repeats;
 mod runtime;
 pub mod screen;
 pub mod shutdown;
+pub mod stages;
 pub mod survey;
 pub mod telemetry;
 pub mod timestamp;

@@ -24,6 +24,8 @@ pub struct ProducerConfig {
     /// Several sources in place of the one of `[source]`; empty without.
     pub sources: Vec<NamedSource>,
     pub mixture: MixtureConfig,
+    /// Later shapes of the batches; empty without.
+    pub stages: Vec<StageConfig>,
     pub inbox: InboxConfig,
     pub split: SplitConfig,
     pub tokenizer: TokenizerConfig,
@@ -368,6 +370,7 @@ mod setting;
 mod several;
 mod shards;
 mod shuffle_rows;
+mod stages;
 mod table;
 
 pub use balanced::{BalancedConfig, CostSetting, LongDocuments, NamedCost, OwnCost};
@@ -377,5 +380,6 @@ pub use inbox::{Delete, InboxConfig};
 pub use part::{RunLimit, Selection, Side, SplitConfig};
 pub use several::{MixtureConfig, NamedSource, ShuffleConfig};
 pub use shuffle_rows::ShuffleRowsConfig;
+pub use stages::{StageConfig, StagePackingConfig};
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use batchweave_core::order::SamplerState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::packing::{Carried, Placed, Point, Restart, RowWindow};
+use crate::packing::{Carried, HandOver, Placed, Point, Restart, RowWindow};
 
 mod adopt;
 
@@ -22,6 +22,8 @@ pub(crate) const AS_PYTHON: &str = "source.json";
 const SOURCES: &str = "sources";
 /// The setting of the first source by which it is read in the order of its files: its producer began with `[source]`.
 const FILE_ORDER: &str = "files";
+/// The settings of the stages that have begun, by name.
+pub(crate) const STAGES: &str = "stages";
 /// The setting of a cursor by which `source.format = "auto"` means what it means now. Without it, it means what it meant in
 /// earlier releases, for whose files both are the same.
 pub(crate) const NAMES: &str = "source.names";
@@ -42,6 +44,9 @@ pub struct State {
     /// The window of batches that begins at that point, of which earlier batches are some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<RowWindow>,
+    /// The hand-over of an earlier packer, whose point that is; `placed` is then counted behind the pieces that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Box<HandOver>>,
     /// Of sources with names: the state of the sampler before the document at that point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<SamplerState>,
@@ -94,6 +99,7 @@ impl State {
             placed: restart.placed,
             carried: restart.carried,
             window: restart.window,
+            left: restart.left,
             order: None,
             inputs,
             settings,

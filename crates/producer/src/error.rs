@@ -95,6 +95,9 @@ pub enum RunError {
         mixture: u64,
         why: SpecError,
     },
+    /// A stage of which batches are committed, which the configuration lacks.
+    #[error("{0}")]
+    Stage(String),
     /// No process can render conversations, or apply the function, any more.
     #[error("{0}; check that this user may start one more process, and start the producer again")]
     NoProcess(DocumentError),
@@ -155,6 +158,7 @@ impl RunError {
             | Self::Layout(_)
             | Self::Build(_)
             | Self::Mixture { .. }
+            | Self::Stage(_)
             | Self::Admin(_) => Exit::Config,
             Self::Document(_)
             | Self::File(_)

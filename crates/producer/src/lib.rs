@@ -7,9 +7,10 @@
 //! - `transform` makes documents of units: text, conversations, ids or arrays; `packing` (pure) makes batches of
 //!   documents; `cursor` is the restart point that each commit stores;
 //! - `pipeline` joins the stages that read, tokenize, batch and upload;
-//! - `flow_control` limits how far the producer runs ahead of the jobs; `worker` runs long work in threads;
+//! - `flow_control` limits how far the producer runs ahead of the jobs; `stage_hold` waits for a stage that is missing; `worker` runs long work in threads;
 //! - `progress` reports how far it is, on the terminal or in the log, and the totals at its end; `sample` shows some
 //!   of the data;
+//! - `configured_stages` prints the stages of a configuration, for `batchweave stage`;
 //! - `survey` reports the files below a path and some of their documents, for `batchweave quickstart`;
 //! - `config`, `error`, `metrics` and `status_page` are the operators' side.
 //!
@@ -19,6 +20,7 @@
 
 mod buffers;
 pub mod config;
+mod configured_stages;
 pub mod cursor;
 mod error;
 mod flow_control;
@@ -35,6 +37,7 @@ mod run;
 mod sample;
 mod site;
 pub mod sources;
+mod stage_hold;
 mod startup;
 mod status_page;
 mod survey;

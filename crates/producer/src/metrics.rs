@@ -97,6 +97,8 @@ pub struct SourceMetrics {
     pub passes: IntGaugeVec,
     /// Number of the mixture of the last document.
     pub mixture: IntGauge,
+    /// Number of the stage of the last batch, by its name.
+    pub stage: IntGaugeVec,
 }
 
 impl SourceMetrics {
@@ -121,6 +123,11 @@ impl SourceMetrics {
             mixture: m.gauge(
                 "mixture",
                 "Number of the mixture of the last document; 0 is the configuration.",
+            )?,
+            stage: m.gauges(
+                "stage",
+                "Number of the stage of the last batch, by its name; absent for the shape of stream.json.",
+                &["stage"],
             )?,
         })
     }

@@ -5,6 +5,7 @@
 //!
 //! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
 //!   `pairs` gives two answers a row each, `samples` keeps arrays as they are;
+//! - `hand_over` changes from one packer to the next, where another stage begins;
 //! - `mismatch` finds documents that are not those of the cursor;
 //! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
 //! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`, `bin_units`);
@@ -20,6 +21,7 @@ mod concat;
 mod encode;
 mod encode_bins;
 mod extras;
+mod hand_over;
 mod image_arrays;
 mod mismatch;
 mod pairs;
@@ -44,6 +46,7 @@ pub use concat::Concat;
 pub use encode::{Encoder, Slice};
 pub use encode_bins::BIN_ARRAYS;
 pub use extras::{Beside, Extra};
+pub use hand_over::{HandOver, HandingOver, TokenRange};
 pub use mismatch::Mismatch;
 use mismatch::Start;
 pub use pairs::Pairs;
@@ -322,6 +325,20 @@ pub trait Packer: Send + std::fmt::Debug {
 
     /// Takes the end back: more documents follow.
     fn resume(&mut self) {}
+
+    /// Takes out the tokens that no batch has given, in the order of documents; call it after a complete batch. Packers of
+    /// modes without stages give none.
+    fn hand_over(&mut self) -> Vec<TokenRange> {
+        Vec::new()
+    }
+
+    /// Adds tokens that an earlier packer handed over, before any document; packers of modes without stages get none.
+    fn push_range(&mut self, _: TokenRange) {}
+
+    /// Returns whether all documents have come of which the restart counts tokens.
+    fn is_restored(&self) -> bool {
+        true
+    }
 
     /// Gives the full batches that wait for others of their window.
     fn flush(&mut self) -> Result<(), Mismatch> {

@@ -17,12 +17,14 @@ use crate::error::RunError;
 use crate::flow_control::{self, HoldReporter};
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
+use crate::pipeline::stages::MissingStage;
 use crate::progress::InputProgress;
 use crate::progress::ending::{self, Totals};
 use crate::progress::report::Reporter;
 use crate::sample::SampleTaker;
 use crate::site::Site;
 use crate::sources::inbox::FileDeleter;
+use crate::stage_hold;
 use crate::startup::{self, Opened, Opening, assemble};
 
 /// Runs the producer of `config` until the input is over or `stop` is cancelled, and calls `began` when the first
@@ -52,25 +54,40 @@ pub(crate) async fn run(
         }
         let started = *started.get_or_insert_with(Instant::now);
         let produced = produce(opened, config, stop, &site, started);
-        if let Some(outcome) = Box::pin(produced).await? {
-            return Ok(outcome);
+        match Box::pin(produced).await? {
+            Next::Done(outcome) => return Ok(outcome),
+            Next::Held(missing) => {
+                if stage_hold::wait(&site, &missing, stop).await {
+                    continue;
+                }
+                return Ok(ending::stopped_early());
+            }
+            Next::Again => {}
         }
         tracing::info!(
             producer = %config.producer.name,
-            "the mixture changes before batches that were made already, so they are made again from the last commit"
+            "the mixture or the stage changes before batches that were made already, so they are made again from the last commit"
         );
     }
 }
 
-/// Moves documents from the input to the log, until one of them ends or `stop` is cancelled. `None` when it must begin
-/// again from its stored cursor.
+/// What follows when the pipeline of a producer has ended.
+enum Next {
+    Done(Outcome),
+    /// It begins again from its stored cursor.
+    Again,
+    /// It lacks the stage of its next batch.
+    Held(MissingStage),
+}
+
+/// Moves documents from the input to the log, until one of them ends or `stop` is cancelled.
 async fn produce(
     opened: Opened,
     config: &ProducerConfig,
     stop: &CancellationToken,
     site: &Site,
     began: Instant,
-) -> Result<Option<Outcome>, RunError> {
+) -> Result<Next, RunError> {
     let Opened {
         producer,
         policy,
@@ -96,6 +113,7 @@ async fn produce(
         sampler.clone(),
         stop_waiting.clone(),
     )?;
+    let held = pipeline.held.clone();
     let queue = start_commits(producer, policy, config, store, stop_waiting, site);
     show_commits(&queue, site.metrics.clone(), sampler);
     let deletion = Deletion::start(deleter, stop);
@@ -121,8 +139,20 @@ async fn produce(
             batches: Some(last.borrow().next_seq),
         }),
     };
-    let totals = Totals::read(&site.metrics, began.elapsed());
-    Ok(outcome.map(|outcome| ending::produced(outcome, config, &totals, site.lane(config))))
+    let held = held.get().filter(|_| !stop.is_cancelled());
+    Ok(match (outcome, held) {
+        (None, _) => Next::Again,
+        (Some(Outcome::Stopped { .. }), Some(missing)) => Next::Held(missing.clone()),
+        (Some(outcome), _) => {
+            let totals = Totals::read(&site.metrics, began.elapsed());
+            Next::Done(ending::produced(
+                outcome,
+                config,
+                &totals,
+                site.lane(config),
+            ))
+        }
+    })
 }
 
 /// Starts the commit task of the producer, and the reading of the jobs' positions where these bound it.
@@ -220,7 +250,7 @@ fn outcome(end: CommitEnd, config: &ProducerConfig) -> Result<Option<Outcome>, R
             batches: Some(next_seq),
         },
         CommitEnd::Sealed => Outcome::Sealed,
-        CommitEnd::Mixture => return Ok(None),
+        CommitEnd::Changed => return Ok(None),
         CommitEnd::Fenced { by, instance } => {
             return Err(RunError::Fenced {
                 producer: config.producer.name.clone(),

@@ -1,11 +1,12 @@
 //! `batchweave-producer --config F`: a producer daemon.
 
+use batchweave_daemon::stages::STAGES;
 use batchweave_daemon::survey::SURVEY;
 use batchweave_daemon::{Exit, Failure, Program};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
-use crate::{chat, check, run, survey};
+use crate::{chat, check, configured_stages, run, survey};
 
 const PROGRAM: Program = Program {
     name: "batchweave-producer",
@@ -35,6 +36,9 @@ pub fn main() -> Exit {
         }
         Some(word) if word == SURVEY => {
             return survey::main(PROGRAM.name, std::env::args_os().skip(2).collect());
+        }
+        Some(word) if word == STAGES => {
+            return configured_stages::main(PROGRAM.name, std::env::args_os().skip(2).collect());
         }
         _ => {}
     }

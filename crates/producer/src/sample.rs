@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::config::TokenizerKind;
-    use crate::packing::Rows;
+    use crate::packing::{Beside, Encoder, Rows, Shape};
     use crate::pipeline::batch::BatchPart;
     use crate::sources::InputList;
 
@@ -177,6 +177,12 @@ mod tests {
             files: 0,
             hash: Hash([0; 32]),
         };
+        let shape = Shape {
+            slices: 1,
+            rows_per_slice: 1,
+            seq_len: 1,
+        };
+        let encoder = Encoder::rows(shape, 256, &Beside::default()).unwrap();
         BatchGroup {
             first_seq,
             batches: texts.iter().map(|text| batch(text)).collect(),
@@ -184,6 +190,8 @@ mod tests {
             cursor: Cursor::default(),
             inputs,
             mixture: None,
+            stage: 0,
+            encoder: Arc::new(encoder),
             bytes: 0,
             memory: 0,
         }

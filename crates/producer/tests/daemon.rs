@@ -33,6 +33,8 @@ mod raised;
 mod shards;
 #[path = "daemon/shuffled_rows.rs"]
 mod shuffled_rows;
+#[path = "daemon/stages.rs"]
+mod stages;
 #[path = "daemon/starting.rs"]
 mod starting;
 mod support;

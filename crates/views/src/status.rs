@@ -22,13 +22,16 @@ pub(crate) use readers::Outlook;
 pub(crate) use view::{Fact, JobView, ProducerView, StreamView};
 pub(crate) use watch::Watched;
 
+use std::collections::BTreeMap;
+
 use batchweave_console::context::{self, Context};
 use batchweave_console::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
 use batchweave_console::stream::Head;
 use batchweave_console::{CliError, interval};
-use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
+use batchweave_core::ids::{Epoch, ProducerName, Seq, StageName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::stages::StageState;
 use batchweave_core::manifest::state::{MixtureState, QuarantineState};
 use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::Exit;
@@ -125,6 +128,9 @@ struct StatusReport {
     reclaim: Option<ReclaimStatus>,
     quarantines: Vec<QuarantineState>,
     mixture: MixtureState,
+    /// The stages, by number; omitted where there is none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    stages: BTreeMap<u64, StageState>,
     void_entries: u64,
     void_records: u64,
     snapshots: Vec<Snapshot>,
@@ -136,6 +142,9 @@ struct Producer {
     state: &'static str,
     epoch: Epoch,
     next_seq: Seq,
+    /// The stage of its next batch; omitted for the shape of stream.json.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<StageName>,
     instance: Option<String>,
     opened: Option<Version>,
 }
@@ -228,6 +237,7 @@ async fn gather(
         reclaim: objects.map(|objects| ReclaimStatus::new(m, objects)),
         quarantines: m.quarantines().to_vec(),
         mixture: m.mixture().clone(),
+        stages: m.stages().all.clone(),
         void_entries: m.void_entries(),
         void_records: m.void_records(),
         snapshots: snapshots.collect(),
@@ -236,6 +246,7 @@ async fn gather(
 
 /// Returns the producers that were opened, then those that stream.json names and no instance opened yet.
 fn producers(m: &Manifest) -> Vec<Producer> {
+    let stage = |name: &ProducerName, seq| m.stage_of(name, seq).map(|stage| stage.name.clone());
     let opened = m.producers().map(|(name, state)| Producer {
         name: name.clone(),
         state: match (state.finished, state.retired) {
@@ -245,12 +256,14 @@ fn producers(m: &Manifest) -> Vec<Producer> {
         },
         epoch: state.epoch,
         next_seq: state.next_seq,
+        stage: stage(name, state.next_seq),
         instance: Some(state.instance.clone()),
         opened: Some(state.opened),
     });
     let mut absent = m.stream().producers.clone();
     absent.retain(|name| m.producer(name).is_none());
     let unopened = absent.into_iter().map(|name| Producer {
+        stage: stage(&name, 0),
         name,
         state: "not opened",
         epoch: 0,

@@ -20,6 +20,7 @@ mod layout;
 mod limits;
 mod message;
 mod report;
+mod stage;
 mod stream_info;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use message::{
     Checkpoint, ClientMessage, DaemonMessage, LayoutMessage, Progress, SegmentMessage, Waiting,
 };
 pub use report::{Report, StepStates};
+pub use stage::{STAGES, Stage};
 pub use stream_info::{StreamInfo, Tokenizer};
 pub use welcome::Welcome;
 

@@ -3,7 +3,7 @@
 use crate::bytes::{Builder, Fields, split};
 use crate::{
     BatchMessage, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, Report,
-    STATE_BYTES_MAX, StreamInfo, WaitCause, Welcome, WireError,
+    STATE_BYTES_MAX, Stage, StreamInfo, WaitCause, Welcome, WireError,
 };
 
 mod kind {
@@ -27,6 +27,7 @@ mod kind {
     pub(super) const MARK_REFUSED: u16 = 73;
     pub(super) const STREAM_INFO: u16 = 74;
     pub(super) const REPORTED: u16 = 75;
+    pub(super) const STAGE: u16 = 76;
 }
 
 /// "A checkpoint that restarts at `step` is durable."
@@ -123,6 +124,8 @@ pub enum DaemonMessage {
     StreamInfo(StreamInfo),
     /// This number of the session's reports, from its first, is stored.
     Reported(u64),
+    /// The stage of the batches that follow.
+    Stage(Stage),
 }
 
 impl ClientMessage {
@@ -197,6 +200,7 @@ impl DaemonMessage {
             Self::MarkRefused(m) => require_step(m.clone())?.encode(kind::MARK_REFUSED),
             Self::StreamInfo(m) => m.encode(kind::STREAM_INFO),
             Self::Reported(count) => number("reported", kind::REPORTED, *count),
+            Self::Stage(m) => m.encode(kind::STAGE),
         }
     }
 
@@ -216,6 +220,7 @@ impl DaemonMessage {
             kind::MARK_REFUSED => require_step(Fault::decode(body)?).map(Self::MarkRefused),
             kind::STREAM_INFO => StreamInfo::decode(body).map(Self::StreamInfo),
             kind::REPORTED => number("reported", body).map(Self::Reported),
+            kind::STAGE => Stage::decode(body).map(Self::Stage),
             _ => Err(WireError::Type {
                 found,
                 side: "a client",

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::WireError;
 use crate::bytes::Builder;
+use crate::{Stage, WireError};
 
 /// The body of a `stream_info` message, as JSON. A reader passes over keys that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub struct StreamInfo {
     /// The id of the daemon's run, 32 hexadecimal digits, where its sessions take reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
+    /// The stages that the log has, those to come included. Omitted when there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
 }
 
 /// The tokenizer that made the stream's tokens.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from batchweave import errors
@@ -36,6 +36,7 @@ from batchweave._launch import (
 from batchweave._micro_batches import MicroBatch
 from batchweave._names import names_checked
 from batchweave._ragged import Ragged
+from batchweave._stages import Stage
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadHelloError, BadMeshError, BatchWeaveError
@@ -53,6 +54,7 @@ __all__ = [
     "Ragged",
     "Reader",
     "Slice",
+    "Stage",
     "Stream",
     "__version__",
     "connect",
@@ -89,6 +91,7 @@ def connect(
     seq_len: int | None = None,
     rows_per_slice: int | None = None,
     limit: int | None = None,
+    on_stage: Callable[[Stage | None], object] | None = None,
 ) -> Reader:
     """Connects to the consumer daemon of this node and returns a reader.
 
@@ -116,7 +119,8 @@ def connect(
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
     `connect_timeout`: seconds after which this call fails. `slices`, `seq_len`, `rows_per_slice`:
     the shape that the trainer expects; another stream is then refused. `limit`: the number of
-    steps to read, from the first one or the last `seek` on (skipped ones count).
+    steps to read, from the first one or the last `seek` on (skipped ones count). `on_stage`: called
+    with `batch.stage` before a batch is returned that has another stage than the one before.
     """
     path = socket_path(socket)
     check_whole(dp_rank=dp_rank, dp_size=dp_size, global_rank=global_rank, start=start)
@@ -173,6 +177,7 @@ def connect(
         seq_len=seq_len,
         rows_per_slice=rows_per_slice,
         limit=limit,
+        on_stage=on_stage,
     )
     joins = resume == "latest" or not resume
     reader = Reader(options, saved, first, mode="join" if joins else "resume")

@@ -17,6 +17,7 @@ from batchweave import _wire
 from batchweave._events import Event, Lost
 from batchweave._launch import socket_places
 from batchweave._session import Session
+from batchweave._stages import Stage
 from batchweave._stopping import StopRequest
 from batchweave.errors import (
     AttemptNotOpenedError,
@@ -61,6 +62,8 @@ class Options:
     slices: int | None
     seq_len: int | None
     rows_per_slice: int | None
+    on_stage: Callable[[Stage | None], object] | None = None
+    """Called before a batch is returned whose stage is not that of the batch before."""
     limit: int | None = None
     """The number of steps to read, from the first one or the last seek on."""
     begin: str | None = None
@@ -126,7 +129,7 @@ def hello(options: Options, **of_session: Any) -> bytes:
         "slices": options.slices,
         "seq_len": options.seq_len,
         "rows_per_slice": options.rows_per_slice,
-        "forms": ["balanced"],
+        "forms": ["balanced", "stages"],
     }
     if options.shared:
         fields["shared"] = True

@@ -19,6 +19,7 @@ from typing import Any
 
 from batchweave import _arena, _wire
 from batchweave._connect import connected
+from batchweave._stages import Stage, of_fields
 from batchweave.errors import BadMessageError, NoDaemonError, NoTokenizerError
 
 FILE_BYTES_MAX = 64 << 20
@@ -40,6 +41,8 @@ class Described:
     """The reason, when the file is missing."""
     file: bytes | None
     """The tokenizer.json that made the tokens, or the content of the vocabulary `builtin`."""
+    stages: tuple[Stage, ...] = ()
+    """The stages that the log has, those to come included."""
 
 
 def describe(path: str, timeout: float) -> Described:
@@ -122,6 +125,7 @@ def _described(body: memoryview, descriptors: list[int]) -> Described:
             _number(tokenizer, "vocabulary"),
             _optional(tokenizer, "missing"),
             None,
+            tuple(of_fields(stage) for stage in info.get("stages", [])),
         )
         size = _number(tokenizer, "file_bytes")
     except (ValueError, RecursionError, KeyError, TypeError) as reason:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from batchweave._describe import Described
+from batchweave._stages import Stage
 from batchweave._wire import Welcome
 from batchweave.errors import NoTokenizerError
 
@@ -19,6 +20,7 @@ class Info(Welcome):
     """
 
     _describe: Callable[[], Described] = field(repr=False, compare=False)
+    _list_stages: Callable[[], tuple[Stage, ...]] = field(repr=False, compare=False)
 
     @property
     def tokenizer(self) -> str | None:
@@ -37,6 +39,11 @@ class Info(Welcome):
         """The number of token ids: all ids are below it. None if it is not known, too."""
         found = self._asked()
         return None if found is None else found.vocabulary
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that the log has, those to come included; asks the daemon each time."""
+        return self._list_stages()
 
     def _asked(self) -> Described | None:
         try:

@@ -39,6 +39,7 @@ from batchweave._events import Event, Lost, event_of
 from batchweave._holds import Hold, Sender, Taker
 from batchweave._layout import Array, Arrays, Layout
 from batchweave._sending import Position, Sending
+from batchweave._stages import Stage
 from batchweave._stopping import StopRequest
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
@@ -81,6 +82,8 @@ class Session(Sending):
         """The fields that all states of this session share."""
         self.taker = Taker()
         self.event: Event | None = None
+        self.stage: Stage | None = None
+        """The stage of the batches to come; None for the shape of stream.json."""
         self.mappings: list[weakref.ref[mmap.mmap]] = []
         self._segments: dict[int, mmap.mmap] = {}
         self._layouts: dict[int, Layout] = {}
@@ -194,6 +197,8 @@ class Session(Sending):
                             # Parked while this call went on: the daemon may reuse its frames.
                             break
                         self.due = self.together
+                        if self.stage is not None:
+                            batch.stage = self.stage
                         return batch
                 else:
                     self.event = self._other(size, ancillary, flags)
@@ -233,6 +238,8 @@ class Session(Sending):
             number, text = _wire.layout(body)
             self._layouts[number] = _layout.parse(text)
             self.together = self._together()
+        elif kind == _wire.STAGE:
+            self.stage = _wire.stage(body)
         elif kind == _wire.RETIRE_SEGMENT:
             self._segments.pop(_wire.retired(body), None)
         else:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from batchweave._stages import Stage, of_message
 from batchweave.errors import BadMessageError, BatchWeaveError, ProtocolVersionError, from_fault
 
 MAGIC = b"BWSK"
@@ -26,7 +27,7 @@ STATES_MAX, REASON_BYTES_MAX = 512, 64
 
 HELLO, RELEASE, CHECKPOINT, PROGRESS, BYE, DESCRIBE, REPORT = 1, 2, 3, 4, 5, 6, 7
 WELCOME, SEGMENT, LAYOUT, BATCH, END_OF_STREAM, WAITING, ERROR = 64, 65, 66, 67, 68, 69, 70
-RETIRE_SEGMENT, MARKED, MARK_REFUSED, STREAM_INFO, REPORTED = 71, 72, 73, 74, 75
+RETIRE_SEGMENT, MARKED, MARK_REFUSED, STREAM_INFO, REPORTED, STAGE = 71, 72, 73, 74, 75, 76
 
 CAUSES = {
     1: "producing",
@@ -203,6 +204,14 @@ def batch(buffer: bytearray, size: int) -> BatchPart:
     if count == 1:
         return step, first, of, (_SLICE.unpack_from(buffer, _BATCH.size),)
     return step, first, of, _SLICE.iter_unpack(memoryview(buffer)[_BATCH.size : size])
+
+
+def stage(body: memoryview) -> Stage | None:
+    """Decodes a `stage`: that of the batches behind it; None for the shape of stream.json."""
+    try:
+        return of_message(body)
+    except (ValueError, RecursionError, KeyError, TypeError) as reason:
+        raise _bad("stage", str(reason)) from None
 
 
 def step(name: str, body: memoryview) -> int:

@@ -18,6 +18,7 @@ from batchweave._packed import mask_of_labels
 from batchweave._ragged import Ragged
 from batchweave._rows import BINS, DOCUMENTS, SEGMENTS, count, counts, cut, is_balanced
 from batchweave._samples import Sample, of_slice
+from batchweave._stages import Stage
 from batchweave.errors import BadMeshError, BadShapeError, NoSourcesError, NoTokenizerError
 from batchweave.state import State
 from batchweave.views import micro_batches
@@ -117,13 +118,15 @@ class Batch:
     loop is the same on any number of ranks. `slices` are never copied.
     """
 
-    __slots__ = ("step", "slices", "_origin", "_whole", "__weakref__")
+    __slots__ = ("step", "slices", "stage", "_origin", "_whole", "__weakref__")
     # Of a batch of `batchweave.open` only: readers make many batches a second.
     _decoder: Decoder | None = None
 
     def __init__(self, step: int, slices: list[Slice], origin: State) -> None:
         self.step = step
         self.slices = slices
+        self.stage: Stage | None = None
+        """The stage of the batch; None for the shape of stream.json."""
         # A state of this reader without the step: most batches' states are never needed.
         self._origin = origin
         self._whole: dict[str, Array] | None = None

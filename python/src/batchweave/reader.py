@@ -14,6 +14,7 @@ from batchweave._ending import Ending
 from batchweave._info import Info
 from batchweave._loaders import check_loader
 from batchweave._reading import NO_STOP
+from batchweave._stages import Stage
 from batchweave._stopping import StopRequest
 from batchweave._turns import Turns
 from batchweave.batch import Batch
@@ -50,7 +51,11 @@ class Reader(Ending):
     @property
     def info(self) -> Info:
         """The stream's shape, this rank's part of it, and the stream's tokenizer."""
-        return Info(**vars(self._shape), _describe=self._describe)
+        return Info(**vars(self._shape), _describe=self._describe, _list_stages=self._list_stages)
+
+    def _list_stages(self) -> tuple[Stage, ...]:
+        """Returns the stages of the log as the daemon knows them now."""
+        return describe(self._options.socket, min(self._options.timeout, _DESCRIBE_SECONDS)).stages
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -92,6 +97,8 @@ class Reader(Ending):
         batch, found = self._quickly()
         if batch is None:
             batch = self._peeked() or self._read(found)
+        if batch.stage is not self._stage:
+            self._enter_stage(batch)
         # Nothing may stand between these two lines: see the header of _reading.
         self._at.step = batch.step + 1
         return batch

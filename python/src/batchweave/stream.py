@@ -76,6 +76,7 @@ class StreamBatch(Batch):
     def __init__(self, batch: Batch, decoder: Decoder) -> None:
         super().__init__(batch.step, batch.slices, batch._origin)
         self._decoder = decoder
+        self.stage = batch.stage
 
 
 class Stream:

@@ -190,6 +190,7 @@ impl Spec {
             cursor_before: cursor(first).hash(),
             cursor: cursor(last + 1),
             mixture: 0,
+            stage: 0,
             first_step: None,
             tgbs: (first..=last).map(object).collect::<Option<_>>()?,
         })

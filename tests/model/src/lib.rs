@@ -32,4 +32,6 @@ pub mod views;
 pub mod world;
 
 #[cfg(test)]
+mod stages;
+#[cfg(test)]
 mod tests;

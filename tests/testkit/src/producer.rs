@@ -109,6 +109,7 @@ impl TestProducer {
                 cursor_before: cursor_before.unwrap_or_else(|| Cursor::default().hash()),
                 cursor: cursor.clone(),
                 mixture: m.mixture_at(producer, first_seq),
+                stage: m.stage_at(producer, first_seq),
                 first_step: None,
                 tgbs: tgbs.clone(),
             })

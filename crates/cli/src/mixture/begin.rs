@@ -9,7 +9,7 @@ use batchweave_core::manifest::state::ProducerState;
 
 /// Where a person wants a change to begin.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Begin {
+pub(crate) enum Begin {
     /// Each producer still makes this number of batches with the old weights.
     After(Seq),
     /// With this step of a stream of lanes.
@@ -18,7 +18,7 @@ pub(super) enum Begin {
 
 /// The same by the state of the log.
 #[derive(Debug)]
-pub(super) enum Begins {
+pub(crate) enum Begins {
     After(Seq),
     AtStep {
         step: Step,
@@ -29,7 +29,7 @@ pub(super) enum Begins {
 }
 
 impl Begin {
-    pub(super) fn by(self, m: &Manifest) -> Result<Begins, CliError> {
+    pub(crate) fn by(self, m: &Manifest) -> Result<Begins, CliError> {
         let step = match self {
             Self::After(after) => return Ok(Begins::After(after)),
             Self::AtStep(step) => step,
@@ -53,7 +53,8 @@ impl Begin {
     }
 }
 
-fn too_early(step: Step, free: Step) -> CliError {
+/// Returns the refusal of a step for which batches are committed.
+pub(crate) fn too_early(step: Step, free: Step) -> CliError {
     CliError::Refused(format!(
         "batches for step {step} or later are committed already; the first free step is at most {free}, and grows while \
          producers run"
@@ -61,6 +62,24 @@ fn too_early(step: Step, free: Step) -> CliError {
 }
 
 impl Begins {
+    /// Returns the first batch of a producer that begins after a number of batches, behind its `committed` ones.
+    pub(crate) fn after(&self, committed: Seq) -> Seq {
+        match self {
+            Self::After(after) => committed.saturating_add(*after),
+            Self::AtStep { .. } => committed,
+        }
+    }
+
+    /// Returns the step at which the change begins, the first free one, and the first batch of lane `name` from there on.
+    pub(crate) fn at_step(&self, name: &ProducerName) -> Option<(Step, Step, Seq)> {
+        match self {
+            Self::After(_) => None,
+            Self::AtStep { step, first, free } => {
+                Some((*step, *free, first.get(name).copied().unwrap_or_default()))
+            }
+        }
+    }
+
     /// Returns the first batch of `name` with the new mixture.
     pub(super) fn of(&self, name: &ProducerName, state: &ProducerState) -> Result<Seq, CliError> {
         let last = state.mixtures.iter().next_back().map_or(0, |(seq, _)| *seq);

@@ -225,25 +225,27 @@ impl Wanted {
         id: u64,
         from: &BTreeMap<ProducerName, Seq>,
     ) -> Result<MixtureSpec, CliError> {
-        // The documents that wait at a cursor are of the mixture that it names, or of later ones.
-        let cursors = m
-            .producers()
-            .filter_map(|(_, p)| p.cursor.0.pointer("/order/mix"));
-        let needed = cursors
-            .filter_map(serde_json::Value::as_u64)
-            .min()
-            .unwrap_or(0);
         let mixture = NumberedMixture {
             id,
             weights: self.weights.clone(),
             from: from.clone(),
         };
-        Ok(read_spec(m)?.with(mixture, needed))
+        Ok(read_spec(m)?.with(mixture, needed_mixtures(m)))
     }
 }
 
+/// Returns the oldest mixture that a producer may still need: the documents that wait at a cursor are of the mixture that it
+/// names, or of later ones.
+pub(crate) fn needed_mixtures(m: &Manifest) -> u64 {
+    let cursors = m
+        .producers()
+        .filter_map(|(_, p)| p.cursor.0.pointer("/order/mix"));
+    let mixtures = cursors.filter_map(serde_json::Value::as_u64);
+    mixtures.min().unwrap_or(0)
+}
+
 /// Reads the last mixture of the log.
-pub(super) fn read_spec(m: &Manifest) -> Result<MixtureSpec, CliError> {
+pub(crate) fn read_spec(m: &Manifest) -> Result<MixtureSpec, CliError> {
     let spec = MixtureSpec::read(&m.mixture().spec);
     spec.map_err(|why| {
         CliError::Unsound(format!(

@@ -57,6 +57,7 @@ pub(super) async fn rows(
 ) -> Result<Vec<Decoded>, CliError> {
     let origin = Origin::read(log, entry).await?;
     let stream = log.manifest().stream();
+    let (rows_per_slice, _) = log.manifest().shape_at(&entry.producer, entry.seq);
     let producer = log.manifest().producer(&entry.producer);
     let cursor = producer.map(|producer| &producer.cursor);
     let mut vocabulary = None;
@@ -72,7 +73,7 @@ pub(super) async fn rows(
             let found = Vocabulary::find(log.store().as_ref(), id, tokenizer, cursor).await?;
             vocabulary = Some(found);
         }
-        let of_slice = u64::from(stream.rows_per_slice);
+        let of_slice = u64::from(rows_per_slice);
         let width = tokens.as_ref().map_or(0, |(width, _)| *width);
         let mask = runs::mask(&layout, payload, width);
         let bins = bin_ranges(&layout, payload);
@@ -140,9 +141,10 @@ impl Origin {
         };
         let names = sources::names(log, &entry.producer).await?;
         let stream = log.manifest().stream();
-        let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
+        let (rows_per_slice, seq_len) = log.manifest().shape_at(&entry.producer, entry.seq);
+        let rows = u64::from(stream.slices) * u64::from(rows_per_slice);
         Ok(Some(Self {
-            placed: sources.placed(u64::from(stream.seq_len), rows),
+            placed: sources.placed(u64::from(seq_len), rows),
             names,
         }))
     }

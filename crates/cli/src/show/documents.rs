@@ -7,7 +7,7 @@ use batchweave_console::CliError;
 use batchweave_console::output::{Style, cells, printable, table};
 use batchweave_console::sources::{self, Names};
 use batchweave_core::ids::Step;
-use batchweave_core::manifest::StepEntry;
+use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_core::provenance::{Piece, Provenance, Sources};
 use batchweave_log::{Located, Log};
 use serde::Serialize;
@@ -91,9 +91,7 @@ async fn located(log: &mut Log, step: Option<Step>) -> Result<Option<Arc<StepEnt
 struct Object {
     provenance: Provenance,
     names: Names,
-    seq_len: u64,
-    slices: u64,
-    rows_per_slice: u64,
+    manifest: Manifest,
 }
 
 impl Object {
@@ -101,9 +99,7 @@ impl Object {
         Ok(Self {
             provenance: sources::provenance(log.store().as_ref(), key).await?,
             names: sources::names(log, &entry.producer).await?,
-            seq_len: log.manifest().stream().seq_len.into(),
-            slices: log.manifest().stream().slices.into(),
-            rows_per_slice: u64::from(log.manifest().stream().rows_per_slice).max(1),
+            manifest: log.manifest().clone(),
         })
     }
 
@@ -111,15 +107,20 @@ impl Object {
         let sources = self.provenance.get(entry.seq)?;
         Some(StepDocuments {
             step: entry.step,
-            documents: self.documents(sources),
+            documents: self.documents(sources, entry),
         })
     }
 
-    fn documents(&self, sources: &Sources) -> Vec<Document> {
-        let placed = sources.placed(self.seq_len, self.slices * self.rows_per_slice);
+    fn documents(&self, sources: &Sources, entry: &StepEntry) -> Vec<Document> {
+        let (rows, seq_len) = self.manifest.shape_at(&entry.producer, entry.seq);
+        let (rows, slices) = (
+            u64::from(rows).max(1),
+            u64::from(self.manifest.stream().slices),
+        );
+        let placed = sources.placed(seq_len.into(), slices * rows);
         let document = |(row, _, piece): (u64, u64, Piece)| Document {
-            slice: row / self.rows_per_slice,
-            row: row % self.rows_per_slice,
+            slice: row / rows,
+            row: row % rows,
             source: sources::place(&piece, &self.names),
             pass: piece.pass,
             skip: piece.skip,

@@ -182,9 +182,10 @@ async fn find(
         }
         match log.locate(step).await? {
             Located::At(entry) => {
+                let stage = log.manifest().stage_at(&entry.producer, entry.seq);
                 let slices = {
                     let mut state = node.lock();
-                    state.note_step(step, entry.tgb.digest);
+                    state.note_step(step, entry.tgb.digest, stage);
                     state.engine.lacking(step)
                 };
                 if !slices.is_empty() {

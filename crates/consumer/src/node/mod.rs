@@ -17,6 +17,7 @@ mod ranks;
 mod replaced;
 mod rewind;
 mod sessions;
+pub(crate) mod stages;
 mod state;
 mod status;
 
@@ -138,6 +139,7 @@ impl Node {
             parts.deliveries,
             resources.states.clone(),
         );
+        state.stream = Some(Arc::new(resources.stream.clone()));
         state.report_progress(parts.job.progress_steps, progress_due.clone());
         state.set_head(head);
         Arc::new(Self {

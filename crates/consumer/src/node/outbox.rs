@@ -14,6 +14,7 @@ use batchweave_wire::{
 };
 use tokio::sync::Notify;
 
+use super::stages::RankStages;
 use crate::engine::SessionId;
 use crate::engine::allocator::FrameRegion;
 use crate::engine::layouts::{LayoutNumbers, Shape};
@@ -120,6 +121,8 @@ pub(super) struct Outbox {
     pub(super) reached: Option<Step>,
     /// The welcome that was sent last.
     welcome: Welcome,
+    /// The stages that the rank can take, and the one of the last batch that it was sent.
+    pub(super) stages: RankStages,
     segments_sent: u32,
     numbers: LayoutNumbers,
 }
@@ -151,6 +154,7 @@ impl Outbox {
             over: false,
             reached: None,
             welcome,
+            stages: RankStages::of(hello),
             segments_sent: 0,
             numbers: LayoutNumbers::default(),
         }

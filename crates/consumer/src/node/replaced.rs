@@ -30,9 +30,10 @@ pub(crate) struct LogReplacement {
 }
 
 impl State {
-    /// Remembers the batch that the log has at `step`.
-    pub(crate) fn note_step(&mut self, step: Step, digest: Digest) {
+    /// Remembers the batch that the log has at `step`, and its stage.
+    pub(crate) fn note_step(&mut self, step: Step, digest: Digest, stage: u64) {
         self.history.note(step, digest);
+        self.steps.note(step, stage);
     }
 
     /// The remembered steps and their batches.

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batchweave_arena::Segment;
+use batchweave_core::manifest::stages::Stages;
+use batchweave_core::stream::StreamConfig;
 use batchweave_core::tgb::HEADER_BYTES;
 use batchweave_wire::{DaemonMessage, ErrorName, Fault};
 
 use super::Needs;
 use super::outbox::Outbox;
 use super::rewind::History;
+use super::stages::{StepStages, described, too_large};
 use crate::engine::allocator::FrameRegion;
 use crate::engine::location::FrameId;
 use crate::engine::{Action, Cause, Engine, Fetch, Limits, Room, SessionId, TooLarge};
@@ -72,6 +75,9 @@ pub(crate) struct State {
     /// The number of ranks that wait for their job or attempt.
     pub(crate) waiting_for_attempt: usize,
     pub(super) history: History,
+    pub(super) steps: StepStages,
+    /// The stream, whose shape is stage 0; set before the first session.
+    pub(super) stream: Option<Arc<StreamConfig>>,
 }
 
 impl State {
@@ -98,6 +104,8 @@ impl State {
             states,
             waiting_for_attempt: 0,
             history: History::default(),
+            steps: StepStages::default(),
+            stream: None,
         };
         state.add_segment(first);
         state
@@ -121,8 +129,37 @@ impl State {
         self.metrics.head_step.set(head.next_step.cast_signed());
         self.metrics.watermark.set(head.watermark.cast_signed());
         self.show_awaited(&head);
+        self.warn_of_stages(&head.stages);
         self.head = head;
         self.end_outdated();
+    }
+
+    /// Logs new stages that some rank or the arena cannot take, when they are known.
+    fn warn_of_stages(&self, stages: &Stages) {
+        let Some(stream) = &self.stream else {
+            return;
+        };
+        for id in self.head.stages.newest() + 1..=stages.newest() {
+            let stage = described(id, stages, stream);
+            tracing::info!(stage = stage.name, id, "the stream has a new stage");
+            let mut faults = self
+                .outboxes
+                .values()
+                .filter_map(|o| o.stages.fault(&stage));
+            if let Some(why) = faults.next() {
+                tracing::warn!("a rank will be refused where it begins: it is {why}");
+            }
+        }
+        let segment = self.segments.iter().map(|segment| segment.bytes()).max();
+        let is_new = self.head.stages.newest() < stages.newest();
+        if let Some((name, bytes)) =
+            too_large(stages, segment.unwrap_or(u64::MAX)).filter(|_| is_new)
+        {
+            tracing::error!(
+                "a slice of stage {name:?} has at least {bytes} bytes, more than a segment of the arena: raise \
+                 arena.segment_bytes to more than that, and arena.bytes with it, before the stage begins"
+            );
+        }
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> {
@@ -180,6 +217,20 @@ impl State {
         let Some(outbox) = self.outboxes.get_mut(&session) else {
             return;
         };
+        if let Some(stream) = &self.stream {
+            let stage = self.steps.at(id.step);
+            let entered = outbox
+                .stages
+                .enter(id.step, stage, &self.head.stages, stream);
+            match entered {
+                Ok(None) => {}
+                Ok(Some(stage)) => outbox.send(DaemonMessage::Stage(stage)),
+                Err(fault) => {
+                    self.fail_session(session, *fault);
+                    return;
+                }
+            }
+        }
         self.next_delivery += 1;
         outbox.push(id, region, shape, self.next_delivery, &self.segments);
         if let Some(member) = &outbox.member {

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use crate::config::ConsumerConfig;
 use crate::error::RunError;
 use crate::job::attempts::check_job;
+use crate::node::stages::too_large;
 use crate::segments::{self, SegmentMaker};
 
 /// Bytes of the smallest token.
@@ -82,6 +83,14 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
     );
     findings.opened("stream", text);
     check_segment(stream, config, findings);
+    if let Some((name, bytes)) = too_large(manifest.stages(), config.arena.segment().bytes()) {
+        let text = format!(
+            "{} is less than a slice of stage {name:?}, which has at least {bytes} bytes; raise it to a whole number of MiB above \
+             that, and arena.bytes with it",
+            config.arena.segment()
+        );
+        findings.fault("arena.segment_bytes", text);
+    }
     let served = config.job.served().iter();
     for name in served.filter(|_| config.job.open) {
         match check_job(manifest, name, &config.job) {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use batchweave_core::ids::JobName;
 use batchweave_daemon::connection_slots::Slot;
 use batchweave_wire::{
-    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
+    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, Stage, WaitCause, Waiting, Welcome,
+    WireError,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -18,6 +19,7 @@ use crate::job::admission::{Refusal, occupied};
 use crate::job::attempts::{LogRequest, being_opened, refusal, too_many};
 use crate::job::membership::{AttemptRequest, WaitReason};
 use crate::job::restart::with_restart;
+use crate::node::stages::described;
 use crate::node::{Node, Outgoing};
 use crate::store_health::ReadKind;
 
@@ -28,6 +30,8 @@ const NOT_ALLOWED_DEADLINE: Duration = Duration::from_secs(1);
 /// How long a rank waits for another session of its coordinate, or another attempt, to end: a killed rank's socket may close a
 /// little after its successor connects.
 const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
+/// Most bytes of stages in a description of the stream.
+const STAGES_BYTES_MAX: usize = 32 << 10;
 /// How often to try again to admit a waiting rank, even if the head does not change.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// A rank is notified that its attempt is being opened when that takes longer than this.
@@ -98,6 +102,7 @@ pub(crate) async fn handshake(
 async fn describe(node: &Node, connection: &Connection) {
     let (mut info, file) = describe::describe(&node.resources, &node.tokenizer_file).await;
     info.reports = Some(node.resources.node_name());
+    info.stages = stages(node);
     let answer = Outgoing::StreamInfo(info, file);
     let context = &node.resources.context;
     let send = async {
@@ -107,6 +112,24 @@ async fn describe(node: &Node, connection: &Connection) {
     };
     // A client that does not read keeps its place no longer than a silent one.
     let _ = context.timeout(HELLO_DEADLINE, send).await;
+}
+
+/// Returns the newest stages, as many as an answer has room for.
+fn stages(node: &Node) -> Vec<Stage> {
+    let stages = { node.lock().head.stages.clone() };
+    let stream = &node.resources.stream;
+    let newest = stages.all.keys().rev();
+    let mut room = STAGES_BYTES_MAX;
+    let described = newest.map(|id| described(*id, &stages, stream));
+    let fitting = described.take_while(|stage| {
+        let bytes = 128 + stage.name.len() + 6 * stage.form.len();
+        let fits = bytes <= room;
+        room = room.saturating_sub(bytes);
+        fits
+    });
+    let mut all: Vec<Stage> = fitting.collect();
+    all.reverse();
+    all
 }
 
 /// Sends `fault` once a hello has arrived, or at the deadline.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::FormatError;
 use crate::ids::{Epoch, ProducerName, Seq, StreamId};
 use crate::limits::{ENTRY_BYTES_MAX, INTENT_BYTES_MAX, INTENTS_PER_ROUND};
-use crate::manifest::rules;
 use crate::manifest::{Entry, Manifest, Void};
+use crate::manifest::{record, rules};
 use crate::{json, keys};
 
 mod carried;
@@ -35,7 +35,7 @@ struct Stored {
 pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(String, Vec<u8>)> {
     let key = key_of(entry)?;
     let stored = Stored {
-        format: 1,
+        format: record::format_of(entry.is_of_stage()),
         stream,
         entry: entry.clone(),
     };
@@ -46,7 +46,10 @@ pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(
 /// Decodes the entry of the intent at `key`; fails when it does not match the key.
 pub fn decode(key: &str, bytes: &[u8], stream: StreamId) -> Result<Entry, FormatError> {
     let key = &*stem(key);
-    let stored: Stored = json::parse(bytes, key, INTENT_BYTES_MAX)?;
+    let newest = record::FORMAT_WITH_STAGES.into();
+    let stored: Stored = json::parse_up_to(bytes, key, INTENT_BYTES_MAX, newest)?;
+    let format = record::format_of(stored.entry.is_of_stage());
+    FormatError::check_format(key, stored.format, format)?;
     FormatError::check_stream(key, stored.stream, stream)?;
     if key_of(&stored.entry).as_deref() != Some(key) {
         let other = "holds another entry than its key says";

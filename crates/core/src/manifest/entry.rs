@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::cursor::Cursor;
 use crate::ids::{
-    AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, Version,
+    AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, StageName,
+    Step, Version,
 };
 use crate::tgb::TgbRecord;
 
@@ -32,6 +33,8 @@ pub enum Entry {
     AttemptOpened(AttemptOpened),
     /// The mixture of sources changes at given sequence numbers.
     Mixture(Mixture),
+    /// Batches have another shape from given sequence numbers on.
+    Stage(Stage),
     /// A range of steps is excluded from attempts opened later.
     Quarantined(Quarantined),
     /// An exclusion is lifted, for attempts opened later.
@@ -74,6 +77,9 @@ pub struct BatchEntry {
     pub cursor: Cursor,
     /// The mixture in force at these sequence numbers; 0 before any was set.
     pub mixture: u64,
+    /// The stage in force at these sequence numbers; 0 before any was set.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub stage: u64,
     /// The step of the first TGB by the writer; checked, never trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_step: Option<Step>,
@@ -183,6 +189,41 @@ pub struct Mixture {
     pub spec: Value,
 }
 
+/// Another shape of the batches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    pub request: RequestId,
+    /// The id of the stage before plus one.
+    pub id: u64,
+    /// Its name in the producers' configurations.
+    pub name: StageName,
+    /// The sequence number from which it is in force, for each producer that has not finished; under `lanes`
+    /// also for those that were never opened.
+    pub from: BTreeMap<ProducerName, Seq>,
+    /// Rows or bins in a slice.
+    pub rows_per_slice: u32,
+    /// Tokens that a row advances by; a row stores one more.
+    pub seq_len: u32,
+    /// The form of slices, as in the name of the stream's tokenizer; empty for plain rows.
+    pub form: String,
+    /// SHA-256 over the settings of producers that decide the bytes of these batches.
+    pub fingerprint: Hash,
+    /// The mixture that begins with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixture: Option<StageMixture>,
+}
+
+/// The mixture that begins with a stage, at the same sequence numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageMixture {
+    /// The id of the mixture before plus one.
+    pub id: u64,
+    /// Weights of the sources.
+    pub spec: Value,
+}
+
 /// The exclusion of a range of steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -259,6 +300,7 @@ impl Entry {
             Self::JobOpened(e) => Some(e.request),
             Self::JobClosed(e) => Some(e.request),
             Self::Mixture(e) => Some(e.request),
+            Self::Stage(e) => Some(e.request),
             Self::Quarantined(e) => Some(e.request),
             Self::QuarantineLifted(e) => Some(e.request),
             Self::Watermark(e) => e.request,
@@ -279,11 +321,21 @@ impl Entry {
             Self::JobClosed(_) => "job_closed",
             Self::AttemptOpened(_) => "attempt_opened",
             Self::Mixture(_) => "mixture",
+            Self::Stage(_) => "stage",
             Self::Quarantined(_) => "quarantined",
             Self::QuarantineLifted(_) => "quarantine_lifted",
             Self::Watermark(_) => "watermark",
             Self::Sealed(_) => "sealed",
             Self::Unsealed(_) => "unsealed",
+        }
+    }
+
+    /// Returns whether only releases that know stages can read it.
+    pub fn is_of_stage(&self) -> bool {
+        match self {
+            Self::Stage(_) => true,
+            Self::Batch(e) => e.stage > 0,
+            _ => false,
         }
     }
 
@@ -293,6 +345,11 @@ impl Entry {
         let mut count = Count(0);
         serde_json::to_writer(&mut count, self).map_or(usize::MAX, |()| count.0)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_first(stage: &u64) -> bool {
+    *stage == 0
 }
 
 struct Count(usize);

@@ -1,6 +1,7 @@
 //! The fold: the state after a record. It is total for every readable record; an unreadable one stops every
 //! reader and writer, since a process that skipped it might disagree with one that can read it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::{BatchEntry, Entry};
@@ -9,6 +10,7 @@ use super::folded::Folded;
 use super::record::Record;
 use super::rules::{self, Validity};
 use super::segment::{Filled, Segment};
+use super::stages::Changes;
 use super::state::{
     AttemptState, JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry,
     Waiting,
@@ -17,7 +19,7 @@ use super::void::{RecordVoid, Void};
 use super::{invariants, order, view};
 use crate::error::FormatError;
 use crate::guards;
-use crate::ids::{Hash, RequestId, Version};
+use crate::ids::{Hash, ProducerName, RequestId, Version};
 use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
 
@@ -163,6 +165,7 @@ impl Manifest {
         match entry {
             Entry::Opened(e) => {
                 let before = self.producers.get(&e.producer).cloned();
+                let begun = self.changes_at_opening(&e.producer, before.as_deref());
                 let state = ProducerState {
                     epoch: e.epoch,
                     nonce: e.nonce,
@@ -176,11 +179,12 @@ impl Manifest {
                         .unwrap_or_default(),
                     finished: false,
                     retired: false,
-                    mixtures: before
-                        .filter(|_| !guards::forgets_mixtures())
-                        .map(|p| p.mixtures.clone())
-                        .unwrap_or_default(),
+                    mixtures: begun.mixtures,
+                    stages: begun.stages,
                 };
+                if !self.stages.unopened.is_empty() {
+                    Arc::make_mut(&mut self.stages).unopened.remove(&e.producer);
+                }
                 self.producers
                     .insert_mut(e.producer.clone(), Arc::new(state));
             }
@@ -199,6 +203,26 @@ impl Manifest {
             administrative => self.apply_admin(administrative, version),
         }
         Vec::new()
+    }
+
+    /// Returns the changes with which a producer is opened: its own, or those of one that was never opened.
+    fn changes_at_opening(&self, name: &ProducerName, before: Option<&ProducerState>) -> Changes {
+        let Some(before) = before else {
+            return self.stages.of_unopened(name);
+        };
+        let (mixtures, stages) = (before.mixtures.clone(), before.stages.clone());
+        Changes {
+            mixtures: if guards::forgets_mixtures() {
+                BTreeMap::new()
+            } else {
+                mixtures
+            },
+            stages: if guards::forgets_stages() {
+                BTreeMap::new()
+            } else {
+                stages
+            },
+        }
     }
 
     fn apply_batch(&mut self, e: &BatchEntry, version: Version) -> Vec<Arc<StepEntry>> {
@@ -266,6 +290,15 @@ impl Manifest {
                     });
                 }
             }
+            Entry::Stage(e) => {
+                if let Some(mixture) = &e.mixture {
+                    self.mixture = Arc::new(MixtureState {
+                        id: mixture.id,
+                        spec: mixture.spec.clone(),
+                    });
+                }
+                self.apply_stage(e);
+            }
             Entry::Quarantined(e) => Arc::make_mut(&mut self.quarantine).push(QuarantineState {
                 id: e.request,
                 first: e.first,
@@ -302,7 +335,7 @@ impl Manifest {
         });
     }
 
-    fn change(&mut self, name: &crate::ids::ProducerName, change: impl FnOnce(&mut ProducerState)) {
+    fn change(&mut self, name: &ProducerName, change: impl FnOnce(&mut ProducerState)) {
         if let Some(state) = self.producers.get_mut(name) {
             change(Arc::make_mut(state));
         }

@@ -11,7 +11,8 @@
 //!   a fold or a reader continues from, and the sizes of meshes divide the stream's slices;
 //! - I8 the state of names and turns equals what follows from producers and waiting TGBs;
 //! - I9 repaired versions grow and lie before the head of the log, and so do those that opened jobs and
-//!   attempts, and added or lifted quarantines.
+//!   attempts, and added or lifted quarantines;
+//! - I10 stages are numbered one after another, and those of producers were set.
 //!
 //! A fold checks them for the parts that its record touched; the rest is unchanged since the fold before. A
 //! snapshot is checked as a whole, and so is every fold of a test.
@@ -51,6 +52,9 @@ pub(super) fn check(m: &Manifest) -> Result<(), String> {
         .flat_map(|q| [q.added, q.lifted.unwrap_or(0)]);
     if opened.any(|v| v >= m.next_version) || ranges.any(|v| v >= m.next_version) {
         return Err("I9: a job or a quarantine is of a version that is not written yet".to_owned());
+    }
+    if let Some(fault) = m.stages.fault() {
+        return Err(fault.to_owned());
     }
     check_lanes(m)
 }
@@ -181,6 +185,11 @@ fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Resul
         return Err(format!(
             "I5: producer {name} has term {} from version {}",
             p.epoch, p.opened
+        ));
+    }
+    if !m.stages.has(&p.stages) {
+        return Err(format!(
+            "I10: producer {name} has a stage that was never set"
         ));
     }
     Ok(())

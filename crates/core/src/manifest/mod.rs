@@ -5,6 +5,7 @@
 //! - `rules`: whether an entry is valid in a state; `void`: why it is not;
 //! - `fold`: the state after a record; `folded`: its effects; `fold_error`: why the fold stops;
 //! - `invariants`: checks after every fold;
+//! - `stages`: the shapes of batches;
 //! - `order`, `lanes`: the steps of TGBs; `trial`: the steps that a commit would place;
 //! - `bundle`: copies of records in one object;
 //! - `view`: a hash over all decisions of a fold.
@@ -23,6 +24,7 @@ pub mod repair;
 pub mod rules;
 pub mod segment;
 pub mod snapshot;
+pub mod stages;
 pub mod state;
 pub mod trial;
 mod view;

@@ -8,6 +8,15 @@ use crate::ids::{CommitId, Epoch, Hash, StreamId, Version};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::{json, keys};
 
+/// The format of records, intents and snapshots with a stage, so that releases that do not know stages stop with the advice
+/// to upgrade. Others have format 1.
+pub(crate) const FORMAT_WITH_STAGES: u32 = 2;
+
+/// Returns the number of the format of an object with or without a stage.
+pub(crate) fn format_of(has_stage: bool) -> u32 {
+    if has_stage { FORMAT_WITH_STAGES } else { 1 }
+}
+
 /// The writer of a record. For people: it has no influence on the validity of entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +54,7 @@ pub struct Hints {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Format of this object; 1.
+    /// Format of this object: [`Record::format_of`] its entries.
     pub format: u32,
     /// The stream that it belongs to.
     pub stream: StreamId,
@@ -81,6 +90,15 @@ impl Record {
 
     /// Decodes the record of version `version`. The fold checks whether it continues the log.
     pub fn from_json(bytes: &[u8], version: Version) -> Result<Self, FormatError> {
-        json::parse(bytes, &keys::log(version), RECORD_BYTES_MAX)
+        let key = keys::log(version);
+        let record: Self =
+            json::parse_up_to(bytes, &key, RECORD_BYTES_MAX, FORMAT_WITH_STAGES.into())?;
+        FormatError::check_format(&key, record.format, Self::format_of(&record.entries))?;
+        Ok(record)
+    }
+
+    /// Returns the number of the format of a record with these entries.
+    pub fn format_of(entries: &[Entry]) -> u32 {
+        format_of(entries.iter().any(Entry::is_of_stage))
     }
 }

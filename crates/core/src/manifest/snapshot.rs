@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::invariants;
 use super::lanes::Lanes;
+use super::record::{self, FORMAT_WITH_STAGES};
+use super::stages::Stages;
 use super::state::{
     JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry, Waiting,
 };
@@ -34,6 +36,8 @@ struct Stored {
     jobs: BTreeMap<JobName, JobState>,
     quarantine: Vec<QuarantineState>,
     mixture: MixtureState,
+    #[serde(default, skip_serializing_if = "Stages::is_empty")]
+    stages: Stages,
     waiting: BTreeMap<ProducerName, BTreeMap<Seq, Arc<Waiting>>>,
     open_steps: Vec<Arc<StepEntry>>,
     requests: VecDeque<RequestId>,
@@ -58,7 +62,7 @@ impl Manifest {
         let queues = self.lanes.queues();
         let waiting = queues.map(|(name, queue)| (name.clone(), pairs(queue.iter())));
         let stored = Stored {
-            format: 1,
+            format: self.snapshot_format(),
             stream: self.stream.stream_id,
             version,
             record: self.prev,
@@ -71,6 +75,7 @@ impl Manifest {
             jobs: BTreeMap::clone(&self.jobs),
             quarantine: Vec::clone(&self.quarantine),
             mixture: MixtureState::clone(&self.mixture),
+            stages: Stages::clone(&self.stages),
             waiting: waiting.collect(),
             open_steps: self.open_steps.iter().cloned().collect(),
             requests: VecDeque::clone(&self.requests),
@@ -90,7 +95,8 @@ impl Manifest {
         version: Version,
     ) -> Result<Self, FormatError> {
         let key = keys::snapshot(version);
-        let stored: Stored = json::parse(bytes, &key, SNAPSHOT_BYTES_MAX)?;
+        let stored: Stored =
+            json::parse_up_to(bytes, &key, SNAPSHOT_BYTES_MAX, FORMAT_WITH_STAGES.into())?;
         FormatError::check_stream(&key, stored.stream, stream.stream_id)?;
         if stored.version != version {
             return Err(FormatError::rule(
@@ -98,6 +104,7 @@ impl Manifest {
                 format!("says version {}", stored.version),
             ));
         }
+        let format = stored.format;
         let next_version = version
             .checked_add(1)
             .ok_or_else(|| FormatError::rule(&key, "is at the last possible version"))?;
@@ -122,6 +129,7 @@ impl Manifest {
             jobs: Arc::new(stored.jobs),
             quarantine: Arc::new(stored.quarantine),
             mixture: Arc::new(stored.mixture),
+            stages: Arc::new(stored.stages),
             requests: Arc::new(stored.requests),
             void_entries: stored.void_entries,
             void_records: stored.void_records,
@@ -130,7 +138,12 @@ impl Manifest {
             repaired: Arc::new(stored.repaired),
         };
         invariants::check(&manifest).map_err(|broken| FormatError::rule(&key, broken))?;
+        FormatError::check_format(&key, format, manifest.snapshot_format())?;
         Ok(manifest)
+    }
+
+    fn snapshot_format(&self) -> u32 {
+        record::format_of(!self.stages.is_empty())
     }
 }
 

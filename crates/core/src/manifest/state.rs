@@ -17,6 +17,7 @@ pub use super::job_state::{AttemptState, JobState, QuarantineState};
 use super::lanes::Lanes;
 pub use super::lanes::Waiting;
 use super::record::Record;
+use super::stages::Stages;
 use crate::cursor::Cursor;
 use crate::ids::{
     Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
@@ -79,6 +80,9 @@ pub struct ProducerState {
     /// and later ones are kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mixtures: BTreeMap<Seq, u64>,
+    /// Stages by the sequence number from which they are in force; all are kept, since they tell the stage of each step.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages: BTreeMap<Seq, u64>,
 }
 
 /// The last mixture that was set.
@@ -115,6 +119,7 @@ pub struct Manifest {
     pub(super) jobs: Arc<BTreeMap<JobName, JobState>>,
     pub(super) quarantine: Arc<Vec<QuarantineState>>,
     pub(super) mixture: Arc<MixtureState>,
+    pub(super) stages: Arc<Stages>,
     pub(super) requests: Arc<VecDeque<RequestId>>,
     pub(super) void_entries: u64,
     pub(super) void_records: u64,
@@ -140,6 +145,7 @@ impl Manifest {
             jobs: Arc::default(),
             quarantine: Arc::default(),
             mixture: Arc::default(),
+            stages: Arc::default(),
             requests: Arc::default(),
             void_entries: 0,
             void_records: 0,

@@ -36,7 +36,7 @@ impl Bench {
 
     pub(crate) fn record(&self, entries: Vec<Entry>) -> Record {
         Record {
-            format: 1,
+            format: Record::format_of(&entries),
             stream: self.m.stream_id(),
             version: self.m.next_version(),
             prev: self.m.prev(),
@@ -82,6 +82,7 @@ impl Bench {
         let state = self.m.producer(&producer).expect("opened");
         let (first_seq, last_seq) = (state.next_seq, state.next_seq + tgbs - 1);
         let seqs = (first_seq, last_seq);
+        let stage = self.m.stage_at(&producer, first_seq);
         let key = keys::data(&producer, state.epoch, state.nonce, seqs, first_seq, 0);
         BatchEntry {
             first_seq,
@@ -90,9 +91,22 @@ impl Bench {
             cursor_before: state.cursor.hash(),
             cursor: Cursor(json!({ "row": last_seq + 1 })),
             mixture: self.m.mixture_at(&producer, first_seq),
+            stage,
             first_step: None,
-            tgbs: (0..tgbs).map(|i| tgb(&key, i)).collect(),
+            tgbs: (0..tgbs)
+                .map(|i| self.shaped(tgb(&key, i), stage))
+                .collect(),
             producer,
+        }
+    }
+
+    /// Returns a TGB with the rows of `stage`.
+    pub(crate) fn shaped(&self, tgb: TgbRecord, stage: u64) -> TgbRecord {
+        let shape = self.m.stages().all.get(&stage);
+        let rows = shape.map(|s| u64::from(self.m.stream().slices) * u64::from(s.rows_per_slice));
+        TgbRecord {
+            rows: rows.unwrap_or(tgb.rows),
+            ..tgb
         }
     }
 

@@ -15,6 +15,7 @@ mod golden;
 mod lanes;
 mod rejections;
 mod round_trip;
+mod stages;
 
 #[test]
 fn arrival_numbers_steps_in_log_order() {

@@ -47,6 +47,8 @@ pub enum Void {
     TooDeep { limit: usize },
     #[error("mixture {found} is not the one in force at sequence {seq}, {current}")]
     WrongMixture { seq: Seq, current: u64, found: u64 },
+    #[error("stage {found} is not the one in force at sequence {seq}, {current}")]
+    WrongStage { seq: Seq, current: u64, found: u64 },
     #[error("TGB {seq}: {reason}")]
     BadTgb { seq: Seq, reason: String },
     #[error("object {key} is not in the folder of this term and nonce")]
@@ -79,6 +81,23 @@ pub enum Void {
     MixtureOrder { current: u64, found: u64 },
     #[error("sequence {found} of producer {producer} is committed already (next is {next})")]
     MixtureTooLate {
+        producer: ProducerName,
+        next: Seq,
+        found: Seq,
+    },
+    #[error("stage {found} does not follow {current}")]
+    StageOrder { current: u64, found: u64 },
+    #[error("a stream has at most {limit} stages")]
+    StageCount { limit: u64 },
+    #[error("seq_len and rows_per_slice of a stage must be at least 1")]
+    StageShape,
+    #[error("the stage names no sequence of producer {0}, which has not finished")]
+    StageProducers(ProducerName),
+    #[error(
+        "the stage begins at sequence {found} of producer {producer}, before {next}: batches before that are committed, or \
+         an earlier stage begins there"
+    )]
+    StageTooLate {
         producer: ProducerName,
         next: Seq,
         found: Seq,

@@ -82,6 +82,7 @@ impl SingleCommits {
                 cursor_before: before.unwrap_or_default().hash(),
                 cursor: cursor.clone(),
                 mixture: m.mixture_at(&self.name, first_seq),
+                stage: 0,
                 first_step: None,
                 tgbs: tgbs.clone(),
             };

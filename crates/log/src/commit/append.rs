@@ -92,7 +92,7 @@ impl Log {
         entries: Vec<Entry>,
     ) -> Bytes {
         let record = Record {
-            format: 1,
+            format: Record::format_of(&entries),
             stream: self.manifest.stream_id(),
             version,
             prev: self.manifest.prev(),

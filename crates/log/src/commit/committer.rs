@@ -17,8 +17,8 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::state::ProducerState;
 
 use crate::clock::Clock;
+use crate::commit::changes::ChangesInLog;
 use crate::commit::intents::Intents;
-use crate::commit::mixtures::MixturesInLog;
 use crate::commit::outcome::{self, Phase, Stop};
 use crate::commit::pending::PendingCommits;
 use crate::error::LogError;
@@ -166,11 +166,13 @@ impl Committer {
         self.state().map_or(0, |p| p.next_seq)
     }
 
-    /// The changes of the mixture that the log has for the producer.
-    pub fn mixtures(&self) -> MixturesInLog {
-        MixturesInLog {
+    /// The changes of the mixture and the stages that the log has for the producer.
+    pub fn changes(&self) -> ChangesInLog {
+        ChangesInLog {
             from: self.state().map(|p| p.mixtures.clone()).unwrap_or_default(),
             last: self.log.manifest.mixture().clone(),
+            stages: self.log.manifest.stages_of(&self.name),
+            all_stages: self.log.manifest.shared_stages(),
         }
     }
 
@@ -313,8 +315,8 @@ impl Committer {
     fn stopped(&self) -> Option<Stop> {
         let sealable = self.pending.is_stopped_by_seal();
         let stop = outcome::stopped(&self.log.manifest, &self.name, self.phase, sealable);
-        let mixture = || self.pending.is_of_other_mixture(&self.log.manifest);
-        stop.or_else(|| mixture().then_some(Stop::Mixture))
+        let changed = || self.pending.is_of_other_change(&self.log.manifest);
+        stop.or_else(|| changed().then_some(Stop::Changed))
     }
 
     /// The epoch of our entries: that of this instance, or the one that it wants to open.

@@ -27,8 +27,8 @@ pub(crate) enum Stop {
         instance: String,
     },
     Sealed,
-    /// The next item was made by another mixture than the one in force.
-    Mixture,
+    /// The next item was made by another mixture or stage than the one in force.
+    Changed,
     Finished {
         tgbs: Seq,
     },

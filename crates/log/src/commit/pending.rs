@@ -23,6 +23,8 @@ pub struct CommitItem {
     pub cursor: Cursor,
     /// The mixture by which they were made; `None` for a producer that makes the same ones by any.
     pub mixture: Option<u64>,
+    /// The stage by which they were made.
+    pub stage: u64,
 }
 
 #[derive(Debug)]
@@ -166,8 +168,9 @@ impl PendingCommits {
         self.queue.front().map(|pending| pending.ready)
     }
 
-    /// Whether the first commit was made by another mixture than the one in force, so that it can never be committed.
-    pub(crate) fn is_of_other_mixture(&self, manifest: &Manifest) -> bool {
+    /// Whether the first commit was made by another mixture or stage than the one in force, so that it can never be
+    /// committed.
+    pub(crate) fn is_of_other_change(&self, manifest: &Manifest) -> bool {
         let first = self.queue.front();
         first.is_some_and(|pending| self.differs(pending, manifest))
     }
@@ -176,10 +179,14 @@ impl PendingCommits {
         let Commit::Item { item, first, .. } = &pending.commit else {
             return false;
         };
+        let last = first + (item.tgbs.len() as u64).saturating_sub(1);
+        let stage = |seq| item.stage != manifest.stage_at(&self.name, seq);
+        if !guards::skips_stage_check() && (stage(*first) || stage(last)) {
+            return true;
+        }
         if guards::skips_mixture_check() {
             return false;
         }
-        let last = first + (item.tgbs.len() as u64).saturating_sub(1);
         let of = |seq| manifest.mixture_at(&self.name, seq);
         item.mixture
             .is_some_and(|mixture| mixture != of(*first) || mixture != of(last))
@@ -284,8 +291,7 @@ impl PendingCommits {
             let full = tgbs.len() + item.tgbs.len() > self.tgbs_per_entry
                 || bytes > ENTRY_BYTES_MAX / 2
                 || self.differs(pending, manifest)
-                || manifest.mixture_at(&self.name, *first)
-                    != manifest.mixture_at(&self.name, first_seq);
+                || self.changes_between(manifest, first_seq, *first);
             if count > 0 && full {
                 break;
             }
@@ -305,10 +311,20 @@ impl PendingCommits {
             cursor_before: self.cursor_before(manifest, at).hash(),
             cursor,
             mixture: manifest.mixture_at(&self.name, first_seq),
+            stage: manifest.stage_at(&self.name, first_seq),
             first_step: None,
             tgbs,
         };
         (Entry::Batch(entry), count.max(1))
+    }
+
+    /// Whether a mixture or a stage begins after `first`, up to `later`.
+    fn changes_between(&self, manifest: &Manifest, first: Seq, later: Seq) -> bool {
+        let of = |seq| {
+            let mixture = manifest.mixture_at(&self.name, seq);
+            (mixture, manifest.stage_at(&self.name, seq))
+        };
+        of(first) != of(later)
     }
 
     fn cursor_before(&self, manifest: &Manifest, at: usize) -> Cursor {

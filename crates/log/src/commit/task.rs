@@ -10,8 +10,8 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::commit::changes::ChangesInLog;
 use crate::commit::committer::{Committer, Next};
-use crate::commit::mixtures::MixturesInLog;
 use crate::commit::outcome::Stop;
 use crate::commit::pending::CommitItem;
 use crate::error::LogError;
@@ -38,9 +38,9 @@ pub enum CommitEnd {
     },
     /// The stream was sealed.
     Sealed,
-    /// The next item was made by another mixture than the one in force, so that it and those after it must be made
+    /// The next item was made by another mixture or stage than the one in force, so that it and those after it must be made
     /// again from the committed cursor.
-    Mixture,
+    Changed,
 }
 
 impl From<Stop> for CommitEnd {
@@ -48,7 +48,7 @@ impl From<Stop> for CommitEnd {
         match stop {
             Stop::Fenced { by, instance } => Self::Fenced { by, instance },
             Stop::Sealed => Self::Sealed,
-            Stop::Mixture => Self::Mixture,
+            Stop::Changed => Self::Changed,
             Stop::Finished { tgbs } => Self::Finished { tgbs },
         }
     }
@@ -112,7 +112,7 @@ pub struct CommitQueue {
     send: mpsc::Sender<Message>,
     progress: watch::Receiver<CommitProgress>,
     flow_control: watch::Receiver<FlowControlStatus>,
-    mixtures: watch::Receiver<MixturesInLog>,
+    changes: watch::Receiver<ChangesInLog>,
     task: JoinHandle<Result<(CommitEnd, Committer), LogError>>,
 }
 
@@ -133,9 +133,9 @@ impl CommitQueue {
         self.flow_control.clone()
     }
 
-    /// Returns a watch of the mixtures that the log has for the producer.
-    pub fn mixtures(&self) -> watch::Receiver<MixturesInLog> {
-        self.mixtures.clone()
+    /// Returns a watch of the mixtures and stages that the log has for the producer.
+    pub fn changes(&self) -> watch::Receiver<ChangesInLog> {
+        self.changes.clone()
     }
 
     /// Waits until all items are committed or the task stops; `finish` also commits the end of the
@@ -163,7 +163,7 @@ struct CommitTask<P> {
     poll_at: Option<Duration>,
     progress: watch::Sender<CommitProgress>,
     flow_control: watch::Sender<FlowControlStatus>,
-    mixtures: watch::Sender<MixturesInLog>,
+    changes: watch::Sender<ChangesInLog>,
 }
 
 /// While a commit is held back, the log is polled every eighth of the time already waited, clamped to this
@@ -193,7 +193,7 @@ impl Committer {
             held_items: 0,
             lead: None,
         });
-        let (mixtures, mixtures_watch) = watch::channel(self.mixtures());
+        let (changes, changes_watch) = watch::channel(self.changes());
         let first_event = self.first_event.take();
         let mut committer = self.restarted(options.tgbs_per_entry);
         committer.limiter = Limiter::new(options.pace);
@@ -206,13 +206,13 @@ impl Committer {
             poll_at: None,
             progress,
             flow_control,
-            mixtures,
+            changes,
         };
         CommitQueue {
             send,
             progress: progress_watch,
             flow_control: flow_control_watch,
-            mixtures: mixtures_watch,
+            changes: changes_watch,
             task: tokio::spawn(task.run(receive, first_event)),
         }
     }
@@ -357,8 +357,8 @@ impl<P: Policy> CommitTask<P> {
         if committer.limiter.is_bounded() {
             self.report_flow_control();
         }
-        if self.mixtures.borrow().last.id != committer.log.manifest.mixture().id {
-            self.mixtures.send_replace(committer.mixtures());
+        if self.changes.borrow().differ(&committer.log.manifest) {
+            self.changes.send_replace(committer.changes());
         }
     }
 

@@ -177,6 +177,7 @@ pub(crate) fn item(producer: &Committer, first: u64, tgbs: u64) -> CommitItem {
         tgbs,
         cursor: Cursor(serde_json::json!({ "row": seqs.1 + 1 })),
         mixture: None,
+        stage: 0,
     }
 }
 

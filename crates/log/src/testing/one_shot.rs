@@ -46,6 +46,7 @@ impl Committer {
             cursor_before: self.cursor().hash(),
             cursor,
             mixture: self.log.manifest().mixture_at(self.name(), first_seq),
+            stage: self.log.manifest().stage_at(self.name(), first_seq),
             first_step: None,
             tgbs,
         };

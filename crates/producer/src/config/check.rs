@@ -6,7 +6,7 @@ use batchweave_core::ids::ProducerName;
 use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{Config, Problem};
 
-use super::{NamedSource, ProducerConfig, ShuffleConfig, ShuffleRowsConfig, hints};
+use super::{NamedSource, ProducerConfig, ShuffleConfig, ShuffleRowsConfig, StageConfig, hints};
 
 impl Config for ProducerConfig {
     fn hint(key: &str, value: Option<&str>) -> Option<String> {
@@ -26,6 +26,7 @@ impl Config for ProducerConfig {
         let shuffle_rows = serde_json::to_value(ShuffleRowsConfig::default());
         let tables = [
             ("sources", serde_json::to_value(source)),
+            ("stages", serde_json::to_value(StageConfig::default())),
             ("source.shuffle", shuffle),
             ("packing.shuffle_rows", shuffle_rows),
         ];
@@ -63,6 +64,7 @@ impl Config for ProducerConfig {
         self.check_function(&mut problems);
         self.check_shuffle_rows(&mut problems);
         self.check_balanced(&mut problems);
+        self.check_stages(&mut problems);
         let lanes = self.check_lanes(&mut problems);
         self.check_names(lanes, &mut problems);
         problems

@@ -7,72 +7,22 @@
 //! function of the pieces, and the state after any batch is the oldest piece's point and the set of pieces of the
 //! window that are placed already.
 
+mod piece;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 
 use batchweave_core::provenance::{Form, Piece as Source, Sources};
 use bytes::Bytes;
 
+use self::piece::{Divided, Piece, Window};
 use super::{
-    AddedTokens, BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer,
-    Placed, Point, Restart, Rows, Segment, Shape, Start, piece as source,
+    AddedTokens, BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point,
+    Restart, Rows, Segment, Shape, Start, TokenRange, piece as source,
 };
 
 /// The largest window: its set of placed pieces must fit in a cursor.
 pub const LOOK_AHEAD_MAX: usize = 8192;
-/// The window is full at this many tokens, in any number of pieces, to bound memory.
-const WINDOW_TOKENS_MAX: u64 = 16 << 20;
-/// The same for the bytes of arrays; few in tests, so that these reach it.
-const WINDOW_BYTES_MAX: u64 = if cfg!(test) { 32 } else { 256 << 20 };
-
-#[derive(Debug)]
-struct Piece {
-    /// The document, and the token in it where the piece begins.
-    at: Point,
-    /// Empty once the piece is placed.
-    tokens: Vec<u32>,
-    learned: Vec<bool>,
-    length: usize,
-    /// It repeats the last token of the piece before it, which is of the same document.
-    goes_on: bool,
-    placed: bool,
-    columns: Option<ColumnValues>,
-    /// The document's arrays, and their size in bytes, which stays when they are placed.
-    arrays: Vec<Bytes>,
-    bytes: u64,
-}
-
-/// The first of the pieces: their number, tokens and bytes of arrays.
-#[derive(Debug, Default)]
-struct Window {
-    pieces: usize,
-    tokens: u64,
-    bytes: u64,
-}
-
-impl Window {
-    fn is_full(&self, look_ahead: usize) -> bool {
-        self.pieces >= look_ahead
-            || self.tokens >= WINDOW_TOKENS_MAX
-            || self.bytes >= WINDOW_BYTES_MAX
-    }
-
-    fn add(&mut self, piece: &Piece) {
-        self.pieces += 1;
-        self.tokens += piece.length as u64;
-        self.bytes += piece.bytes;
-    }
-
-    /// Removes the first piece.
-    fn remove(&mut self, piece: &Piece) {
-        if self.pieces > 0 {
-            self.pieces -= 1;
-            self.tokens -= piece.length as u64;
-            self.bytes -= piece.bytes;
-        }
-    }
-}
-
 /// The packer of whole documents; see the header of this file.
 #[derive(Debug)]
 pub struct BestFit {
@@ -80,8 +30,12 @@ pub struct BestFit {
     added: AddedTokens,
     look_ahead: usize,
     start: Start,
-    /// The pieces after the restart that earlier batches hold.
+    /// Pieces at the beginning that earlier batches hold, behind a hand-over.
+    given: u64,
+    /// The pieces behind them that earlier batches hold.
     placed: Placed,
+    /// The state of the earlier packer, whose tokens come first.
+    left: Option<Restart>,
     /// All pieces from the oldest waiting one on.
     pieces: VecDeque<Piece>,
     /// Number of the first of `pieces`, counted from the restart.
@@ -102,12 +56,20 @@ pub struct BestFit {
 impl BestFit {
     /// Returns a packer that starts at `from`; `look_ahead` is the window in pieces.
     pub fn new(shape: Shape, added: AddedTokens, look_ahead: usize, from: Restart) -> Self {
+        let left = from.left.is_some().then(|| from.clone());
+        let start = if left.is_some() {
+            Point::default()
+        } else {
+            from.at
+        };
         Self {
             shape,
             added,
             look_ahead: look_ahead.clamp(1, LOOK_AHEAD_MAX),
-            start: Start::new(from.at),
+            start: Start::new(start),
+            given: from.left.map_or(0, |left| left.given),
             placed: from.placed,
+            left,
             pieces: VecDeque::new(),
             first: 0,
             window: Window::default(),
@@ -123,20 +85,25 @@ impl BestFit {
     /// Divides a document from `skip` on, where an earlier piece ended.
     fn divide(
         &mut self,
-        at: Point,
+        document: Divided<'_>,
         skip: usize,
         tokens: &[u32],
         learned: &[bool],
-        columns: Option<&ColumnValues>,
         mut arrays: Vec<Bytes>,
     ) {
+        let Divided {
+            at,
+            goes_on,
+            is_cut,
+            columns,
+        } = document;
         let stride = self.shape.seq_len as usize;
         let width = self.shape.width();
         let mut from = skip;
         while from == 0 || from + 1 < tokens.len() {
             let to = (from + width).min(tokens.len());
             let number = self.first + self.pieces.len() as u64;
-            let placed = self.placed.holds(number);
+            let placed = self.is_given(number);
             let part = if placed { to..to } else { from..to };
             // A document with arrays is never longer than a row, so its first piece is the only one.
             let arrays = std::mem::take(&mut arrays);
@@ -146,7 +113,8 @@ impl BestFit {
                     skip: at.skip + from as u64,
                     ..at
                 },
-                goes_on: from > 0,
+                goes_on: from > 0 || goes_on,
+                is_cut,
                 tokens: tokens[part.clone()].to_vec(),
                 learned: learned.get(part).unwrap_or_default().to_vec(),
                 length: to - from,
@@ -157,6 +125,12 @@ impl BestFit {
             });
             from += stride;
         }
+    }
+
+    /// Returns whether earlier batches hold piece `number`, counted from the restart or the hand-over.
+    fn is_given(&self, number: u64) -> bool {
+        let behind = number.checked_sub(self.given);
+        behind.is_none_or(|number| self.placed.holds(number))
     }
 
     /// Drops placed pieces from the front and extends the window. Returns true when it is full.
@@ -272,9 +246,54 @@ impl Packer for BestFit {
             Content::Turns(tokens, learned) => (tokens, learned),
             Content::Sample(_) | Content::Pair(_) => return Ok(()),
         };
-        let columns = document.columns.as_ref();
-        self.divide(at, skip, &tokens, &learned, columns, document.arrays);
+        let divided = Divided {
+            at,
+            goes_on: false,
+            is_cut: false,
+            columns: document.columns.as_ref(),
+        };
+        self.divide(divided, skip, &tokens, &learned, document.arrays);
         Ok(())
+    }
+
+    fn push_range(&mut self, mut range: TokenRange) {
+        if let Some(before) = range.before {
+            range.at.skip -= 1;
+            range.tokens.insert(0, before);
+            if !range.learned.is_empty() {
+                range.learned.insert(0, false);
+            }
+        }
+        let divided = Divided {
+            at: range.at,
+            goes_on: range.before.is_some(),
+            is_cut: range.is_cut,
+            columns: range.columns.as_ref(),
+        };
+        self.divide(divided, 0, &range.tokens, &range.learned, Vec::new());
+    }
+
+    fn hand_over(&mut self) -> Vec<TokenRange> {
+        let last = self.pieces.iter().rposition(|piece| piece.placed);
+        let mut ranges: Vec<TokenRange> = Vec::new();
+        for (number, piece) in self.pieces.drain(..).enumerate() {
+            if piece.placed {
+                continue;
+            }
+            let is_before_last = last.is_some_and(|last| number < last);
+            match ranges.last_mut() {
+                Some(range) if piece.follows(range) => range.extend(piece),
+                _ => ranges.push(piece.into_range(is_before_last)),
+            }
+        }
+        self.window = Window::default();
+        self.free.clear();
+        ranges
+    }
+
+    fn is_restored(&self) -> bool {
+        let number = self.first + self.pieces.len() as u64;
+        !self.start.is_pending() && number >= self.given + self.placed.end()
     }
 
     fn pop(&mut self) -> Option<PackedBatch> {
@@ -292,11 +311,16 @@ impl Packer for BestFit {
             .take(self.window.pieces)
             .map(|p| p.placed);
         let placed = bits.collect();
-        Some(self.take_batch(Restart {
-            at,
-            placed,
-            ..Restart::default()
-        }))
+        let is_cut = self.pieces.front().is_some_and(|piece| piece.is_cut);
+        let next = match &self.left {
+            Some(left) if is_cut => left.clone().with_given(self.first, placed),
+            _ => Restart {
+                at,
+                placed,
+                ..Restart::default()
+            },
+        };
+        Some(self.take_batch(next))
     }
 
     fn end(&mut self, end: Point) -> Result<(), Mismatch> {
@@ -323,9 +347,9 @@ impl Packer for BestFit {
     }
 
     fn replays(&self) -> bool {
-        !self
-            .placed
-            .ends_before(self.first + self.pieces.len() as u64)
+        let number = self.first + self.pieces.len() as u64;
+        let behind = number.checked_sub(self.given);
+        behind.is_none_or(|number| !self.placed.ends_before(number))
     }
 
     fn waiting(&self) -> usize {

@@ -11,7 +11,7 @@ use batchweave_core::provenance::{Form, Sources};
 
 use super::{
     AddedTokens, BatchContent, ColumnValues, Content, Document, Mismatch, PackedBatch, Packer,
-    Point, Rows, Segment, Shape, Start, piece,
+    Placed, Point, Restart, Rows, Segment, Shape, Start, TokenRange, piece,
 };
 
 /// The beginning of a document in the sequence.
@@ -20,7 +20,11 @@ struct Beginning {
     /// Index in the sequence of this run.
     index: u64,
     at: Point,
+    /// The token before it in the document, unless it begins the document.
+    before: Option<u32>,
     columns: Option<ColumnValues>,
+    /// See [`TokenRange::is_cut`].
+    is_cut: bool,
 }
 
 /// The packer of one endless sequence; see the header of this file.
@@ -40,15 +44,28 @@ pub struct Concat {
     segments: bool,
     /// The point where the input ends, once no document follows.
     ended: Option<Point>,
+    /// The state of the earlier packer, whose tokens come first.
+    left: Option<Restart>,
+    /// Tokens at the beginning that earlier batches hold.
+    given: u64,
 }
 
 impl Concat {
-    /// Returns a packer that starts at `start`; `segments` adds the places of documents to batches.
-    pub fn new(shape: Shape, added: AddedTokens, start: Point, segments: bool) -> Self {
+    /// Returns a packer that starts at `from`; `segments` adds the places of documents to batches.
+    pub fn new(shape: Shape, added: AddedTokens, from: impl Into<Restart>, segments: bool) -> Self {
+        let from = from.into();
+        let left = from.left.is_some().then(|| from.clone());
+        let start = if left.is_some() {
+            Point::default()
+        } else {
+            from.at
+        };
         Self {
             shape,
             added,
             start: Start::new(start),
+            given: from.left.map_or(0, |left| left.given),
+            left,
             buffer: Vec::new(),
             head: 0,
             base: 0,
@@ -92,6 +109,44 @@ impl Concat {
             }
         }
         segments
+    }
+
+    /// Adds tokens of a document to the sequence; leaves out those that earlier batches hold.
+    fn add(&mut self, beginning: Beginning, tokens: &[u32], end: Option<u32>) {
+        let index = self.base + self.buffered() as u64;
+        self.starts.push_back(Beginning { index, ..beginning });
+        self.buffer.extend_from_slice(tokens);
+        self.buffer.extend(end);
+        if self.given > 0 {
+            let known = self.given.min(self.buffered() as u64);
+            self.given -= known;
+            self.base += known;
+            // It is at most the length of the buffer.
+            self.head += known as usize;
+            self.forget();
+        }
+    }
+
+    /// Forgets the documents before the next token.
+    fn forget(&mut self) {
+        while self
+            .starts
+            .get(1)
+            .is_some_and(|start| start.index <= self.base)
+        {
+            self.starts.pop_front();
+        }
+    }
+
+    /// Returns the state before the next token, which is the last one of the batch before.
+    fn next(&self) -> Option<Restart> {
+        let first = self.starts.front()?;
+        if let Some(left) = self.left.as_ref().filter(|_| first.is_cut) {
+            return Some(left.clone().with_given(self.base, Placed::default()));
+        }
+        let mut next = first.at;
+        next.skip += self.base - first.index;
+        Some(next.into())
     }
 
     fn buffered(&self) -> usize {
@@ -161,16 +216,71 @@ impl Packer for Concat {
             return Ok(());
         }
         point.skip += skip as u64;
-        let at = self.base + self.buffered() as u64;
-        self.starts.push_back(Beginning {
-            index: at,
+        let beginning = Beginning {
+            index: 0,
             at: point,
+            before: None,
             columns: document.columns,
-        });
-        self.buffer
-            .extend_from_slice(&tokens[skip.min(tokens.len())..]);
-        self.buffer.push(self.added.end);
+            is_cut: false,
+        };
+        let end = Some(self.added.end);
+        self.add(beginning, &tokens[skip.min(tokens.len())..], end);
         Ok(())
+    }
+
+    /// Only the first row of a stage repeats the token before it: all later ones have the last token of their predecessor.
+    fn push_range(&mut self, mut range: TokenRange) {
+        let is_first = self.starts.is_empty();
+        if let Some(before) = range.before.filter(|_| is_first) {
+            range.before = None;
+            range.at.skip -= 1;
+            range.tokens.insert(0, before);
+        }
+        let beginning = Beginning {
+            index: 0,
+            at: range.at,
+            before: range.before,
+            columns: range.columns,
+            is_cut: range.is_cut,
+        };
+        self.add(beginning, &range.tokens, None);
+    }
+
+    /// The first token of the buffer was given: it ended the batch before.
+    fn hand_over(&mut self) -> Vec<TokenRange> {
+        let tokens = self.buffer.split_off(self.head.min(self.buffer.len()));
+        let starts = std::mem::take(&mut self.starts);
+        let end = self.base + tokens.len() as u64;
+        let at = |index: u64| {
+            tokens
+                .get(usize::try_from(index - self.base).ok()?)
+                .copied()
+        };
+        let ends = starts.iter().skip(1).map(|start| start.index).chain([end]);
+        let range = |(start, end): (&Beginning, u64)| {
+            let from = start.index.max(self.base + 1);
+            let mut range = TokenRange {
+                at: start.at,
+                before: start.before,
+                tokens: (from..end).filter_map(at).collect(),
+                learned: Vec::new(),
+                columns: start.columns.clone(),
+                is_cut: start.is_cut,
+            };
+            if from > start.index {
+                range.at.skip += from - start.index;
+                range.before = at(from - 1);
+            }
+            range.is_cut |= range.before.is_some();
+            (!range.tokens.is_empty()).then_some(range)
+        };
+        let ranges = starts.iter().zip(ends).filter_map(range).collect();
+        (self.buffer, self.head) = (Vec::new(), 0);
+        ranges
+    }
+
+    fn is_restored(&self) -> bool {
+        !self.start.is_pending() && self.given == 0
     }
 
     fn pop(&mut self) -> Option<PackedBatch> {
@@ -182,20 +292,11 @@ impl Packer for Concat {
         let tokens = self.next_tokens(advance)?;
         let content = self.rows(tokens, advance);
         self.base += advance as u64;
-        while self
-            .starts
-            .get(1)
-            .is_some_and(|start| start.index <= self.base)
-        {
-            self.starts.pop_front();
-        }
-        let first = self.starts.front()?;
-        let mut next = first.at;
-        next.skip += self.base - first.index;
+        self.forget();
         Some(PackedBatch {
             content,
             own: advance as u64,
-            next: next.into(),
+            next: self.next()?,
             sources,
         })
     }

@@ -33,6 +33,12 @@ pub enum Mismatch {
          from its place on, and {found} are there now; restore the input, or start a new producer name"
     )]
     Pieces { known: u64, found: u64 },
+    /// The documents that were cut where a stage began are missing.
+    #[error(
+        "the input or the tokenizer is not what it was when the cursor was saved: documents are missing, of which batches \
+         before the current stage hold a part; restore the input, or start a new producer name"
+    )]
+    HandOver,
     /// Documents whose cost can't be balanced.
     #[error("packing.balanced.cost: {0}")]
     Cost(String),
@@ -57,6 +63,11 @@ pub(super) struct Start(Option<Point>);
 impl Start {
     pub(super) fn new(at: Point) -> Self {
         Self((at.skip > 0).then_some(at))
+    }
+
+    /// Returns whether the document that the cursor names has not come.
+    pub(super) fn is_pending(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Returns the number of items of this document to leave out, of `items`: all of them, when the cursor points into a

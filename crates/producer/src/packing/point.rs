@@ -3,7 +3,7 @@
 use batchweave_core::limits::NUMBER_MAX;
 use serde::{Deserialize, Serialize};
 
-use super::RowWindow;
+use super::{HandOver, RowWindow};
 use crate::sources::Place;
 
 /// A position in the sequence of a producer's documents.
@@ -76,6 +76,9 @@ pub struct Restart {
     pub carried: Carried,
     /// The window of batches that begins there, of which earlier batches are some.
     pub window: Option<RowWindow>,
+    /// The hand-over of an earlier packer, whose point it then is; of `placed` the numbers are counted from the pieces that
+    /// it says were given.
+    pub left: Option<Box<HandOver>>,
 }
 
 impl From<Point> for Restart {
@@ -85,6 +88,7 @@ impl From<Point> for Restart {
             placed: Placed::default(),
             carried: Carried::default(),
             window: None,
+            left: None,
         }
     }
 }
@@ -157,6 +161,13 @@ impl Placed {
         8 * self.0.len() as u64
     }
 
+    /// Returns the number after the largest one in the set; 0 of an empty set.
+    pub(super) fn end(&self) -> u64 {
+        let before = 8 * (self.0.len() as u64).saturating_sub(1);
+        let last = self.0.last().map_or(0, |byte| 8 - byte.leading_zeros());
+        before + u64::from(last)
+    }
+
     /// Returns whether `n` is in the set.
     pub fn holds(&self, n: u64) -> bool {
         usize::try_from(n / 8)
@@ -212,6 +223,7 @@ mod tests {
         assert_eq!(Placed::try_from("0202".to_owned()).unwrap(), placed);
         assert!(placed.holds(9) && !placed.holds(8) && !placed.holds(1000));
         assert!(placed.ends_before(16) && !placed.ends_before(15));
+        assert_eq!((placed.end(), Placed::default().end()), (10, 0));
         assert!(Placed::default().is_empty() && Placed::default().ends_before(0));
         for wrong in ["0", "zz", "+1"] {
             Placed::try_from(wrong.to_owned()).unwrap_err();

@@ -10,6 +10,7 @@ mod forms;
 mod several;
 mod shuffled;
 mod sources;
+mod stages;
 
 const SHAPE: Shape = Shape {
     slices: 2,

@@ -9,18 +9,21 @@ use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
 use batchweave_core::order::{MixtureChanges, SamplerState};
 use batchweave_core::provenance::Form;
+use batchweave_log::ChangesInLog;
 use serde_json::{Map, Value};
 
 pub use super::group::BatchGroup;
 use super::noted::NotedDocuments;
 pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
+use super::stages::{MissingStage, ProducerStages};
 use crate::config::OnBadDocument;
-use crate::cursor::{AS_PYTHON, State};
+use crate::cursor::{AS_PYTHON, STAGES, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point};
+use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point, Restart};
 use crate::pipeline::tokenize::Tokenized;
+use crate::transform::BatchForm;
 use crate::transform::json::Beyond;
 
 /// The parts and settings of a batch builder.
@@ -30,6 +33,14 @@ pub struct BatchBuilderOptions {
     /// Number of slices in a batch, and in the batches that the packer returns.
     pub slices: (u32, u32),
     pub encoder: Arc<Encoder>,
+    /// The stages of the producer, and the one of the next batch.
+    pub(crate) stages: Option<ProducerStages>,
+    pub stage: u64,
+    pub stage_name: String,
+    /// The stage of the next batch that the producer lacks.
+    pub(crate) missing: Option<MissingStage>,
+    /// Of sources with names: no batch is made before this number of documents was taken.
+    pub take_first: u64,
     /// Number of the next batch.
     pub next_seq: Seq,
     /// Number of batches of this producer at which it ends (`producer.limit`).
@@ -51,6 +62,23 @@ pub struct BatchBuilderOptions {
     pub group_batches: usize,
 }
 
+/// Returns the splitter of batches of this form.
+fn splitter(options: &BatchBuilderOptions) -> BatchSplitter {
+    let slices = options.slices.0;
+    BatchSplitter::new(slices, options.object_bytes, options.encoder.batch_bytes())
+}
+
+/// Adds the settings of a stage that begins to those that cursors keep.
+pub(crate) fn keep_stage(settings: &mut Map<String, Value>, form: &BatchForm) {
+    if form.name.is_empty() {
+        return;
+    }
+    let stages = settings
+        .entry(STAGES)
+        .or_insert_with(|| Value::Object(Map::new()));
+    stages[&form.name] = form.settings.clone();
+}
+
 /// Makes batches of documents, and groups of batches.
 #[derive(Debug)]
 pub struct BatchBuilder {
@@ -69,15 +97,15 @@ pub struct BatchBuilder {
     order: Option<SamplerState>,
     /// Mixtures that begin with the next document.
     begun: Vec<u64>,
+    /// The point where the input ends, once no document follows.
+    ended: Option<Point>,
 }
 
 impl BatchBuilder {
     /// Returns a builder that starts where `options.packer` does.
     pub fn new(options: BatchBuilderOptions) -> Self {
-        let slices = options.slices.0;
-        let object_bytes = options.object_bytes;
         Self {
-            splitter: BatchSplitter::new(slices, object_bytes, options.encoder.batch_bytes()),
+            splitter: splitter(&options),
             group: None,
             full: VecDeque::new(),
             next_seq: options.next_seq,
@@ -86,8 +114,21 @@ impl BatchBuilder {
             places: VecDeque::new(),
             order: None,
             begun: Vec::new(),
+            ended: None,
             options,
         }
+    }
+
+    /// Takes over the stages that the log has.
+    pub(crate) fn learn_stages(&mut self, log: &ChangesInLog) {
+        if let Some(stages) = &mut self.options.stages {
+            stages.learn(log, self.next_seq);
+        }
+    }
+
+    /// Returns the stage of the next batch, where the producer lacks it: no batch is made.
+    pub(crate) fn missing_stage(&self) -> Option<&MissingStage> {
+        self.options.missing.as_ref()
     }
 
     /// Adds the changes of the mixture that the log has.
@@ -174,11 +215,18 @@ impl BatchBuilder {
 
     /// Returns the next full group.
     pub fn next_group(&mut self, metrics: &Metrics) -> Option<BatchGroup> {
-        while self.full.is_empty() && !self.is_over() {
+        while self.full.is_empty() && !self.is_over() && !self.waits() {
             let unit = self.options.packer.pop()?;
             self.add(unit, metrics);
         }
         self.full.pop_front()
+    }
+
+    /// Returns whether no batch may be made yet: its stage is missing, or documents that were taken before a restart come
+    /// first, since the next mixture begins behind them.
+    fn waits(&self) -> bool {
+        let early = self.taken() < self.options.take_first && self.ended.is_none();
+        early || self.options.missing.is_some()
     }
 
     /// Sets the name of the input list, which has grown. Lists of one opening only grow, and sources may tell of theirs in
@@ -191,6 +239,7 @@ impl BatchBuilder {
 
     /// Declares the input over at `end`. Call `next_group` until it returns none, then `finish`.
     pub fn end(&mut self, end: Point) -> Result<(), RunError> {
+        self.ended = Some(end);
         Ok(self.options.packer.end(end)?)
     }
 
@@ -200,7 +249,9 @@ impl BatchBuilder {
 
     /// Returns the last groups, after the full ones.
     pub fn finish(mut self, metrics: &Metrics) -> impl Iterator<Item = BatchGroup> {
-        if self.is_over() {
+        if self.options.missing.is_some() {
+            tracing::debug!("what waits belongs to a stage that is missing");
+        } else if self.is_over() {
             tracing::info!(batches = self.next_seq, "producer.limit is reached");
         } else if self.options.fill_last {
             let rest = self.options.packer.rest(self.splitter.is_open());
@@ -282,23 +333,77 @@ impl BatchBuilder {
         };
         let mixture_begins = self.complete(metrics);
         group.cursor = self.cursor(&batch);
+        let begins = self.stage_begins();
+        let behind = begins.map(|stage| (stage, batch.next.clone()));
         group.inputs = self.options.inputs;
         group.bytes = group.bytes.saturating_add(bytes);
         group.memory = group.memory.saturating_add(batch.memory());
         group.batches.push(batch);
-        // An object holds batches of one mixture only.
-        let (group, full) = if mixture_begins {
+        // An object holds batches of one mixture and one stage only.
+        let (group, full) = if mixture_begins || behind.is_some() {
             (None, Some(group))
         } else {
             (Some(group), None)
         };
         self.full.extend(full);
         self.group = group;
+        if let Some((stage, behind)) = behind {
+            self.change_stage(stage, behind);
+        }
+    }
+
+    /// Shows the stage of the batch that is complete.
+    fn show_stage(&self, metrics: &Metrics) {
+        let shown = &metrics.sources.stage;
+        if self.options.stage > 0 {
+            shown.reset();
+            let gauge = shown.with_label_values(&[self.options.stage_name.as_str()]);
+            gauge.set(self.options.stage.cast_signed());
+        }
+    }
+
+    /// Returns the stage that begins with the next batch.
+    fn stage_begins(&self) -> Option<u64> {
+        self.options.stages.as_ref()?.begins(self.next_seq)
+    }
+
+    /// Hands the tokens that wait over to the packer of stage `id`; `behind` is the state after the batch before.
+    fn change_stage(&mut self, id: u64, behind: Restart) {
+        let options = &mut self.options;
+        let Some(stages) = &options.stages else {
+            return;
+        };
+        let form = match stages.form(id, self.next_seq) {
+            Ok(form) => form,
+            Err(missing) => {
+                options.missing = Some(missing);
+                return;
+            }
+        };
+        let from = behind.handed_over(self.next_seq);
+        let Some(mut packer) = stages.packer(&form, from) else {
+            return;
+        };
+        for range in options.packer.hand_over() {
+            packer.push_range(range);
+        }
+        if let Some(end) = self.ended {
+            // These packers take any end.
+            let _ = packer.end(end);
+        }
+        options.packer = packer;
+        options.slices = stages.slices(&form);
+        options.stage = id;
+        options.stage_name.clone_from(&form.name);
+        options.encoder = form.encoder.clone();
+        self.splitter = splitter(options);
+        keep_stage(&mut options.settings, &form);
     }
 
     /// Goes on to the next sequence number; true when a mixture begins there.
     fn complete(&mut self, metrics: &Metrics) -> bool {
         metrics.batch_made(self.next_seq, std::mem::take(&mut self.own));
+        self.show_stage(metrics);
         self.next_seq += 1;
         let taken = self.taken();
         let changes = self.options.changes.as_mut();
@@ -319,8 +424,11 @@ impl BatchBuilder {
         if part.last.is_some() {
             self.complete(metrics);
         }
+        let mut behind = None;
         if let Some(unit) = units.last() {
             group.cursor = self.cursor(unit);
+            let begins = self.stage_begins().filter(|_| part.last.is_some());
+            behind = begins.map(|stage| (stage, unit.next.clone()));
         }
         let encoder = &self.options.encoder;
         group.bytes = units.iter().map(|unit| encoder.frame_bytes(unit, 1)).sum();
@@ -328,6 +436,9 @@ impl BatchBuilder {
         group.batches = units;
         group.part = Some(part);
         self.full.push_back(group);
+        if let Some((stage, behind)) = behind {
+            self.change_stage(stage, behind);
+        }
     }
 
     fn empty_group(&self) -> BatchGroup {
@@ -342,6 +453,8 @@ impl BatchBuilder {
                 .changes
                 .as_ref()
                 .map(|changes| changes.at(self.next_seq)),
+            stage: self.options.stage,
+            encoder: self.options.encoder.clone(),
             bytes: 0,
             memory: 0,
         }
@@ -353,7 +466,10 @@ impl BatchBuilder {
         let whole_order = self.order_at(after.next.at);
         let changes = self.options.changes.as_mut();
         let next = &after.next;
-        let placed = !next.placed.is_empty() || !next.carried.is_empty() || next.window.is_some();
+        let placed = !next.placed.is_empty()
+            || !next.carried.is_empty()
+            || next.window.is_some()
+            || next.left.is_some();
         let order = whole_order.map(|order| match changes {
             Some(changes) => changes.store(order, taken, placed),
             None => order,

@@ -1,11 +1,13 @@
 //! The batches of one object, on their way to the upload.
 
+use std::sync::Arc;
+
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
 
 use super::split::BatchPart;
-use crate::packing::PackedBatch;
+use crate::packing::{Encoder, PackedBatch};
 
 /// The content of one object: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
@@ -22,6 +24,10 @@ pub struct BatchGroup {
     pub inputs: LinkId,
     /// Of sources with names: the mixture by which the batches were made.
     pub mixture: Option<u64>,
+    /// The stage of the batches.
+    pub stage: u64,
+    /// Makes slices of the batches.
+    pub encoder: Arc<Encoder>,
     /// Size of all frames in bytes; an upper bound, where the size is known only after encoding.
     pub bytes: u64,
     /// Approximate size of the batches in memory in bytes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::order::{MixtureSpec, SamplerState, SpecError, Weight};
-use batchweave_log::MixturesInLog;
+use batchweave_log::ChangesInLog;
 use tokio::sync::watch;
 
 use crate::error::RunError;
@@ -27,7 +27,7 @@ impl MixedSources {
     /// Returns the weights of all mixtures that a sampler at `state` and the batches to come need.
     pub(crate) fn needed(
         &self,
-        log: &MixturesInLog,
+        log: &ChangesInLog,
         state: &SamplerState,
     ) -> Result<WeightsByMixture, RunError> {
         let next = state.next.iter().map(|(id, _)| *id);
@@ -38,7 +38,7 @@ impl MixedSources {
 
     fn weights(
         &self,
-        log: &MixturesInLog,
+        log: &ChangesInLog,
         ids: impl Iterator<Item = u64>,
     ) -> Result<WeightsByMixture, RunError> {
         let sources = self.plans.iter().zip(&self.weights);
@@ -72,13 +72,13 @@ pub(super) struct NewMixtures {
 #[derive(Debug)]
 pub(super) struct MixtureWatch {
     sources: MixedSources,
-    log: watch::Receiver<MixturesInLog>,
+    log: watch::Receiver<ChangesInLog>,
     /// The changes of this producer at the last call; only the one in force and later ones.
     seen: BTreeMap<Seq, u64>,
 }
 
 impl MixtureWatch {
-    pub(super) fn new(sources: MixedSources, log: watch::Receiver<MixturesInLog>) -> Self {
+    pub(super) fn new(sources: MixedSources, log: watch::Receiver<ChangesInLog>) -> Self {
         let seen = log.borrow().from.clone();
         Self { sources, log, seen }
     }

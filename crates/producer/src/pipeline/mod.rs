@@ -6,6 +6,7 @@
 //! - `read` are chunks of units, `named_files` reads the files that these name; `new_files` polls for more;
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
+//! - `stages` are the shapes of batches, and `batch` changes between them;
 //! - `batch` packs documents into batches and groups them into objects (`group`); `split` divides one larger than an object;
 //! - `upload` makes the objects and stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
 
@@ -21,16 +22,17 @@ pub mod read;
 pub mod read_source;
 mod read_stage;
 mod split;
+pub(crate) mod stages;
 pub mod tokenize;
 pub(crate) mod upload;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use batchweave_log::{CommitEnd, CommitQueue};
+use batchweave_log::{ChangesInLog, CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +44,7 @@ pub(crate) use self::mixtures::MixedSources;
 use self::mixtures::MixtureWatch;
 use self::named_files::NamedFiles;
 use self::read::{ReadEnd, read_ahead};
+use self::stages::MissingStage;
 use self::tokenize::{ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
@@ -76,6 +79,8 @@ pub(crate) struct Pipeline {
     pub(crate) memory: u64,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) progress: Arc<InputProgress>,
+    /// Set when the producer lacks the stage of its next batch.
+    pub(crate) held: Arc<OnceLock<MissingStage>>,
     /// Cancelling it ends all waits of flow control.
     pub(crate) stop_waiting: CancellationToken,
 }
@@ -104,7 +109,7 @@ impl Pipeline {
         let waiting = usize::try_from(self.windows.batches).unwrap_or(usize::MAX);
         let (to_upload, groups) = mpsc::channel(waiting.min(Semaphore::MAX_PERMITS));
         let ahead = read_ahead(self.memory);
-        let log = (self.reading.named).then(|| queue.mixtures());
+        let log = (self.reading.named).then(|| queue.changes());
         let watch = log.map(|log| MixtureWatch::new(self.reading.sources.clone(), log));
         let (feed, _reading) =
             start_sources(self.reading, &pool, self.threads, ahead, self.files, &end)?;
@@ -113,6 +118,8 @@ impl Pipeline {
             batching: BatchBuilder::new(self.batching),
             feed,
             watch,
+            log: queue.changes(),
+            held: self.held,
             to_upload,
             linger: self.linger,
             window_linger: self.windows.linger,
@@ -132,7 +139,9 @@ impl Pipeline {
         end.cancel();
         let batched = batching.join().await.map_err(RunError::from).flatten();
         let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
-        if !finished {
+        // A held producer still commits what lies before the stage that it lacks, however long a job holds that back.
+        let held = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Held)));
+        if !finished && !held {
             self.stop_waiting.cancel();
         }
         let (commit_end, _) = queue.close(finished).await?;
@@ -150,6 +159,9 @@ struct BatchStage {
     feed: MixedFeed,
     /// The changes of the mixture in the log, where sources have names.
     watch: Option<MixtureWatch>,
+    /// The changes that the log has.
+    log: watch::Receiver<ChangesInLog>,
+    held: Arc<OnceLock<MissingStage>>,
     to_upload: mpsc::Sender<BatchGroup>,
     linger: Duration,
     /// The time without input that ends a window of followed input.
@@ -170,6 +182,9 @@ impl BatchStage {
     fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
         let (mut deadline, mut idle) = (None, None);
         loop {
+            if self.is_held() {
+                return Ok(self.hold());
+            }
             if self.batching.is_over() {
                 return self.finish(last);
             }
@@ -205,13 +220,29 @@ impl BatchStage {
             }
             match step? {
                 Some(ReadEnd::Complete) => return self.finish(last),
-                Some(ReadEnd::Stopped) => return Ok(ReadEnd::Stopped),
+                Some(end) => return Ok(end),
                 None if self.batching.has_group() => {
                     deadline = deadline.or_else(|| Some(Instant::now() + self.linger));
                 }
                 None => deadline = None,
             }
         }
+    }
+
+    fn is_held(&self) -> bool {
+        self.batching.missing_stage().is_some()
+    }
+
+    /// Sends what was made before the stage that the producer lacks.
+    fn hold(mut self) -> ReadEnd {
+        if let Some(missing) = self.batching.missing_stage() {
+            // It is set once.
+            let _ = self.held.set(missing.clone());
+        }
+        if self.batching.take().is_some_and(|group| !self.send(group)) {
+            return ReadEnd::Stopped;
+        }
+        ReadEnd::Held
     }
 
     /// Returns when a window ends, if nothing comes from now on.
@@ -262,6 +293,9 @@ impl BatchStage {
             self.feed.learn(new.weights);
             self.batching.learn(&new.from);
         }
+        if self.log.has_changed().unwrap_or(false) {
+            self.batching.learn_stages(&self.log.borrow_and_update());
+        }
         let source = mixed.source;
         let before = mixed.before;
         self.feed.count(&mixed.item, source, &self.metrics.sources);
@@ -297,6 +331,9 @@ impl BatchStage {
             if !self.send(group) {
                 return Ok(ReadEnd::Stopped);
             }
+        }
+        if self.is_held() {
+            return Ok(self.hold());
         }
         for group in self.batching.finish(&self.metrics) {
             if self.to_upload.blocking_send(group).is_err() {

@@ -125,6 +125,8 @@ pub enum ReadEnd {
     Complete,
     /// Reading was stopped, or the next stage is gone.
     Stopped,
+    /// The producer lacks the stage of the next batch.
+    Held,
 }
 
 #[cfg(test)]

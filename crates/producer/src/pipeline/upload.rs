@@ -39,7 +39,6 @@ pub(crate) struct Uploader {
     pub(crate) epoch: Epoch,
     pub(crate) nonce: Nonce,
     pub(crate) buffers: Buffers,
-    pub(crate) encoder: Arc<Encoder>,
     /// Store the documents that batches were made from.
     pub(crate) provenance: bool,
     /// Time after which the upload of an object is no longer retried.
@@ -78,6 +77,7 @@ pub(crate) struct Last {
     provenance: Option<String>,
     cursor: Cursor,
     mixture: Option<u64>,
+    stage: u64,
 }
 
 /// The objects of a group before the upload.
@@ -95,13 +95,17 @@ struct Contents {
     whole: bool,
     cursor: Cursor,
     mixture: Option<u64>,
+    stage: u64,
 }
 
 impl Contents {
     /// Returns the result of the upload that stored these runs, and the provenance under this key.
     fn uploaded(self, runs: Vec<SliceRun>, provenance: Option<String>) -> Uploaded {
         let Self {
-            cursor, mixture, ..
+            cursor,
+            mixture,
+            stage,
+            ..
         } = self;
         let mut made = runs.into_iter().zip(self.sizes);
         if !self.whole
@@ -114,6 +118,7 @@ impl Contents {
                     provenance,
                     cursor,
                     mixture,
+                    stage,
                 }),
             };
         }
@@ -129,6 +134,7 @@ impl Contents {
             tgbs: tgbs.collect(),
             cursor,
             mixture,
+            stage,
         })
     }
 }
@@ -182,14 +188,21 @@ impl Uploader {
             part,
             cursor,
             mixture,
+            stage,
+            encoder,
             ..
         } = group;
         let mut sizes = Vec::new();
         match &part {
-            Some(part) => sizes.push(self.write_part(&mut builder, first_seq, part, batches)?),
+            Some(part) => sizes.push(write_part(
+                &encoder,
+                &mut builder,
+                (first_seq, part),
+                batches,
+            )?),
             None => {
                 for (seq, batch) in (first_seq..).zip(batches) {
-                    sizes.push(self.write_batch(&mut builder, seq, &batch)?);
+                    sizes.push(write_batch(&encoder, &mut builder, seq, &batch)?);
                 }
             }
         }
@@ -204,58 +217,8 @@ impl Uploader {
                 whole: part.is_none(),
                 cursor,
                 mixture,
+                stage,
             },
-        })
-    }
-
-    /// Writes all slices of a batch. Returns its size.
-    fn write_batch(
-        &self,
-        builder: &mut ObjectBuilder,
-        seq: Seq,
-        batch: &PackedBatch,
-    ) -> Result<BatchSize, RunError> {
-        let slices = self.encoder.slices();
-        for n in 0..slices {
-            self.write(builder, seq, n, batch, n as usize)?;
-        }
-        Ok(BatchSize {
-            rows: self.encoder.rows_of(batch, slices),
-            tokens: batch.own,
-            cost: batch.cost(),
-        })
-    }
-
-    /// Writes the slices of a part. Returns its size.
-    fn write_part(
-        &self,
-        builder: &mut ObjectBuilder,
-        seq: Seq,
-        part: &BatchPart,
-        slices: Vec<PackedBatch>,
-    ) -> Result<BatchSize, RunError> {
-        let mut size = BatchSize::default();
-        for (n, slice) in (part.first_slice..).zip(slices) {
-            self.write(builder, seq, n, &slice, 0)?;
-            size.rows += self.encoder.rows_of(&slice, 1);
-            size.tokens += slice.own;
-            size.cost = slice.cost();
-        }
-        Ok(size)
-    }
-
-    /// Writes slice `slice` of batch `seq`, which is the one at `at` in `content`.
-    fn write(
-        &self,
-        builder: &mut ObjectBuilder,
-        seq: Seq,
-        slice: u32,
-        content: &PackedBatch,
-        at: usize,
-    ) -> Result<(), RunError> {
-        let made = self.encoder.slice(content, at)?;
-        builder.push_slice_with(seq, slice, made.payload_len(), |room| {
-            made.write(room).map_err(RunError::from)
         })
     }
 
@@ -303,4 +266,52 @@ impl Uploader {
             detail: "an object of another size is there already".to_owned(),
         }
     }
+}
+
+/// Writes all slices of a batch. Returns its size.
+fn write_batch(
+    encoder: &Encoder,
+    builder: &mut ObjectBuilder,
+    seq: Seq,
+    batch: &PackedBatch,
+) -> Result<BatchSize, RunError> {
+    let slices = encoder.slices();
+    for n in 0..slices {
+        write(encoder, builder, (seq, n), (batch, n as usize))?;
+    }
+    Ok(BatchSize {
+        rows: encoder.rows_of(batch, slices),
+        tokens: batch.own,
+        cost: batch.cost(),
+    })
+}
+
+/// Writes the slices of a part of batch `seq`. Returns its size.
+fn write_part(
+    encoder: &Encoder,
+    builder: &mut ObjectBuilder,
+    (seq, part): (Seq, &BatchPart),
+    slices: Vec<PackedBatch>,
+) -> Result<BatchSize, RunError> {
+    let mut size = BatchSize::default();
+    for (n, slice) in (part.first_slice..).zip(slices) {
+        write(encoder, builder, (seq, n), (&slice, 0))?;
+        size.rows += encoder.rows_of(&slice, 1);
+        size.tokens += slice.own;
+        size.cost = slice.cost();
+    }
+    Ok(size)
+}
+
+/// Writes a slice of a batch, named by both numbers, which is the one at this place in the content.
+fn write(
+    encoder: &Encoder,
+    builder: &mut ObjectBuilder,
+    (seq, slice): (Seq, u32),
+    (content, at): (&PackedBatch, usize),
+) -> Result<(), RunError> {
+    let made = encoder.slice(content, at)?;
+    builder.push_slice_with(seq, slice, made.payload_len(), |room| {
+        made.write(room).map_err(RunError::from)
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_core::order::{MixtureChanges, Sampler, SamplerState};
-use batchweave_log::Committer;
+use batchweave_log::{ChangesInLog, Committer};
 use batchweave_store::Store;
 use prometheus::IntGauge;
 use serde_json::{Map, Value};
@@ -18,10 +18,11 @@ use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::Metrics;
 use crate::packing::{Batches, Packer, Point, Restart, ShuffledRows};
-use crate::pipeline::batch::BatchBuilderOptions;
+use crate::pipeline::batch::{BatchBuilderOptions, keep_stage};
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::ChunkSize;
+use crate::pipeline::stages::ProducerStages;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
 use crate::pipeline::{BatchWindows, MixedSources, Pipeline, Reading};
@@ -97,22 +98,36 @@ pub(crate) fn assemble(
     sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
 ) -> Result<Pipeline, RunError> {
-    let encoder = parts.transform.encoder.clone();
+    let stages = ProducerStages::new(
+        producer.name().as_str(),
+        parts.transform.clone(),
+        &producer.changes(),
+        producer.next_seq(),
+    );
+    let begun = stages.begin(parts.from.clone(), producer.next_seq())?;
     let uploader = uploader(config, producer, &parts, metrics.clone(), sampler);
     let (reading, changes) = reading(config, producer, &parts, &metrics)?;
     let batches = config
         .producer
         .limit
         .batches(config.producer.index, config.producer.of);
+    let mut settings = parts.settings.clone();
+    keep_stage(&mut settings, &begun.form);
+    let own = || packer(config, &parts, producer.next_seq(), batches);
     let batching = BatchBuilderOptions {
-        packer: packer(config, &parts, producer.next_seq(), batches),
-        slices: (encoder.slices(), parts.transform.unit_slices()),
-        encoder,
+        packer: begun.packer.unwrap_or_else(own),
+        slices: stages.slices(&begun.form),
+        encoder: begun.form.encoder,
+        stage: begun.stage,
+        stage_name: begun.form.name,
+        missing: begun.missing,
+        take_first: taken(&parts, &producer.changes()),
+        stages: Some(stages),
         next_seq: producer.next_seq(),
         changes,
         batches,
         inputs: parts.head,
-        settings: parts.settings,
+        settings,
         fill_last: config.packing.last_batch == LastBatch::Pad,
         on_bad_document: config.source.on_bad_document,
         strict_replay: parts.strict_replay,
@@ -144,8 +159,16 @@ pub(crate) fn assemble(
         memory: config.upload.memory.bytes(),
         metrics,
         progress,
+        held: Arc::default(),
         stop_waiting,
     })
+}
+
+/// Returns the number of documents that sources with names had given at the cursor. A packer of a stage with a smaller
+/// look-ahead would make its next batch of fewer.
+fn taken(parts: &Parts, log: &ChangesInLog) -> u64 {
+    let order = parts.order.as_ref().filter(|_| !log.stages.is_empty());
+    order.map_or(0, |order| order.total[0].saturating_add(order.ahead))
 }
 
 /// Returns the packer that continues where the cursor does; `next` is the number of the next batch.
@@ -184,7 +207,6 @@ fn uploader(
         epoch: producer.epoch(),
         nonce: producer.nonce(),
         buffers: Buffers::new(config.upload.concurrency as u64 * (object_bytes + (1 << 20))),
-        encoder: parts.transform.encoder.clone(),
         provenance: config.packing.provenance,
         give_up_after: config.upload.give_up_after.0,
         metrics,
@@ -219,7 +241,7 @@ fn reading(
     };
     let mut changes = None;
     if named {
-        let log = producer.mixtures();
+        let log = producer.changes();
         let passes = options.passes.clone();
         let (resumed, at) =
             MixtureChanges::resume(log.from.clone(), producer.next_seq(), state, passes);

@@ -79,6 +79,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         producer: &name,
         settings: &settings(config, &ready.transform),
         sources: &config.all_sources(),
+        stages: &settings::of_stages(config),
     };
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &ready.finder).await?;
     forms::check(config, &resumed.inputs)?;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::forms::{Forms, Names};
 use super::settings::IGNORED_KEY;
 use crate::config::NamedSource;
-use crate::cursor::{AS_PYTHON, State};
+use crate::cursor::{AS_PYTHON, STAGES, State};
 use crate::error::RunError;
 use crate::packing::Restart;
 use crate::sources::{InputList, PinnedFile, SourceError};
@@ -27,6 +27,8 @@ pub(super) struct Resume<'a> {
     pub(super) settings: &'a Map<String, Value>,
     /// The sources; without names for the one of `[source]`.
     pub(super) sources: &'a [NamedSource],
+    /// The settings of each configured stage.
+    pub(super) stages: &'a Map<String, Value>,
 }
 
 /// The place where a producer continues.
@@ -64,6 +66,7 @@ impl Resume<'_> {
         let (chain, pins) = self.stored_inputs(state.inputs).await?;
         let names = Names::of_settings(&state.settings);
         state.adopt(&mut current);
+        self.put_stages(&state, &mut current);
         let added = state.new_sources(&current);
         state.settings = forms.adopted(&state.settings, &current, &pins);
         state.check_settings(&current, self.producer.as_str())?;
@@ -71,12 +74,14 @@ impl Resume<'_> {
         let inputs = self.continued(listed, pins, &state, (names, &added))?;
         let as_python = state.settings.get(AS_PYTHON);
         settings.extend(as_python.map(|value| (AS_PYTHON.to_owned(), value.clone())));
-        let strict_replay = as_python.is_none() && !state.placed.is_empty();
+        let replays = !state.placed.is_empty() || state.left.is_some();
+        let strict_replay = as_python.is_none() && replays;
         let from = Restart {
             at: state.at,
             placed: state.placed,
             carried: state.carried,
             window: state.window,
+            left: state.left,
         };
         Ok(Resumed {
             inputs,
@@ -88,6 +93,20 @@ impl Resume<'_> {
             settings,
             strict_replay,
         })
+    }
+
+    /// Puts the configured settings of the stages that began before `state` among those of now: later ones may be added.
+    fn put_stages(&self, state: &State, now: &mut Map<String, Value>) {
+        let Some(Value::Object(begun)) = state.settings.get(STAGES) else {
+            return;
+        };
+        let own = |name: &String| {
+            (
+                name.clone(),
+                self.stages.get(name).cloned().unwrap_or_default(),
+            )
+        };
+        now.insert(STAGES.to_owned(), begun.keys().map(own).collect());
     }
 
     /// Returns the place of a producer that has committed nothing.

@@ -29,6 +29,14 @@ pub(super) fn settings(
 
 type Setting = (&'static str, Value);
 
+/// Returns the settings of each configured stage.
+pub(super) fn of_stages(config: &ProducerConfig) -> Map<String, Value> {
+    let stages = config.stages.iter();
+    stages
+        .map(|stage| (stage.name.clone(), stage.settings(config)))
+        .collect()
+}
+
 /// Returns the tokens around documents, by their texts in the tokenizer.
 fn of_tokens(transform: &DocumentTransform) -> Vec<Setting> {
     let begin = transform.begin_token();

@@ -21,26 +21,33 @@ impl DocumentTransform {
                 return TokenizerId { name, fingerprint };
             }
         };
+        let form = self.form_parts(self.mode).join(", ");
+        if form.is_empty() {
+            return tokenizer;
+        }
+        let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
+        let name = format!("{}; {form}", tokenizer.name);
+        TokenizerId { name, fingerprint }
+    }
+
+    /// Returns how slices of this mode differ from plain rows.
+    pub(super) fn form_parts(&self, mode: PackingMode) -> Vec<String> {
         let mut parts: Vec<String> = Vec::new();
-        if self.mode != PackingMode::Concat {
-            parts.push(name(self.mode));
+        if mode != PackingMode::Concat {
+            parts.push(name(mode));
         }
         parts.extend(self.beside.extras.iter().map(|extra| name(*extra)));
         let columns = self.beside.columns.iter();
         parts.extend(columns.map(|spec| format!("column {}", spec.text())));
         let arrays = self.beside.arrays.iter();
         parts.extend(arrays.map(|spec| format!("array {}", spec.text())));
-        if parts.is_empty() {
-            return tokenizer;
-        }
-        if let Kind::Chat { chat, .. } = &self.kind {
+        if let Kind::Chat { chat, .. } = &self.kind
+            && !parts.is_empty()
+        {
             let template = Hash::sha256(chat.fingerprint().as_bytes());
             parts.push(format!("template {:.8}", template.to_string()));
         }
-        let form = parts.join(", ");
-        let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
-        let name = format!("{}; {form}", tokenizer.name);
-        TokenizerId { name, fingerprint }
+        parts
     }
 }
 

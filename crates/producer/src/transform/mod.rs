@@ -8,6 +8,7 @@
 //! - `function` applies the user's own function to units, before all others;
 //! - `long` treats documents longer than a row or a bin;
 //! - `json` reads JSON as Python does, and `again` decides when;
+//! - `stages` are the forms of batches, of the stream and its stages;
 //! - `identity` names the tokenizer and the form of slices, which stream.json keeps;
 //! - `error` holds the reasons why a transform cannot be set up.
 
@@ -25,6 +26,7 @@ pub(crate) mod json;
 mod long;
 mod setup;
 pub(crate) mod shards;
+mod stages;
 pub mod text;
 mod tokenizer;
 
@@ -44,11 +46,12 @@ use self::arrays::sample;
 use self::chat::{Chat, Dialect, PairFields};
 use self::json::Beyond;
 use self::setup::{balancing, beside, chat, pair_fields};
+pub use self::stages::BatchForm;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{DocumentKind, LongDocuments, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    AddedTokens, ArraySpec, Balanced, Balancing, Batches, Beside, BestFit, Concat, Content,
-    Encoder, Packer, Pairs, Restart, Samples, Shape,
+    ArraySpec, Balanced, Balancing, Batches, Beside, Content, Encoder, Packer, Restart, Samples,
+    Shape,
 };
 use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;
@@ -58,7 +61,9 @@ pub struct DocumentTransform {
     kind: Kind,
     shape: Shape,
     mode: PackingMode,
-    look_ahead: usize,
+    of_stream: BatchForm,
+    /// The forms of the configured stages.
+    stages: Vec<BatchForm>,
     /// Of bins: the settings that decide them, and what becomes of long documents.
     balancing: Option<(Balancing, LongDocuments)>,
     template: bool,
@@ -139,10 +144,12 @@ impl DocumentTransform {
             };
             (Kind::of_tokens(config, shape, tokenizer, pad)?, encoder)
         };
-        Ok(Self {
+        let encoder = Arc::new(encoder);
+        let transform = Self {
             shape,
             mode: packing.mode,
-            look_ahead: packing.look_ahead,
+            of_stream: BatchForm::of_stream(config, shape, encoder.clone()),
+            stages: Vec::new(),
             balancing: balancing(config, &kind)?,
             template: config.documents().has_template(),
             kind,
@@ -151,8 +158,16 @@ impl DocumentTransform {
             function: Function::start(config)?,
             object_bytes: packing.object_bytes.bytes(),
             canary,
-            encoder: Arc::new(encoder),
-        })
+            encoder,
+        };
+        Ok(transform.with_stages(config)?)
+    }
+
+    fn tokenizer(&self) -> Option<&Arc<dyn Tokenizer>> {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => Some(tokenizer),
+            Kind::Arrays(_) => None,
+        }
     }
 
     /// Returns the settings that decide bins; `None` in other modes.
@@ -206,12 +221,7 @@ impl DocumentTransform {
     /// Returns the slices that the packer makes at a time: all of a batch that surely fits in one object, else
     /// one.
     pub fn unit_slices(&self) -> u32 {
-        let whole = self.encoder.batch_bytes();
-        if whole.is_some_and(|bytes| bytes <= self.object_bytes) {
-            self.shape.slices
-        } else {
-            1
-        }
+        self.slices_at_once(&self.of_stream)
     }
 
     /// Returns the shape of the batches that the packer returns: whole ones, or slices of large ones.
@@ -228,24 +238,9 @@ impl DocumentTransform {
         if let Some((balancing, _)) = &self.balancing {
             return Box::new(Balanced::new(balancing.clone(), batches, from));
         }
-        let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
-        else {
-            return Box::new(Samples::new(shape, from.at));
-        };
-        let added = AddedTokens {
-            end: tokenizer.identity().end_token,
-            pad: *pad,
-        };
-        match self.mode {
-            PackingMode::BestFit | PackingMode::Chat => {
-                Box::new(BestFit::new(shape, added, self.look_ahead, from))
-            }
-            PackingMode::Pairs => Box::new(Pairs::new(shape, *pad, from.at)),
-            PackingMode::Concat | PackingMode::Balanced | PackingMode::Opaque => {
-                let segments = self.beside.needs_segments();
-                Box::new(Concat::new(shape, added, from.at, segments))
-            }
-        }
+        let at = from.at;
+        let packer = self.row_packer(&self.of_stream, from);
+        packer.unwrap_or_else(|| Box::new(Samples::new(shape, at)))
     }
 
     /// Returns what the function of the user makes of these units; without a function, the same ones. `field` is that of their

@@ -40,7 +40,7 @@ fn ids(files: &[&str]) -> ProducerConfig {
     config
 }
 
-fn chat(world: &World, file: &str) -> ProducerConfig {
+pub(crate) fn chat(world: &World, file: &str) -> ProducerConfig {
     let mut config = config(&[file]);
     let template = world.folder.path().join("t.jinja");
     std::fs::write(&template, TEMPLATE).unwrap();

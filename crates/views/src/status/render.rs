@@ -1,10 +1,11 @@
 //! The text output of `batchweave status`: first what people ask.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use batchweave_console::describe;
 use batchweave_console::job_status::JobStatus;
-use batchweave_console::output::{Style, cells, count, fields_from, or_dash, table};
+use batchweave_console::output::{Style, cells, count, fields_from, joined, or_dash, table};
 use batchweave_console::stream;
 use batchweave_core::manifest::state::QuarantineState;
 
@@ -44,6 +45,22 @@ pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, St
     if report.reclaim.is_some() {
         let lead = readers::lead(&report.readers, report.tokens_per_step);
         rows.push(("ahead", lead));
+    }
+    if !report.stages.is_empty() {
+        let of = |p: &super::Producer| {
+            let stage = p
+                .stage
+                .as_ref()
+                .map_or("(stream.json)", |stage| stage.as_str());
+            (p.state != "finished").then(|| stage.to_owned())
+        };
+        let now: BTreeSet<String> = report.producers.iter().filter_map(of).collect();
+        let text = format!(
+            "{}; `batchweave stage show` has all {}",
+            joined(now, "-"),
+            report.stages.len()
+        );
+        rows.push(("stage", text));
     }
     let end = match (report.end, report.sealed) {
         (Some(end), true) => format!("sealed at step {end}"),

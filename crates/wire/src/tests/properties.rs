@@ -207,6 +207,16 @@ fn daemon_message() -> impl Strategy<Value = DaemonMessage> {
         }),
         any::<u32>().prop_map(DaemonMessage::RetireSegment),
         any::<u64>().prop_map(DaemonMessage::Marked),
+        (any::<(u64, u32, u32)>(), ".{0,63}", ".{0,99}").prop_map(|(numbers, name, form)| {
+            let (id, rows_per_slice, seq_len) = numbers;
+            DaemonMessage::Stage(Stage {
+                id,
+                name,
+                rows_per_slice,
+                seq_len,
+                form,
+            })
+        }),
         (any::<u64>(), ".{0,99}").prop_map(|(step, message)| {
             DaemonMessage::MarkRefused(Fault::new(ErrorName::MarkInFuture, message).at_step(step))
         }),
@@ -238,6 +248,7 @@ fn stream_info() -> impl Strategy<Value = DaemonMessage> {
                     missing,
                 },
                 reports: slices.is_multiple_of(2).then(|| "5c".repeat(16)),
+                stages: Vec::new(),
             })
         },
     )

@@ -189,6 +189,7 @@ pub(super) fn typical(state: &Manifest) -> Vec<Vec<Entry>> {
                 cursor_before: producer.cursor.hash(),
                 cursor: producer.cursor.clone(),
                 mixture: state.mixture_at(name, first),
+                stage: state.stage_at(name, first),
                 first_step: None,
                 tgbs: vec![tgb],
             }));
@@ -228,12 +229,35 @@ fn attempts(state: &Manifest) -> impl Iterator<Item = Entry> {
     })
 }
 
+fn stage(state: &Manifest) -> Option<Entry> {
+    use batchweave_core::manifest::entry::Stage;
+    let name = "long".parse().ok()?;
+    let open = state.producers().filter(|(_, p)| !p.finished);
+    let named = state.stream().producers.iter();
+    let unopened = named.filter(|name| state.producer(name).is_none());
+    let opened = open.map(|(name, p)| (name.clone(), p.next_seq));
+    Some(Entry::Stage(Stage {
+        request: RequestId([0xf6; 16]),
+        id: state.stages().newest().saturating_add(1),
+        name,
+        from: unopened
+            .map(|name| (name.clone(), 0))
+            .chain(opened)
+            .collect(),
+        rows_per_slice: 1,
+        seq_len: 32,
+        form: String::new(),
+        fingerprint: batchweave_core::ids::Hash::sha256(b"stage"),
+        mixture: None,
+    }))
+}
+
 fn administration(state: &Manifest) -> Vec<Entry> {
     use batchweave_core::manifest::entry::{Mixture, Watermark};
     let from = state
         .producers()
         .map(|(name, p)| (name.clone(), p.next_seq));
-    vec![
+    let entries = [
         Entry::Mixture(Mixture {
             request: RequestId([0xf4; 16]),
             id: state.mixture().id.saturating_add(1),
@@ -245,5 +269,6 @@ fn administration(state: &Manifest) -> Vec<Entry> {
             jobs: state.holding_jobs(),
             request: Some(RequestId([0xf5; 16])),
         }),
-    ]
+    ];
+    entries.into_iter().chain(stage(state)).collect()
 }

@@ -56,7 +56,7 @@ pub(super) fn from_daemon(input: &[u8]) {
             DaemonMessage::Error(fault) | DaemonMessage::MarkRefused(fault) => {
                 let _ = (fault.known_name(), fault.to_string());
             }
-            DaemonMessage::StreamInfo(_) => {}
+            DaemonMessage::StreamInfo(_) | DaemonMessage::Stage(_) => {}
             DaemonMessage::Layout(layout) => {
                 for array in &layout.layout.arrays {
                     assert!(array.bytes().is_some());

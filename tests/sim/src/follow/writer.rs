@@ -85,6 +85,7 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
             tgbs: slices(tgbs(&name(0), &key, seq, 1), shared.plan.nodes),
             cursor: cursor(seq + 1),
             mixture: None,
+            stage: 0,
         };
         if !queue.submit(item).await {
             break;

@@ -160,6 +160,7 @@ impl Process<'_> {
             tgbs: tgbs(&name(self.number), key, seq, 1),
             cursor: cursor(seq + 1),
             mixture: None,
+            stage: 0,
         }
     }
 }

@@ -147,6 +147,7 @@ fn entry(
         cursor_before: before,
         cursor: cursor(last_seq + 1),
         mixture: 0,
+        stage: 0,
         first_step: None,
         tgbs: tgbs(&producer, &key, first_seq, 1),
         producer,

@@ -134,7 +134,7 @@ impl Process {
         Ok(match end {
             CommitEnd::Finished { .. } | CommitEnd::Drained { .. } => End::Done("finished"),
             CommitEnd::Sealed => End::Sealed,
-            CommitEnd::Mixture => End::Failed("the mixture had changed".to_owned()),
+            CommitEnd::Changed => End::Failed("the mixture had changed".to_owned()),
             CommitEnd::Fenced { .. } => End::Fenced,
         })
     }
@@ -154,7 +154,7 @@ impl Process {
 
     /// Returns at most `count` TGBs from `seq` on that have one mixture, and the mixture.
     fn of_one_mixture(&self, queue: &CommitQueue, seq: Seq, count: u64) -> (u64, u64) {
-        let known = queue.mixtures().borrow().from.clone();
+        let known = queue.changes().borrow().from.clone();
         let next = known.range(seq + 1..).next().map(|(next, _)| *next);
         // An object holds TGBs of one mixture only.
         let end = next.unwrap_or(Seq::MAX).min(self.plan.tgbs);
@@ -206,6 +206,7 @@ impl Process {
                     tgbs,
                     cursor: cursor(first + count),
                     mixture: Some(mixture),
+                    stage: 0,
                 });
             }
             self.actor.sleep(Duration::from_millis(100)).await;

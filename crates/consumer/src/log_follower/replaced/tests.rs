@@ -170,7 +170,7 @@ async fn another_log_stops_the_ranks_that_have_what_it_does_not_hold() {
     for (marked, witness) in [(false, "given step 3"), (true, "marks or progress")] {
         let node = node(store.clone(), &log);
         for step in 0..6 {
-            node.lock().note_step(step, Digest([step as u8 + 1; 32]));
+            node.lock().note_step(step, Digest([step as u8 + 1; 32]), 0);
         }
         let has = join(&node, 0, Mode::Resume, 4);
         let new = join(&node, 1, Mode::Join, 0);

@@ -146,7 +146,7 @@ fn a_step_that_is_another_batch_now_stops_sessions_that_have_it() {
     let far = join(&mut state, &hello(0, Mode::Resume, 9));
     let near = join(&mut state, &hello(1, Mode::Resume, 8));
     for step in 0..12 {
-        state.note_step(step, Digest([0; 32]));
+        state.note_step(step, Digest([0; 32]), 0);
     }
     state.replace_log(head(30), &changed(&[8, 9]));
     let text = error(&mut state, far).unwrap();

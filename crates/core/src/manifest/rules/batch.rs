@@ -56,9 +56,12 @@ pub(super) fn validate(m: &Manifest, e: &BatchEntry) -> Result<(), Void> {
             });
         }
     }
+    validate_stage(m, e)?;
     let folder = keys::data_folder(&e.producer, e.epoch, state.nonce);
     for (seq, tgb) in (e.first_seq..).zip(&e.tgbs) {
-        validate_tgb(m.stream.slices, tgb).map_err(|reason| Void::BadTgb { seq, reason })?;
+        validate_tgb(m.stream.slices, tgb)
+            .and_then(|()| validate_rows(m, e.stage, tgb))
+            .map_err(|reason| Void::BadTgb { seq, reason })?;
         tgb.parts
             .iter()
             .filter(|_| !guards::skips_epoch_check())
@@ -73,6 +76,36 @@ pub(super) fn validate(m: &Manifest, e: &BatchEntry) -> Result<(), Void> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that the entry's stage is in force at its numbers.
+fn validate_stage(m: &Manifest, e: &BatchEntry) -> Result<(), Void> {
+    for seq in [e.first_seq, e.last_seq] {
+        let current = m.stage_at(&e.producer, seq);
+        if e.stage != current && !guards::skips_stage_check() {
+            return Err(Void::WrongStage {
+                seq,
+                current,
+                found: e.stage,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the rows of a TGB of a stage. Those of stage 0 are not checked, since older releases did not.
+fn validate_rows(m: &Manifest, stage: u64, tgb: &TgbRecord) -> Result<(), String> {
+    let Some(shape) = m.stages.all.get(&stage) else {
+        return Ok(());
+    };
+    let rows = u64::from(m.stream.slices) * u64::from(shape.rows_per_slice);
+    if tgb.rows == rows || guards::skips_stage_check() {
+        return Ok(());
+    }
+    Err(format!(
+        "it has {} rows, and a batch of stage {stage} has {rows}",
+        tgb.rows
+    ))
 }
 
 /// Checks that an entry commits all TGBs of an object or none: the object's own range, which its key holds,

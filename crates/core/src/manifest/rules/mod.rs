@@ -2,6 +2,7 @@
 
 mod admin;
 mod batch;
+mod stage;
 
 use super::entry::{Entry, Finished, Opened, Retired};
 use super::state::{Manifest, ProducerState};
@@ -44,6 +45,7 @@ impl Manifest {
             Entry::JobClosed(e) => admin::job_closed(self, e),
             Entry::AttemptOpened(e) => return admin::attempt_opened(self, e),
             Entry::Mixture(e) => admin::mixture(self, e),
+            Entry::Stage(e) => stage::validate(self, e),
             Entry::Quarantined(e) => admin::quarantined(self, e),
             Entry::QuarantineLifted(e) => admin::quarantine_lifted(self, e),
             Entry::Watermark(e) => admin::watermark(self, e),

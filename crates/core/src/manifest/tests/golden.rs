@@ -13,7 +13,7 @@ use crate::manifest::repair::Repair;
 use crate::proof::{Ledger, LedgerEntry, LedgerPlace, ReaderCoverage};
 use crate::retention::{Mark, Progress};
 
-fn golden(name: &str, bytes: &[u8]) {
+pub(super) fn golden(name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let path = folder.join(name);
     if std::env::var_os("BLESS").is_some() {

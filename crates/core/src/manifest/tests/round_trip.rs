@@ -71,6 +71,24 @@ fn entry(b: &Bench, kind: u8, who: usize, n: u64) -> Entry {
             last: 2 * n,
             reason,
         }),
+        12 => {
+            let open = b.m.producers().filter(|(_, p)| !p.finished);
+            let from = open.map(|(name, p)| (name.clone(), p.next_seq + n));
+            let unopened = NAMES.iter().map(|text| name(text));
+            let unopened = unopened.filter(|name| b.m.producer(name).is_none());
+            let unopened = unopened.map(|name| (name, n));
+            Entry::Stage(Stage {
+                request,
+                id: b.m.stages().newest() + 1,
+                name: "long".parse().unwrap(),
+                from: from.chain(unopened).collect(),
+                rows_per_slice: 4,
+                seq_len: 8,
+                form: String::new(),
+                fingerprint: Hash::sha256(b"x"),
+                mixture: None,
+            })
+        }
         9 => Entry::QuarantineLifted(QuarantineLifted {
             request,
             quarantine: b.m.quarantines().last().map_or(request, |q| q.id),
@@ -98,6 +116,7 @@ fn compare(a: &Manifest, b: &Manifest) -> (Vec<&'static str>, Vec<&'static str>)
         jobs,
         quarantine,
         mixture,
+        stages,
         requests,
         void_entries,
         void_records,
@@ -118,6 +137,7 @@ fn compare(a: &Manifest, b: &Manifest) -> (Vec<&'static str>, Vec<&'static str>)
         ("jobs", *jobs == b.jobs),
         ("quarantine", *quarantine == b.quarantine),
         ("mixture", *mixture == b.mixture),
+        ("stages", *stages == b.stages),
         ("requests", *requests == b.requests),
         ("void_entries", *void_entries == b.void_entries),
         ("void_records", *void_records == b.void_records),
@@ -179,6 +199,7 @@ fn a_history_of_every_kind_changes_every_field_but_the_stream() {
         (8, 1, 2),
         (10, 0, 0),
         (5, 0, 0),
+        (12, 0, 1),
         (1, 0, 1),
     ] {
         b.fold(vec![entry(&b, kind, who, n)]);
@@ -195,7 +216,7 @@ proptest! {
     #[test]
     fn a_snapshot_keeps_every_field(
         lanes in any::<bool>(),
-        deeds in prop::collection::vec((0..12_u8, 0..3_usize, 0..6_u64), 1..80),
+        deeds in prop::collection::vec((0..13_u8, 0..3_usize, 0..6_u64), 1..80),
         cut in any::<prop::sample::Index>(),
     ) {
         let mut b = bench(lanes);

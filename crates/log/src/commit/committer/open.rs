@@ -40,7 +40,7 @@ impl From<Stop> for OpenOutcome {
             Stop::Fenced { by, instance } => Self::Fenced { by, instance },
             Stop::Sealed => Self::Sealed,
             Stop::Finished { tgbs } => Self::Finished { tgbs },
-            Stop::Mixture => unreachable!("an opening instance has no items"),
+            Stop::Changed => unreachable!("an opening instance has no items"),
         }
     }
 }

@@ -18,6 +18,7 @@ struct RelevantState {
     epoch: Epoch,
     next_seq: Seq,
     mixture: u64,
+    stage: u64,
     sealed: bool,
 }
 
@@ -30,6 +31,7 @@ impl RelevantState {
             epoch: state.map_or(0, |p| p.epoch),
             next_seq,
             mixture: manifest.mixture_at(&name, next_seq),
+            stage: manifest.stage_at(&name, next_seq),
             sealed: manifest.sealed(),
         })
     }

@@ -40,6 +40,7 @@ fn batch(producer: &Committer) -> BatchEntry {
         cursor_before: producer.cursor().hash(),
         cursor: next.cursor,
         mixture: producer.log().manifest().mixture_at(&name, first_seq),
+        stage: 0,
         first_step: None,
         tgbs: next.tgbs,
         producer: name,

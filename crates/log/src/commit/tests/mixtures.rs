@@ -26,6 +26,7 @@ async fn set(store: &Arc<dyn Store>, id: u64, from: u64) {
 fn made_by(producer: &Committer, first: u64, mixture: Option<u64>) -> CommitItem {
     CommitItem {
         mixture,
+        stage: 0,
         ..item(producer, first, 2)
     }
 }
@@ -62,7 +63,7 @@ async fn an_item_of_an_older_mixture_ends_the_task_after_earlier_items() {
         drop(opened(&store, "p0", 7).await);
         set(&store, 1, from).await;
         let (end, committed) = submit(&store, &[Some(0), Some(0), Some(0), Some(0)]).await;
-        assert_eq!((end, committed), (CommitEnd::Mixture, expected), "{from}");
+        assert_eq!((end, committed), (CommitEnd::Changed, expected), "{from}");
     }
 }
 
@@ -72,12 +73,12 @@ async fn a_change_that_comes_while_an_item_waits_ends_the_task() {
     let producer = opened(&store, "p0", 1).await;
     let first = made_by(&producer, 0, Some(0));
     let queue = producer.spawn(policy(1), CommitOptions::default());
-    let mut mixtures = queue.mixtures();
+    let mut mixtures = queue.changes();
     // The task meets the change when it loses the version to it.
     set(&store, 1, 0).await;
     queue.submit(first).await;
     let (end, _) = queue.close(false).await.unwrap();
-    assert_eq!((end, steps(&store).await.len()), (CommitEnd::Mixture, 0));
+    assert_eq!((end, steps(&store).await.len()), (CommitEnd::Changed, 0));
     let seen = mixtures.borrow_and_update().clone();
     assert_eq!(seen.from, BTreeMap::from([(0, 1)]));
     assert_eq!(seen.last.spec, serde_json::json!({ "id": 1 }));

@@ -22,6 +22,7 @@ fn batch(producer: &Committer, mixture: u64) -> BatchEntry {
         cursor_before: producer.cursor().hash(),
         cursor: next.cursor,
         mixture,
+        stage: 0,
         first_step: None,
         tgbs: next.tgbs,
     }

@@ -30,6 +30,7 @@ impl PartAssembler {
             provenance,
             cursor,
             mixture,
+            stage,
         } = last?;
         let whole = std::mem::take(self);
         Some(CommitItem {
@@ -43,6 +44,7 @@ impl PartAssembler {
             }],
             cursor,
             mixture,
+            stage,
         })
     }
 }

@@ -90,6 +90,7 @@ async fn examine_producer(
             producer: &name,
             settings: &settings(config, transform),
             sources: &config.all_sources(),
+            stages: &crate::startup::settings::of_stages(config),
         };
         drop(Box::pin(resume.check(&state.cursor, listed)).await?);
     }

@@ -1,0 +1,138 @@
+//! The stages of the steps that ranks are sent: each rank is notified before the first batch of another stage, and one that
+//! cannot take it is refused there.
+
+use std::collections::BTreeMap;
+
+use batchweave_core::ids::Step;
+use batchweave_core::manifest::stages::Stages;
+use batchweave_core::stream::StreamConfig;
+use batchweave_wire::{ErrorName, Fault, Hello, STAGES, Stage};
+
+/// Most steps whose stage is remembered: more than are located ahead.
+const STEPS_MAX: usize = 16 << 10;
+/// Bytes of the smallest token.
+const TOKEN_BYTES: u64 = 2;
+
+/// The stages of located steps; those of stage 0 are left out.
+#[derive(Debug, Default)]
+pub(super) struct StepStages(BTreeMap<Step, u64>);
+
+impl StepStages {
+    /// Remembers the stage of a located step.
+    pub(super) fn note(&mut self, step: Step, stage: u64) {
+        if stage == 0 {
+            self.0.remove(&step);
+            return;
+        }
+        self.0.insert(step, stage);
+        if self.0.len() > STEPS_MAX {
+            self.0.pop_first();
+        }
+    }
+
+    pub(super) fn at(&self, step: Step) -> u64 {
+        self.0.get(&step).copied().unwrap_or(0)
+    }
+}
+
+/// What a rank can take.
+#[derive(Debug, Clone)]
+pub(super) struct RankStages {
+    client: String,
+    knows: bool,
+    /// The tokens per row and the rows per slice that the trainer counts on.
+    wanted: (Option<u32>, Option<u32>),
+    /// The stage of the last batch that it was sent.
+    now: u64,
+}
+
+impl RankStages {
+    pub(super) fn of(hello: &Hello) -> Self {
+        Self {
+            client: hello.client.clone(),
+            knows: hello.forms.iter().any(|form| form == STAGES),
+            wanted: (hello.seq_len, hello.rows_per_slice),
+            now: 0,
+        }
+    }
+
+    /// Returns the message before a batch of `stage`, if one is due; fails where the rank cannot take it.
+    pub(super) fn enter(
+        &mut self,
+        step: Step,
+        id: u64,
+        stages: &Stages,
+        stream: &StreamConfig,
+    ) -> Result<Option<Stage>, Box<Fault>> {
+        if id == self.now {
+            return Ok(None);
+        }
+        let stage = described(id, stages, stream);
+        if let Some(why) = self.fault(&stage) {
+            let fault = Fault::new(ErrorName::BadHello, format!("step {step} is of {why}"));
+            let remedy = "install the client of the release of this daemon, and give the trainer the shapes of all stages";
+            return Err(Box::new(fault.at_step(step).remedy(remedy)));
+        }
+        self.now = id;
+        Ok(Some(stage))
+    }
+
+    /// Returns why the rank cannot take a stage.
+    pub(super) fn fault(&self, stage: &Stage) -> Option<String> {
+        let what = format!(
+            "stage {:?} ({} rows per slice, {} tokens per row)",
+            stage.name, stage.rows_per_slice, stage.seq_len
+        );
+        if !self.knows {
+            return Some(format!(
+                "{what}, and the client ({}) does not know stages",
+                self.client
+            ));
+        }
+        let (seq_len, rows) = self.wanted;
+        let differs = seq_len.is_some_and(|n| n != stage.seq_len)
+            || rows.is_some_and(|n| n != stage.rows_per_slice);
+        differs.then(|| {
+            let wanted = |n: Option<u32>| n.map_or("any".to_owned(), |n| n.to_string());
+            format!(
+                "{what}, and the trainer expects rows_per_slice {} and seq_len {}",
+                wanted(rows),
+                wanted(seq_len)
+            )
+        })
+    }
+}
+
+/// Returns the stage as ranks know it; 0 is the shape of stream.json.
+pub(crate) fn described(id: u64, stages: &Stages, stream: &StreamConfig) -> Stage {
+    let Some(stage) = stages.all.get(&id) else {
+        let form = stream.tokenizer.name.rsplit_once("; ");
+        return Stage {
+            id: 0,
+            name: String::new(),
+            rows_per_slice: stream.rows_per_slice,
+            seq_len: stream.seq_len,
+            form: form.map_or(String::new(), |(_, form)| form.to_owned()),
+        };
+    };
+    Stage {
+        id,
+        name: stage.name.to_string(),
+        rows_per_slice: stage.rows_per_slice,
+        seq_len: stage.seq_len,
+        form: stage.form.clone(),
+    }
+}
+
+/// Returns the stage whose slices surely do not fit into a segment of these bytes, with the bytes of a slice.
+pub(crate) fn too_large(stages: &Stages, segment: u64) -> Option<(String, u64)> {
+    let least = |rows: u32, seq_len: u32| u64::from(rows) * (u64::from(seq_len) + 1) * TOKEN_BYTES;
+    let of = |stage: &batchweave_core::manifest::stages::StageState| {
+        (
+            stage.name.to_string(),
+            least(stage.rows_per_slice, stage.seq_len),
+        )
+    };
+    let largest = stages.all.values().map(of).max_by_key(|(_, bytes)| *bytes);
+    largest.filter(|(_, bytes)| *bytes > segment)
+}

@@ -1,0 +1,222 @@
+//! Hand-overs between packers: every token once over all stages, the batches before a stage as without it, and the same
+//! batches from any restart, also inside a hand-over and where a stage was learned late.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// A stage: its first batch, its shape, and its look-ahead; 0 for `concat`.
+type Stage = (u64, Shape, usize);
+
+fn packer_of((_, shape, look_ahead): Stage, from: Restart) -> Box<dyn Packer> {
+    match look_ahead {
+        0 => Box::new(Concat::new(shape, ADDED, from, true)),
+        look_ahead => Box::new(BestFit::new(shape, ADDED, look_ahead, from)),
+    }
+}
+
+fn at(stages: &[Stage], seq: u64) -> Stage {
+    *stages.iter().rfind(|stage| stage.0 <= seq).unwrap()
+}
+
+/// Returns the packer that goes on at `from` with batch `next`, as the pipeline makes it.
+fn begin(stages: &[Stage], from: Restart, next: u64) -> Box<dyn Packer> {
+    let mut states = from.packers();
+    let begun = states.iter().find_map(|(first, _)| *first);
+    let earliest = at(stages, begun.unwrap_or(next).saturating_sub(1));
+    if next > 0 && at(stages, next).0 == next {
+        let last = states.last().unwrap().1.clone();
+        states.push((Some(next), last.handed_over(next)));
+    }
+    let of = |(first, state): (Option<u64>, Restart)| {
+        packer_of(first.map_or(earliest, |first| at(stages, first)), state)
+    };
+    let mut packers = states.into_iter().map(of);
+    let first = packers.next().unwrap();
+    Box::new(HandingOver::new(first, packers.collect()))
+}
+
+/// Returns the batches from `next` on, the last one filled up.
+fn batches(
+    stages: &[Stage],
+    documents: &[Document],
+    from: &Restart,
+    next: u64,
+) -> Vec<PackedBatch> {
+    let rest = documents.iter().filter(|d| d.place.unit >= from.at.unit);
+    let mut packer = begin(stages, from.clone(), next);
+    let (mut all, mut ended) = (Vec::new(), None);
+    let mut events: Vec<Option<Document>> = rest.cloned().map(Some).collect();
+    events.push(None);
+    for event in events {
+        if let Some(document) = event {
+            packer.push(document).unwrap();
+        } else {
+            packer.end(Point::pass(1)).unwrap();
+            ended = Some(Point::pass(1));
+        }
+        while let Some(batch) = packer.pop() {
+            let seq = next + all.len() as u64 + 1;
+            let behind = batch.next.clone();
+            all.push(batch);
+            if at(stages, seq).0 == seq {
+                let mut later = packer_of(at(stages, seq), behind.handed_over(seq));
+                packer
+                    .hand_over()
+                    .into_iter()
+                    .for_each(|range| later.push_range(range));
+                ended.map_or(Ok(()), |end| later.end(end)).unwrap();
+                packer = later;
+            }
+        }
+    }
+    all.extend(packer.rest(false));
+    all
+}
+
+/// How often each token of a document is in a batch: as the first of a row or batch, and behind another one.
+type Counts = BTreeMap<(u64, u64), (u32, u32)>;
+
+/// Checks the tokens of each row against the documents, and that each one is learned from once.
+fn check(stages: &[Stage], documents: &[Document], all: &[PackedBatch]) -> Result<(), String> {
+    let mut counts = Counts::new();
+    for (seq, batch) in (0..).zip(all) {
+        let shape = at(stages, seq).1;
+        let rows = rows(batch);
+        let mut place = 0;
+        let mut row = None;
+        for piece in &batch.sources.pieces {
+            if batch.sources.form == Form::Rows && piece.new_row {
+                row = Some(row.map_or(0, |row: usize| row + 1));
+                place = row.unwrap() * shape.width();
+            }
+            let is_first = batch.sources.form == Form::Rows || place == 0;
+            for n in 0..piece.items {
+                let key = (piece.unit, piece.skip + n);
+                let Content::Tokens(tokens) = &documents[piece.unit as usize].content else {
+                    unreachable!()
+                };
+                let wanted = tokens.get(key.1 as usize).copied().unwrap_or(END);
+                if key.1 > tokens.len() as u64 || rows.tokens[place] != wanted {
+                    return Err(format!("batch {seq} has another token than {key:?}"));
+                }
+                let count = counts.entry(key).or_default();
+                if n == 0 && is_first {
+                    count.0 += 1;
+                } else {
+                    count.1 += 1;
+                }
+                place += 1;
+            }
+        }
+    }
+    for document in documents {
+        let Content::Tokens(tokens) = &document.content else {
+            unreachable!()
+        };
+        for n in 0..=tokens.len() as u64 {
+            let key = (document.place.unit, n);
+            match counts.get(&key) {
+                Some((_, 1)) => {}
+                Some((1, 0)) if n == 0 => {}
+                found => return Err(format!("token {key:?} was given {found:?}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn documents(lengths: &[u32]) -> Vec<Document> {
+    let numbered = (0..).zip(lengths);
+    let tokens = |unit: u64, length: u32| {
+        (0..length)
+            .map(|n| 100 + unit as u32 * 1000 + n)
+            .collect::<Vec<_>>()
+    };
+    numbered
+        .map(|(unit, length)| document(unit, &tokens(unit, *length)))
+        .collect()
+}
+
+fn shape(seq_len: u32, rows_per_slice: u32) -> Shape {
+    Shape {
+        slices: 2,
+        rows_per_slice,
+        seq_len,
+    }
+}
+
+/// A hand-over as a cursor stores it.
+fn stored(next: &Restart) -> Restart {
+    let left = next.left.as_ref().map(|left| {
+        let text = serde_json::to_string(left).unwrap();
+        serde_json::from_str(&text).unwrap()
+    });
+    Restart {
+        left,
+        ..next.clone()
+    }
+}
+
+fn check_run(lengths: &[u32], stages: &[Stage]) -> Result<(), String> {
+    let documents = documents(lengths);
+    let all = batches(stages, &documents, &Restart::default(), 0);
+    check(stages, &documents, &all)?;
+    for stage in &stages[1..] {
+        let before: Vec<Stage> = stages.iter().copied().filter(|s| s.0 < stage.0).collect();
+        let without = batches(&before, &documents, &Restart::default(), 0);
+        let border = usize::try_from(stage.0).unwrap();
+        if all.len() > border && all[..border] != without[..border] {
+            return Err(format!(
+                "the batches before {border} depend on the stage behind them"
+            ));
+        }
+    }
+    for (done, batch) in (1..).zip(&all) {
+        let again = batches(stages, &documents, &stored(&batch.next), done as u64);
+        if let Some(n) = (done..all.len()).find(|n| again.get(n - done) != Some(&all[*n])) {
+            let (found, wanted) = (again.get(n - done), &all[n]);
+            return Err(format!(
+                "from {:?} after {done}: batch {n} is {found:?}, not {wanted:?}",
+                batch.next
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn any_stage() -> impl Strategy<Value = (u64, u32, u32, usize)> {
+    (
+        1..5_u64,
+        2..12_u32,
+        1..3_u32,
+        prop_oneof![Just(0), Just(1), 2..12_usize],
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn each_token_is_given_once_over_all_stages_from_any_restart(
+        lengths in prop::collection::vec(prop_oneof![0..6_u32, 0..40_u32], 1..60),
+        made in prop::collection::vec(any_stage(), 1..4),
+    ) {
+        let mut first = 0;
+        let stages: Vec<Stage> = made.into_iter().enumerate().map(|(n, (after, seq_len, rows, look_ahead))| {
+            first += if n == 0 { 0 } else { after };
+            (first, shape(seq_len, rows), look_ahead)
+        }).collect();
+        check_run(&lengths, &stages).unwrap();
+    }
+}
+
+#[test]
+fn what_best_fit_left_in_the_middle_of_a_document_is_packed_first() {
+    // Rows of 5: document 0 is pieces of 5, 5 and 3 tokens, and document 1 fills up the row of its end.
+    let documents = documents(&[10, 1, 3, 3, 9, 9]);
+    let stages = [(0, shape(4, 1), 6), (1, shape(6, 1), 0)];
+    let all = batches(&stages, &documents, &Restart::default(), 0);
+    assert!(all[1].next.left.is_some() || all[0].next.left.is_none());
+    check(&stages, &documents, &all).unwrap();
+}

@@ -29,6 +29,7 @@ fn info(reports: Option<String>) -> DaemonMessage {
             missing: None,
         },
         reports,
+        stages: Vec::new(),
     })
 }
 

@@ -141,7 +141,7 @@ impl Mutation {
         Self::MixtureTwice,
     ];
 
-    /// Mistakes in forks.
+    /// Mistakes in the state of a fork, and in what follows from it.
     pub const FORKS: [Self; 7] = [
         Self::ForkLaterTurn,
         Self::ForkOwnMixtures,

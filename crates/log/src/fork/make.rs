@@ -50,7 +50,7 @@ pub async fn make_fork(
             Resolved::Ours => {}
             Resolved::Theirs(_) => {
                 let found = format!(
-                    "the beginning of another fork ({key} has other bytes; delete it if it is no use)"
+                    "the beginning of another fork ({key} has other bytes; delete that object to make this one)"
                 );
                 return Err(in_use(store, &found));
             }

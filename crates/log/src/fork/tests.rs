@@ -156,7 +156,7 @@ async fn a_fork_at_each_step_begins_there_and_takes_commits() {
 #[tokio::test(start_paused = true)]
 async fn a_fork_that_is_killed_between_two_writes_is_finished_by_the_same_command() {
     let store = parent(3).await;
-    let plan = plan(&store, 7).await.unwrap();
+    let plan = plan(&store, 13).await.unwrap();
     let whole: Arc<dyn Store> = MemoryStore::new();
     make(&whole, &plan, 9).await.unwrap();
     let whole = objects(&whole).await;
@@ -173,7 +173,7 @@ async fn a_fork_that_is_killed_between_two_writes_is_finished_by_the_same_comman
         let there = Log::open(Arc::clone(&inner), &options(1)).await;
         assert_eq!(there.is_ok(), first.is_ok());
         // A new command reads the parent again.
-        let again = super::tests::plan(&store, 7).await.unwrap();
+        let again = super::tests::plan(&store, 13).await.unwrap();
         let made = make(&inner, &again, 9).await.unwrap();
         assert_eq!(matches!(made, Made::Existed(_)), first.is_ok());
         let mut now = objects(&inner).await;
@@ -232,8 +232,7 @@ async fn steps_that_are_not_there_are_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_record_at_or_below_the_border_is_refused_and_one_behind_it_is_not_read_for_the_state()
- {
+async fn a_damaged_record_at_or_below_the_border_is_refused() {
     let store = parent(4).await;
     let memory = MemoryStore::new();
     let border = plan(&store, 7).await.unwrap().parent.version.unwrap();
@@ -281,7 +280,8 @@ async fn reclaimed_links_of_an_old_list_are_taken_from_the_newest_one() {
 #[tokio::test(start_paused = true)]
 async fn a_fork_near_the_head_takes_as_many_requests_at_any_length_of_the_log() {
     let mut counted = Vec::new();
-    for versions in [1100, 5000] {
+    // As many versions behind the newest snapshot.
+    for versions in [1290, 5130] {
         let store = stream(&[]).await;
         let mut producer = opened(&store, "p0", 1).await;
         while producer.log().manifest().next_version() < versions + 10 {
@@ -298,5 +298,5 @@ async fn a_fork_near_the_head_takes_as_many_requests_at_any_length_of_the_log() 
         counted.push(counting.counts().requests());
     }
     let (few, many) = (counted[0], counted[1]);
-    assert!(many <= few + 256 && few < 2500, "{counted:?}");
+    assert!(many == few && few < 2500, "{counted:?}");
 }

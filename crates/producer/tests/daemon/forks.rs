@@ -15,7 +15,7 @@ use crate::follow::{come, following, scene};
 use crate::mixtures::set;
 use crate::order::{documents, three};
 use crate::shuffled_rows::shuffled;
-use crate::support::{Random, World};
+use crate::support::{Corpus, Random, World};
 
 /// Several batches in each entry, in objects of some of them.
 fn grouped(mut config: ProducerConfig, object_bytes: u64) -> ProducerConfig {
@@ -110,7 +110,7 @@ async fn a_fork_of_lanes_has_the_steps_of_its_parent() {
     let daemon = |index: usize| {
         let mut config = config.clone();
         config.producer.name = lanes[index].to_owned();
-        (config.producer.index, config.producer.of) = (index as u64, 3);
+        (config.producer.index, config.producer.of) = (index as u32, 3);
         config
     };
     // All batches of two lanes wait for those of the third.
@@ -171,35 +171,59 @@ async fn a_fork_with_another_mixture_has_each_document_once() {
     }
 }
 
-/// Files that joined one after another, in the parent, and not in the order of their names.
+/// Files that joined one after another, and not in the order of their names. Those that the parent knew at the fork keep
+/// their order; the others join at once, by name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_of_input_that_grows_takes_the_files_as_they_joined() {
     let parent = World::new();
     let (corpus, files, folder) = scene(&parent, 3);
-    let config = || grouped(following(&folder), 3_000);
-    let mut lines = Vec::new();
-    for file in [4, 1, 5, 0] {
-        come(&files[file], &folder);
+    let config = || {
+        let mut config = grouped(following(&folder), 3_000);
+        config.commit.linger.0 = Duration::from_millis(50);
+        config
+    };
+    let lines = |files: &[usize]| {
         let all = corpus.lines.len();
-        lines.extend_from_slice(&corpus.lines[all * file / 6..all * (file + 1) / 6]);
+        let of = files
+            .iter()
+            .map(|file| all * file / 6..all * (file + 1) / 6);
+        let lines = of.flat_map(|range| corpus.lines[range].to_vec());
+        Corpus::expected_of_lines(&lines.collect::<Vec<_>>())
+    };
+    let joined = [4, 1, 5, 0];
+    let mut repeated = 0;
+    for n in 1..=joined.len() {
+        come(&files[joined[n - 1]], &folder);
         let (task, stop) = parent.spawn(config());
-        let batches = crate::support::Corpus::expected_of_lines(&lines).len();
-        // The last batches of a file wait in a group until the daemon stops.
-        parent.wait_for_batches(batches.saturating_sub(60)).await;
+        parent.wait_for_batches(lines(&joined[..n]).len()).await;
         stop.cancel();
         task.await.unwrap().unwrap();
     }
-    let expected = parent.payloads().await;
-    for step in some_steps(expected.len(), 7) {
-        let child = parent.fork(step as u64, false).await;
+    let steps = parent.batches().await.len();
+    for step in some_steps(steps, 7) {
+        let plan = parent.plan_fork(step as u64, false).await;
+        let producers = plan.state.producers.values();
+        repeated += producers.map(|p| p.next_seq - p.made_from()).sum::<u64>();
+        let known = plan.files.get(&"a".parse().unwrap()).map_or(0, Vec::len);
+        let mut order = joined[..known].to_vec();
+        order.extend(
+            [0, 1, 4, 5]
+                .iter()
+                .filter(|file| !joined[..known].contains(file)),
+        );
+        let expected = lines(&order);
+        let child = parent.fork_by(&plan).await;
         let (task, stop) = child.spawn(config());
-        child.wait_for_batches(expected.len() - 60).await;
+        child.wait_for_batches(expected.len()).await;
         stop.cancel();
         task.await.unwrap().unwrap();
-        let found = child.payloads().await;
-        let same = found.len().min(expected.len() - step);
-        assert!(found[..same] == expected[step..][..same], "fork at {step}");
+        let found = child.batches().await;
+        assert!(
+            found == expected[step..],
+            "fork at {step}, {known} files known"
+        );
     }
+    assert!(repeated > 0, "no fork was inside an entry");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

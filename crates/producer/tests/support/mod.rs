@@ -6,6 +6,7 @@
     reason = "a test that cannot continue panics"
 )]
 
+mod forks;
 mod seeds;
 mod trip;
 
@@ -14,12 +15,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::StreamId;
 use batchweave_core::keys::INPUTS;
 use batchweave_core::provenance::{Provenance, Sources};
 use batchweave_core::tgb::{FrameHeader, Layout};
 use batchweave_log::reclaim::{Class, Limits, Reclaimer};
-use batchweave_log::{ForkPlan, Located, Log, LogOptions, Made, make_fork, plan_fork};
+use batchweave_log::{Located, Log, LogOptions};
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
 use batchweave_producer::{Outcome, RunError, run_on};
 use batchweave_store::Store;
@@ -69,30 +69,6 @@ impl World {
         config.packing.object_bytes.0 = 2000;
         config.commit.linger.0 = Duration::from_millis(1);
         config
-    }
-
-    /// Returns a fork of this stream at `step`, made as the command line makes it.
-    pub async fn fork(&self, step: u64, fresh: bool) -> Self {
-        let plan = self.plan_fork(step, fresh).await;
-        self.fork_by(&plan).await
-    }
-
-    pub async fn plan_fork(&self, step: u64, fresh: bool) -> ForkPlan {
-        let store: Arc<dyn Store> = self.store.clone();
-        let options = LogOptions {
-            write_snapshots: false,
-            ..LogOptions::new(rand::random())
-        };
-        plan_fork(&store, &options, step, fresh).await.unwrap()
-    }
-
-    pub async fn fork_by(&self, plan: &ForkPlan) -> Self {
-        let child = Self::new();
-        let store: Arc<dyn Store> = child.store.clone();
-        let id = StreamId::from_random(rand::random());
-        let made = make_fork(&store, plan, id, "2026-11-29T00:00:00Z".to_owned());
-        assert!(matches!(made.await.unwrap(), Made::Created(_)));
-        child
     }
 
     pub async fn run(&self, config: ProducerConfig) -> Result<Outcome, RunError> {

@@ -46,7 +46,7 @@ pub struct LeftBehind {
     pub quarantines: Vec<(Step, Step)>,
     /// The parent is sealed.
     pub sealed: bool,
-    /// Open jobs.
+    /// The number of open jobs of the parent.
     pub jobs: usize,
 }
 

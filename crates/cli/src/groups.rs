@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Care for a stream",
         &[
-            "mixture", "stage", "reclaim", "retire", "seal", "repair", "delete",
+            "mixture", "stage", "fork", "reclaim", "retire", "seal", "repair", "delete",
         ],
     ),
     ("Plan and measure", &["plan", "bench"]),

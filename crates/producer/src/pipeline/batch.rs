@@ -43,6 +43,8 @@ pub struct BatchBuilderOptions {
     pub take_first: u64,
     /// Number of the next batch.
     pub next_seq: Seq,
+    /// Number of the first batch that is committed: in a fork the parent may have those before it.
+    pub first_new: Seq,
     /// Number of batches of this producer at which it ends (`producer.limit`).
     pub batches: Option<u64>,
     /// Of sources with names: the changes of the mixture.
@@ -331,7 +333,7 @@ impl BatchBuilder {
             Some(group) => group,
             None => self.empty_group(),
         };
-        let mixture_begins = self.complete(metrics);
+        let border = self.complete(metrics);
         group.cursor = self.cursor(&batch);
         let begins = self.stage_begins();
         let behind = begins.map(|stage| (stage, batch.next.clone()));
@@ -339,8 +341,8 @@ impl BatchBuilder {
         group.bytes = group.bytes.saturating_add(bytes);
         group.memory = group.memory.saturating_add(batch.memory());
         group.batches.push(batch);
-        // An object holds batches of one mixture and one stage only.
-        let (group, full) = if mixture_begins || behind.is_some() {
+        // An object holds batches of one mixture and one stage only, and no batch of a fork's parent.
+        let (group, full) = if border || behind.is_some() {
             (None, Some(group))
         } else {
             (Some(group), None)
@@ -400,7 +402,7 @@ impl BatchBuilder {
         keep_stage(&mut options.settings, &form);
     }
 
-    /// Goes on to the next sequence number; true when a mixture begins there.
+    /// Goes on to the next sequence number; true when a mixture or a fork begins there.
     fn complete(&mut self, metrics: &Metrics) -> bool {
         metrics.batch_made(self.next_seq, std::mem::take(&mut self.own));
         self.show_stage(metrics);
@@ -409,7 +411,7 @@ impl BatchBuilder {
         let changes = self.options.changes.as_mut();
         let begins = changes.and_then(|changes| changes.complete(self.next_seq, taken));
         self.begun.extend(begins);
-        begins.is_some()
+        begins.is_some() || self.next_seq == self.options.first_new
     }
 
     /// Returns the number of documents that several sources have given.

@@ -22,6 +22,7 @@ use crate::pipeline::batch::{BatchBuilderOptions, keep_stage};
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::ChunkSize;
+use crate::pipeline::repeated::Repeated;
 use crate::pipeline::stages::ProducerStages;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
@@ -102,9 +103,9 @@ pub(crate) fn assemble(
         producer.name().as_str(),
         parts.transform.clone(),
         &producer.changes(),
-        producer.next_seq(),
+        producer.made_from(),
     );
-    let begun = stages.begin(parts.from.clone(), producer.next_seq())?;
+    let begun = stages.begin(parts.from.clone(), producer.made_from())?;
     let uploader = uploader(config, producer, &parts, metrics.clone(), sampler);
     let (reading, changes) = reading(config, producer, &parts, &metrics)?;
     let batches = config
@@ -113,7 +114,7 @@ pub(crate) fn assemble(
         .batches(config.producer.index, config.producer.of);
     let mut settings = parts.settings.clone();
     keep_stage(&mut settings, &begun.form);
-    let own = || packer(config, &parts, producer.next_seq(), batches);
+    let own = || packer(config, &parts, producer.made_from(), batches);
     let batching = BatchBuilderOptions {
         packer: begun.packer.unwrap_or_else(own),
         slices: stages.slices(&begun.form),
@@ -123,7 +124,8 @@ pub(crate) fn assemble(
         missing: begun.missing,
         take_first: taken(&parts, &producer.changes()),
         stages: Some(stages),
-        next_seq: producer.next_seq(),
+        next_seq: producer.made_from(),
+        first_new: producer.next_seq(),
         changes,
         batches,
         inputs: parts.head,
@@ -156,6 +158,7 @@ pub(crate) fn assemble(
         },
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
+        repeated: Repeated::new(producer),
         memory: config.upload.memory.bytes(),
         metrics,
         progress,
@@ -206,6 +209,7 @@ fn uploader(
         producer: producer.name().clone(),
         epoch: producer.epoch(),
         nonce: producer.nonce(),
+        first_new: producer.next_seq(),
         buffers: Buffers::new(config.upload.concurrency as u64 * (object_bytes + (1 << 20))),
         provenance: config.packing.provenance,
         give_up_after: config.upload.give_up_after.0,
@@ -244,7 +248,7 @@ fn reading(
         let log = producer.changes();
         let passes = options.passes.clone();
         let (resumed, at) =
-            MixtureChanges::resume(log.from.clone(), producer.next_seq(), state, passes);
+            MixtureChanges::resume(log.from.clone(), producer.made_from(), state, passes);
         (changes, state) = (Some(resumed), at);
         options.mixtures = sources.needed(&log, &state)?;
     } else {

@@ -305,3 +305,14 @@ fn records_and_snapshots_with_stages_are_as_version_2_wrote_them() {
     }
     assert_eq!(again, b.m);
 }
+
+#[test]
+fn a_stream_with_stages_is_not_forked() {
+    let mut b = bench(StreamOrder::Arrival);
+    let fork = |b: &Bench| crate::manifest::fork::Border::new(&b.m, None, 2).state();
+    fork(&b).unwrap();
+    let long = stage(&b, 1, &[("p0", 4), ("p1", 0)]);
+    b.one(Entry::Stage(long)).unwrap();
+    let why = fork(&b).unwrap_err();
+    assert!(why.contains("(the first is \"long\")"), "{why}");
+}

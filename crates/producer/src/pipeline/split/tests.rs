@@ -128,6 +128,7 @@ fn make(
         stage_name: String::new(),
         missing: None,
         take_first: 0,
+        first_new: 0,
         next_seq: 0,
         changes: None,
         batches: None,

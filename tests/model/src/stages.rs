@@ -180,7 +180,7 @@ fn oracle(log: &[Written]) -> Result<(), String> {
                 let begun = (1..)
                     .zip(&stages)
                     .filter(|(_, from)| from.get(producer).is_some_and(|first| *first <= seq));
-                let last = begun.map(|(id, _)| id).next_back();
+                let last = begun.map(|(id, _)| id).last();
                 let wanted = last.unwrap_or(began[producer] as u64);
                 if *made_by != wanted {
                     return Err(format!(

@@ -23,7 +23,7 @@ const JOB: &str = "train";
 const PRODUCER: &str = "tokens-0";
 
 /// Tables of the producer alone.
-const PRODUCER_TABLES: [&str; 14] = [
+const PRODUCER_TABLES: [&str; 15] = [
     "stream",
     "producer",
     "source",
@@ -31,6 +31,7 @@ const PRODUCER_TABLES: [&str; 14] = [
     "inbox",
     "mixture",
     "split",
+    "stages",
     "tokenizer",
     "transform",
     "packing",
@@ -54,6 +55,7 @@ pub(super) struct RunFile {
     inbox: Table,
     mixture: Table,
     split: Table,
+    stages: Vec<Table>,
     tokenizer: Table,
     transform: Table,
     packing: Table,
@@ -282,8 +284,10 @@ mod tests {
         let outermost = tables.map(|table| table.split('.').next().unwrap_or(table));
         let mut tables: BTreeSet<&str> = outermost.collect();
         // The shipped file has an array of tables as a comment only, beside the table for one source.
-        if text.contains("\n# [[sources]]") {
-            tables.insert("sources");
+        for list in ["sources", "stages"] {
+            if text.contains(&format!("\n# [[{list}]]")) {
+                tables.insert(list);
+            }
         }
         tables
     }

@@ -294,3 +294,75 @@ fn what_a_webdataset_can_not_hold_is_refused() {
     let base = "[store]\nurl = \"file:///x\"\n[source]\npaths = [\"x\"]\n";
     parse::<ProducerConfig>("f.toml", &format!("{base}{good}")).unwrap_or_else(|e| panic!("{e}"));
 }
+
+#[test]
+fn stages_are_checked_as_a_whole() {
+    let long = "[[stages]]\nname = \"long\"\nseq_len = 64\nrows_per_slice = 1\n";
+    let base = "[producer]\nname = \"a\"\n";
+    parse::<ProducerConfig>(
+        "f.toml",
+        &format!("[store]\nurl = \"file:///x\"\n[source]\npaths = [\"x\"]\n{base}{long}packing = {{ mode = \"best_fit\" }}\n"),
+    )
+    .unwrap();
+    let twice = format!("{long}{long}");
+    for (text, part) in [
+        (twice.as_str(), "has the name \"long\" twice"),
+        (
+            "[[stages]]\nname = \"Long\"\nseq_len = 4\nrows_per_slice = 1\n",
+            "is not a valid name",
+        ),
+        (
+            "[[stages]]\nname = \"x\"\nrows_per_slice = 1\n",
+            "\"x\": seq_len must be at least 1",
+        ),
+        (
+            "[[stages]]\nname = \"x\"\nseq_len = 4\n",
+            "\"x\": rows_per_slice must be at least 1",
+        ),
+        (
+            "[[stages]]\nname = \"x\"\nseqlen = 4\n",
+            "stages.0.seqlen: unknown key",
+        ),
+        (
+            "[[stages]]\nname = \"x\"\nseq_len = 4000000\nrows_per_slice = 4000\n",
+            "more than 2^30 tokens per batch",
+        ),
+        (
+            "[[stages]]\nname = \"x\"\nseq_len = 4\nrows_per_slice = 1\npacking = { mode = \"balanced\" }\n",
+            "must be one that takes the same documents",
+        ),
+        (
+            "[[stages]]\nname = \"x\"\nseq_len = 4\nrows_per_slice = 1\nweights = { web = 1.0 }\n",
+            "weights are for [[sources]] only",
+        ),
+    ] {
+        let why = report(&format!("{base}{text}"));
+        assert!(why.contains(part), "{part} in {why}");
+    }
+    for (packing, part) in [
+        (
+            "mode = \"opaque\"",
+            "are for packing.mode = \"concat\", \"best_fit\" and \"chat\" only",
+        ),
+        ("mode = \"pairs\"", "are for packing.mode"),
+        ("mode = \"balanced\"", "are for packing.mode"),
+        (
+            "shuffle_rows = { tokens = 100 }",
+            "cannot be combined with packing.shuffle_rows",
+        ),
+        (
+            "mode = \"best_fit\"\narrays = [{ name = \"image\", dtype = \"U8\", shape = [4] }]",
+            "cannot be combined with packing.arrays",
+        ),
+    ] {
+        let why = report(&format!("{base}[packing]\n{packing}\n{long}"));
+        assert!(why.contains(part), "{part} in {why}");
+    }
+    let far = "packing = { mode = \"best_fit\", look_ahead = 8192 }\n";
+    let many = (0..5).map(|n| format!("{}{far}", long.replace("long", &format!("l{n}"))));
+    let why = report(&format!("{base}{}", many.collect::<String>()));
+    assert!(
+        why.contains("lower look_ahead, of [packing] and of the stages together, to at most 32768"),
+        "{why}"
+    );
+}

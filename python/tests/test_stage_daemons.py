@@ -41,7 +41,7 @@ look_ahead = 40
 max_batches = 2
 [ahead]
 max_steps = {most}
-lane_lead = 8
+lane_lead = 2
 [[stages]]
 name = "long"
 seq_len = 301

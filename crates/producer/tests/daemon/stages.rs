@@ -125,6 +125,7 @@ async fn stages_do_not_depend_on_kills(
     planned: &[(usize, Seq, Change)],
     make: impl Fn(&World) -> ProducerConfig,
 ) {
+    let mut complete = 0;
     for seed in seeds {
         let world = World::new();
         let made = make(&world);
@@ -148,15 +149,14 @@ async fn stages_do_not_depend_on_kills(
             }
         }
         let found = world.payloads().await;
-        assert!(
-            changes.len() == planned.len() && kills > 1,
-            "seed {seed}: {changes:?}"
-        );
+        // A short run may end before it is killed, or before the last change.
+        complete += u64::from(changes.len() == planned.len() && kills > 1);
         let expected = expected(&made, &changes).await;
         let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}, changes {changes:?}");
         assert_eq!(found.len(), expected.len(), "seed {seed}");
     }
+    assert!(complete > 0, "no run was killed behind all changes");
 }
 
 const SHAPES: [Shape; 3] = [

@@ -91,7 +91,7 @@ def make(folder: Path, mode: str, kills: int) -> None:
     folder.mkdir()
     config = configure(folder, mode, 6)
     running = start(config)
-    eventually(lambda: steps(folder) >= 6)
+    eventually(lambda: steps(folder) >= 4)
     set_stages(folder, config)
     for kill in range(kills):
         running.send_signal(signal.SIGKILL)
@@ -140,7 +140,7 @@ def test_each_step_has_the_shape_of_its_stage_however_often_the_producer_is_kill
 def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
     config = configure(tmp_path, "concat", 6)
     running = start(config)
-    eventually(lambda: steps(tmp_path) >= 6)
+    eventually(lambda: steps(tmp_path) >= 4)
     running.send_signal(signal.SIGKILL)
     running.wait(60)
     set_stages(tmp_path, config)
@@ -172,7 +172,7 @@ def test_a_stage_is_refused_with_its_reason(tmp_path: Path) -> None:
     folder.mkdir()
     config = configure(folder, "concat", 6)
     running = start(config)
-    eventually(lambda: steps(folder) >= 6)
+    eventually(lambda: steps(folder) >= 4)
     running.send_signal(signal.SIGKILL)
     running.wait(60)
     store = ["--store", str(folder / "stream")]

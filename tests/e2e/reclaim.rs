@@ -57,6 +57,7 @@ fn stream() -> StreamConfig {
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }
 

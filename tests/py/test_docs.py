@@ -48,6 +48,7 @@ NOT_RUN = {
     "batchweave run python/examples/": "the tests of the examples below python/ run it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "batchweave verify --job pretrain": "needs a job; test_reported_daemons.py runs it on one",
+    "batchweave fork ": "test_fork.py runs those of docs/forks.md on a folder",
     "batchweave inbox ": "needs a bucket; test_inbox_command.py runs it on a folder",
     "pip install ": "the Makefile does it",
     "venv/bin/": "test_wheel.py does it in an environment of its own",

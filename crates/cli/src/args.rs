@@ -11,8 +11,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, inbox, init, job, locate, log, mixture, quarantine, quickstart,
-    reclaim, repair, retire, run, seal, show,
+    completions, delete, doctor, fork, inbox, init, job, locate, log, mixture, quarantine,
+    quickstart, reclaim, repair, retire, run, seal, show,
 };
 
 const EXAMPLES: &str = "\
@@ -57,6 +57,8 @@ pub(crate) enum Verb {
     Run(run::RunArgs),
     /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
+    /// Make a stream that goes on where another one stood at a step
+    Fork(fork::ForkArgs),
     /// Show how much a stream has, how fast it grows and how far ahead of the jobs it is; or what nodes wait for
     Status(status::StatusArgs),
     /// List the commits of a stream, and whether their entries are valid

@@ -17,7 +17,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Check", &["doctor", "verify"]),
     (
         "Care for a stream",
-        &["mixture", "reclaim", "retire", "seal", "repair", "delete"],
+        &[
+            "mixture", "fork", "reclaim", "retire", "seal", "repair", "delete",
+        ],
     ),
     ("Plan and measure", &["plan", "bench"]),
 ];

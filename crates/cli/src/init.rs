@@ -125,6 +125,7 @@ impl InitArgs {
             rows_per_slice: self.rows_per_slice.unwrap_or_default(),
             created: String::new(),
             form: None,
+            parent: None,
         }
     }
 }

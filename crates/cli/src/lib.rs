@@ -5,7 +5,7 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is JSON alone: one object, or one per line of verbs that follow (docs/cli.md).
-//! - `run` and `quickstart` write through the daemons that they start. Of the other verbs, only `init`, `seal`, `job`, `mixture`,
+//! - `run` and `quickstart` write through the daemons that they start. Of the other verbs, only `init`, `fork`, `seal`, `job`, `mixture`,
 //!   `quarantine`, `retire`, `reclaim`, `repair`, `delete` and `doctor` write to a store; the rest need read permissions only.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod args;
 mod completions;
 mod delete;
 mod doctor;
+mod fork;
 mod groups;
 mod inbox;
 mod init;
@@ -77,6 +78,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Run(args) => Box::pin(run::run(&args, &context)).await,
         Verb::Quickstart(args) => Box::pin(quickstart::run(&args, &context)).await,
         Verb::Init(args) => init::run(&args, &context).await,
+        Verb::Fork(args) => Box::pin(fork::run(&args, &context)).await,
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,

@@ -178,6 +178,11 @@ async fn locate(log: &mut Log, step: Step) -> Result<Arc<StepEntry>, CliError> {
                 count(end, "step")
             )
         }
+        Located::Reclaimed { .. }
+            if let Some(parent) = log.manifest().stream().parent_with(step) =>
+        {
+            format!("is not here: {parent}")
+        }
         Located::Reclaimed { watermark } => {
             format!("is reclaimed: the oldest step that can be read is {watermark}")
         }

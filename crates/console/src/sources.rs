@@ -1,7 +1,7 @@
 //! The source documents of steps: provenance objects, and file names from the producers' input lists.
 
 use batchweave_core::ids::ProducerName;
-use batchweave_core::inputs::{PinnedFile, head_of};
+use batchweave_core::inputs::PinnedFile;
 use batchweave_core::order::unnamed_source;
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_log::{Log, LogError, get_fitting, read_inputs};
@@ -42,7 +42,7 @@ pub fn names<'a>(
         let mut tries = 0..2;
         loop {
             let state = log.manifest().producer(producer);
-            let head = state.and_then(|p| head_of(&p.cursor).ok()).flatten();
+            let head = state.and_then(|p| p.input_list().ok()).flatten();
             let unnamed = state.and_then(|p| unnamed_source(&p.cursor));
             let unnamed = unnamed.map(str::to_owned);
             match read_inputs(log.store().as_ref(), producer, head).await {

@@ -49,11 +49,19 @@ pub fn rows(root: &str, stream: &StreamConfig) -> Vec<(&'static str, String)> {
     let batch = format!("{slices} x {rows} x {seq_len} tokens = {most}{tokens} tokens per step");
     let TokenizerId { name, fingerprint } = &stream.tokenizer;
     let identity = format!("{}, created {}", stream.stream_id, stream.created);
-    vec![
-        ("root", root.to_owned()),
-        ("stream", identity),
+    let parent = stream.parent.iter().map(|parent| {
+        let (root, step) = (&parent.root, parent.step);
+        (
+            "parent",
+            format!("{root}, up to step {step}; this is a fork"),
+        )
+    });
+    let mut rows = vec![("root", root.to_owned()), ("stream", identity)];
+    rows.extend(parent);
+    rows.extend([
         ("batch", batch),
         ("tokenizer", format!("{name}, {fingerprint}")),
         ("order", order),
-    ]
+    ]);
+    rows
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::{JobName, ProducerName, Step, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{JobState, QuarantineState};
+use batchweave_core::stream::StreamConfig;
 use batchweave_wire::{ErrorName, Fault};
 
 /// The known state of the stream.
@@ -34,6 +35,18 @@ impl Head {
             next_step: manifest.next_step(),
             end: manifest.end(),
         }
+    }
+}
+
+/// Returns the refusal of a step below the watermark of `stream`; in a fork it may be a step of the parent.
+pub(crate) fn below_first(stream: &StreamConfig, step: Step, watermark: Step) -> Fault {
+    let fault = below_watermark(step, watermark);
+    match stream.parent_with(step) {
+        None => fault,
+        Some(parent) => Fault {
+            message: format!("step {step} is not in this stream: {parent}"),
+            ..fault
+        },
     }
 }
 

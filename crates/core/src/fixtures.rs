@@ -27,6 +27,7 @@ pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) ->
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }
 

@@ -95,6 +95,20 @@ pub enum Mutation {
     MixtureAtOnce,
     /// More passes of a source begin with the next document that is read again.
     PassesAtOnce,
+    /// A fork begins with the turn behind its border, not with that of its first step.
+    ForkLaterTurn,
+    /// A producer of a fork has only those mixtures that begin for itself at or before its first batch.
+    ForkOwnMixtures,
+    /// A producer of a fork counts in the list of the cursor that it begins with.
+    ForkOldList,
+    /// A producer of a fork's fork counts from the entry of the fork alone.
+    ForkOwnEntry,
+    /// Batches that wait for their turn at the border of a fork are taken for given.
+    ForkWithoutWaiting,
+    /// Of several batches of a producer in the record of the border only the last counts.
+    ForkLastEntry,
+    /// An opening in a fork forgets what its producer makes once more.
+    ForkOpenedOnce,
 }
 
 impl Mutation {
@@ -137,6 +151,17 @@ impl Mutation {
         Self::GivenForgotten,
         Self::MixtureIgnored,
         Self::MixtureTwice,
+    ];
+
+    /// Mistakes in the state of a fork, and in what follows from it.
+    pub const FORKS: [Self; 7] = [
+        Self::ForkLaterTurn,
+        Self::ForkOwnMixtures,
+        Self::ForkOldList,
+        Self::ForkOwnEntry,
+        Self::ForkWithoutWaiting,
+        Self::ForkLastEntry,
+        Self::ForkOpenedOnce,
     ];
 
     /// Mistakes in the commit path.
@@ -232,4 +257,11 @@ guards! {
     repeats_mixture: MixtureTwice,
     changes_mixture_at_once: MixtureAtOnce,
     raises_passes_at_once: PassesAtOnce,
+    forks_later_turn: ForkLaterTurn,
+    forks_own_mixtures: ForkOwnMixtures,
+    forks_old_list: ForkOldList,
+    forks_own_entry: ForkOwnEntry,
+    forks_without_waiting: ForkWithoutWaiting,
+    forks_last_entry: ForkLastEntry,
+    forgets_again: ForkOpenedOnce,
 }

@@ -14,10 +14,10 @@ pub use jobs::{
 use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use crate::inputs::LinkId;
 use crate::limits::{
-    BUNDLE_BYTES_MAX, INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX,
-    NUMBER_MAX, OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
-    REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX, STREAM_BYTES_MAX,
-    TOKENIZER_BYTES_MAX,
+    BUNDLE_BYTES_MAX, FORK_BYTES_MAX, INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX,
+    MARK_BYTES_MAX, NUMBER_MAX, OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX,
+    RECORD_READ_MAX, REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX,
+    STREAM_BYTES_MAX, TOKENIZER_BYTES_MAX,
 };
 use jobs::plain as number;
 
@@ -25,6 +25,8 @@ use jobs::plain as number;
 pub const STREAM: &str = "stream.json";
 /// Marks a stream that is being deleted: the first object of a deletion, and the last one that it deletes.
 pub const DELETING: &str = "deleting.json";
+/// The state with which a fork begins.
+pub const FORK: &str = "fork.json";
 /// Prefix of all snapshots.
 pub const SNAPSHOTS: &str = "snapshots/";
 /// Prefix of all repairs.
@@ -67,6 +69,7 @@ pub fn bytes_max(key: &str) -> u64 {
     let mut segments = key.split('/');
     let most = match segments.next().unwrap_or_default() {
         STREAM => STREAM_BYTES_MAX,
+        FORK => FORK_BYTES_MAX,
         "log" => RECORD_READ_MAX,
         "repairs" => REPAIR_BYTES_MAX,
         "intents" => INTENT_BYTES_MAX,
@@ -268,6 +271,7 @@ mod tests {
         let (p, job): (ProducerName, _) = ("tok-0".parse().unwrap(), "run".parse().unwrap());
         for (key, most) in [
             (STREAM.to_owned(), STREAM_BYTES_MAX),
+            (FORK.to_owned(), FORK_BYTES_MAX),
             (log(7), RECORD_READ_MAX),
             (repair(7), REPAIR_BYTES_MAX),
             (intent(&p, 2, 5, 9), INTENT_BYTES_MAX),

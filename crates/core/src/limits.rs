@@ -60,6 +60,12 @@ pub const BUNDLES_KEPT: u64 = 64;
 pub const ADOPTED_KEPT: usize = 256;
 /// Size of a snapshot in bytes: the steps of a segment, producers, jobs, and TGBs that wait for their turn.
 pub const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
+/// Size of the state with which a fork begins, in bytes: a cursor of each producer, and the digests of the batches that
+/// it makes once more.
+pub const FORK_BYTES_MAX: usize = 1 << 30;
+/// Batches of the parent that a producer of a fork makes once more: those of an entry, and of some forks inside their
+/// first entries.
+pub const FORK_REPEATED_MAX: usize = 16 << 10;
 /// Size of a progress object in bytes: eleven short fields.
 pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
 /// Size of a checkpoint mark in bytes: a state dict travels in one message of a rank, so a mark is not much

@@ -4,9 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
-use crate::ids::{Hash, ProducerName, StreamId};
+use crate::ids::{Hash, ProducerName, Step, StreamId, Version};
 use crate::json;
-use crate::limits::{NAMED_PRODUCERS_MAX, SLICES_MAX, STREAM_BYTES_MAX};
+use crate::limits::{
+    NAMED_PRODUCERS_MAX, NUMBER_MAX, REASON_BYTES_MAX, SLICES_MAX, STREAM_BYTES_MAX,
+};
 
 /// The order in which committed TGBs get their steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,11 +38,33 @@ pub enum SliceForm {
     Balanced,
 }
 
+/// The stream that a fork continues, and the place where it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParentStream {
+    /// The id of the parent.
+    pub stream: StreamId,
+    /// The parent's root when the fork was made, for people.
+    pub root: String,
+    /// The first step of the fork; the parent has those below it.
+    pub step: Step,
+    /// The first version of the parent behind which all steps below `step` are assigned; none where the parent began
+    /// with that step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
+    /// The hash of the parent's record of that version; of its `stream.json` without one.
+    pub record: Hash,
+    /// The parent's view after that version.
+    pub view: Hash,
+    /// The hash of the state with which the fork begins, `fork.json`.
+    pub state: Hash,
+}
+
 /// The content of `stream.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamConfig {
-    /// Format of this object: 2 with `form`, so that releases that do not know it refuse the stream, else 1.
+    /// Format of this object: 2 with `form` or `parent`, so that releases that do not know them refuse the stream, else 1.
     pub format: u32,
     /// Random id: a root that is removed and created again is another stream.
     pub stream_id: StreamId,
@@ -58,17 +82,36 @@ pub struct StreamConfig {
     /// The form of slices, where they are not rows of one width or samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SliceForm>,
+    /// Of a fork: the stream that it continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentStream>,
     /// The creation time, RFC 3339, for people.
     pub created: String,
 }
 
-/// The format of an object with a form of slices.
+/// The format of an object with a form of slices or a parent.
 const FORMAT_WITH_FORM: u32 = 2;
 
 impl StreamConfig {
     /// Returns the number of the object's format.
     pub fn format_of(form: Option<SliceForm>) -> u32 {
         form.map_or(1, |_| FORMAT_WITH_FORM)
+    }
+
+    /// Returns the format that the content asks for.
+    pub fn own_format(&self) -> u32 {
+        let parent = self.parent.as_ref().map_or(1, |_| FORMAT_WITH_FORM);
+        Self::format_of(self.form).max(parent)
+    }
+
+    /// Returns the first step of the stream: 0, or that at which a fork begins.
+    pub fn first_step(&self) -> Step {
+        self.parent.as_ref().map_or(0, |parent| parent.step)
+    }
+
+    /// Returns the parent that has `step`, where this stream is a fork that begins later.
+    pub fn parent_with(&self, step: Step) -> Option<&ParentStream> {
+        self.parent.as_ref().filter(|parent| step < parent.step)
     }
 
     /// Returns whether slices are bins of equal cost.
@@ -109,11 +152,14 @@ impl StreamConfig {
                 self.slices
             ));
         }
-        if self.format != Self::format_of(self.form) {
+        if self.format != self.own_format() {
             return Err(format!(
-                "format is {}, and must be 2 with a form, 1 without",
+                "format is {}, and must be 2 with a form or a parent, 1 without",
                 self.format
             ));
+        }
+        if let Some(parent) = &self.parent {
+            parent.check(self.stream_id)?;
         }
         if self.rows_per_slice == 0 || self.seq_len == 0 {
             return Err("rows_per_slice and seq_len must be at least 1".to_owned());
@@ -184,6 +230,34 @@ impl StreamConfig {
                 format!("{name}: the stream has {is:?}, this configuration {want:?}")
             })
             .collect()
+    }
+}
+
+impl std::fmt::Display for ParentStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (step, root, stream) = (self.step, &self.root, self.stream);
+        write!(
+            f,
+            "this stream is a fork that begins at step {step}; steps below it are in its parent, {root} (stream {stream})"
+        )
+    }
+}
+
+impl ParentStream {
+    /// Checks the rules of the format page for the parent of stream `own`.
+    fn check(&self, own: StreamId) -> Result<(), String> {
+        if self.stream == own {
+            return Err("parent: a stream cannot be its own parent".to_owned());
+        }
+        if self.step >= NUMBER_MAX || self.version.is_some_and(|v| v >= NUMBER_MAX) {
+            return Err("parent: its numbers are above the limit".to_owned());
+        }
+        if self.root.len() > REASON_BYTES_MAX {
+            return Err(format!(
+                "parent: its root has more than {REASON_BYTES_MAX} bytes"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,12 @@ pub enum LogError {
         "no stream at {root}: stream.json is missing; start a producer, which creates it, or correct the URL"
     )]
     NoStream { root: String },
+    /// The stream is a fork, and the state with which it begins is missing.
+    #[error(
+        "the stream at {root} is a fork, and fork.json, the state with which it begins, is missing; restore the object \
+         from a backup or bucket version"
+    )]
+    NoForkState { root: String },
     /// There are objects under the root, but no stream.json.
     #[error(
         "{root} holds other objects (for example {example}) but no stream.json: \

@@ -9,6 +9,7 @@
 //! - a bundle of records that does not continue the log changes nothing.
 //!
 //! Modules: `read` opens and follows the log, `copies` writes snapshots and index segments beside it,
+//! `fork` makes a stream that goes on where another stood,
 //! `commit` appends a producer's entries, `flow_control` bounds how far a producer runs ahead, `admin`
 //! has the commands of operators: entries, repairs, reclamation.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod copies;
 mod create;
 mod error;
 mod flow_control;
+mod fork;
 pub mod inbox;
 mod log;
 mod read;
@@ -38,6 +40,7 @@ pub use create::{Creation, create};
 pub use error::LogError;
 pub use flow_control::limiter::FlowControlStatus;
 pub use flow_control::positions::PositionReader;
+pub use fork::{ForkError, ForkPlan, Made, make_fork, plan_fork};
 pub use log::{Log, LogOptions};
 pub use read::as_of::AsOf;
 pub use read::checksums::{Checksums, StepCrcs, slice_crcs};

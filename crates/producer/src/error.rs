@@ -101,6 +101,27 @@ pub enum RunError {
     /// A document of a producer that began by earlier rules has another meaning by today's.
     #[error("{0}")]
     Changed(DocumentError),
+    /// A batch that a fork's parent has comes out otherwise.
+    #[error(
+        "producer {producer} makes batch {batch} otherwise than the parent of this fork did, so it cannot go on exactly: use \
+         the parent's settings, function, libraries and input, or fork with --fresh, which begins the input anew"
+    )]
+    OtherThanParent { producer: String, batch: u64 },
+    /// The input is over before the batches of a fork's parent.
+    #[error(
+        "the input of producer {producer} ends before batch {batch}, and the parent of this fork made {left} more of it: use \
+         the parent's settings and input"
+    )]
+    LessThanParent {
+        producer: String,
+        batch: u64,
+        left: usize,
+    },
+    /// A fork that would delete its parent's input.
+    #[error(
+        "inbox.delete is not for forks, whose parents and other forks read the same inbox: remove it; {0}"
+    )]
+    SharedInbox(String),
     /// A key of a document that a setting must give a meaning, or none.
     #[error("{0}")]
     Unclear(DocumentError),
@@ -155,12 +176,15 @@ impl RunError {
             | Self::Layout(_)
             | Self::Build(_)
             | Self::Mixture { .. }
+            | Self::SharedInbox(_)
             | Self::Admin(_) => Exit::Config,
             Self::Document(_)
             | Self::File(_)
             | Self::Source(_)
             | Self::Mismatch(_)
             | Self::Changed(_)
+            | Self::OtherThanParent { .. }
+            | Self::LessThanParent { .. }
             | Self::Unclear(_) => Exit::BadInput,
         }
     }

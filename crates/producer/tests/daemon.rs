@@ -9,6 +9,8 @@ mod bad_input;
 mod balanced;
 #[path = "daemon/follow.rs"]
 mod follow;
+#[path = "daemon/forks.rs"]
+mod forks;
 #[path = "daemon/formats.rs"]
 mod formats;
 #[path = "daemon/inbox.rs"]

@@ -113,14 +113,18 @@ async fn compare(
     problems: &mut Vec<Problem>,
 ) -> Result<u64, CliError> {
     let stream = folding.manifest().stream_id();
+    let least = folding.manifest().stream().first_step();
     let reads = segments.into_iter().map(|folded| async move {
         let key = keys::segment(folded.segment);
-        let read = get_fitting(store.as_ref(), &key, |bytes| {
-            match Segment::from_json(bytes, stream, folded.segment) {
-                Ok(stored) if same(&stored, &folded) => Ok(()),
-                Ok(_) => Err("differs from what the log folds to".to_owned()),
-                Err(e) => Err(e.to_string()),
-            }
+        let read = get_fitting(store.as_ref(), &key, |bytes| match Segment::from_json_from(
+            bytes,
+            stream,
+            folded.segment,
+            least,
+        ) {
+            Ok(stored) if same(&stored, &folded) => Ok(()),
+            Ok(_) => Err("differs from what the log folds to".to_owned()),
+            Err(e) => Err(e.to_string()),
         });
         let read = found(read.await)?;
         Ok::<_, CliError>((folded.segment, key, read))

@@ -33,8 +33,10 @@ pub(crate) struct VoidAt {
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) history: History,
-    /// Digests and producers by step.
+    /// Digests by step, from the first of the stream on.
     pub(crate) named: Vec<LoggedTgb>,
+    /// The first step of the stream, which is that of the first digest.
+    first_step: Step,
     pub(crate) objects: Objects,
     pub(crate) voids: Vec<VoidAt>,
     pub(crate) void_count: u64,
@@ -63,11 +65,15 @@ impl Folding {
     pub(crate) async fn begin(store: Arc<dyn Store>) -> Result<Self, CliError> {
         let view = AsOf::new(Arc::clone(&store), 0);
         let log = context::open_log(Arc::clone(&view) as _).await?;
+        let facts = Facts {
+            first_step: log.manifest().stream().first_step(),
+            ..Facts::default()
+        };
         Ok(Self {
             store,
             view,
             log,
-            facts: Facts::default(),
+            facts,
         })
     }
 
@@ -164,6 +170,7 @@ impl Facts {
 
     /// Returns the producer and digest of a step.
     pub(crate) fn named(&self, step: Step) -> Option<LoggedTgb> {
-        self.named.get(usize::try_from(step).ok()?).copied()
+        let at = step.checked_sub(self.first_step)?;
+        self.named.get(usize::try_from(at).ok()?).copied()
     }
 }

@@ -329,5 +329,6 @@ fn stream(config: &Config) -> StreamConfig {
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }

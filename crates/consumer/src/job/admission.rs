@@ -12,7 +12,7 @@ use batchweave_wire::{BALANCED, ErrorName, Fault, Hello};
 
 use super::membership::{AttemptRequest, Member, WaitReason};
 use crate::engine::SessionId;
-use crate::stream_head::below_watermark;
+use crate::stream_head::below_first;
 
 /// The ends of the stream when a rank sends its hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ pub(crate) fn slices_of(
     stream: &StreamConfig,
     bounds: Bounds,
 ) -> Result<Range<u32>, Fault> {
-    check_position(hello.next_step, bounds)?;
+    check_position(hello.next_step, bounds, stream)?;
     mesh::slices_of(stream.slices, hello.dp_size, hello.dp_rank).map_err(|why| misfit(&why))
 }
 
@@ -172,7 +172,16 @@ fn check_stream(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
     let ours = stream.stream_id.to_string();
     if let Some(theirs) = hello.stream.as_ref().filter(|id| **id != ours) {
         let message = format!("the state belongs to stream {theirs}, this daemon serves {ours}");
-        return Err(Fault::new(ErrorName::OtherStream, message));
+        let fault = Fault::new(ErrorName::OtherStream, message);
+        let parent = stream.parent.as_ref();
+        return Err(match parent.filter(|p| p.stream.to_string() == *theirs) {
+            None => fault,
+            Some(parent) => fault.remedy(format!(
+                "that stream is the parent of this fork: load the model of step {}, and pass start={} in place of \
+                 state=",
+                parent.step, parent.step
+            )),
+        });
     }
     if stream.is_balanced() && !hello.forms.iter().any(|form| form == BALANCED) {
         let message = format!(
@@ -204,9 +213,9 @@ fn check_stream(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
     Err(Fault::new(ErrorName::BadHello, wrong.join("; ")))
 }
 
-fn check_position(step: Step, bounds: Bounds) -> Result<(), Fault> {
+fn check_position(step: Step, bounds: Bounds, stream: &StreamConfig) -> Result<(), Fault> {
     if step < bounds.watermark {
-        return Err(below_watermark(step, bounds.watermark));
+        return Err(below_first(stream, step, bounds.watermark));
     }
     if let Some(end) = bounds.end.filter(|end| step > *end) {
         let message = format!("the stream ended before step {end}: there will be no step {step}");

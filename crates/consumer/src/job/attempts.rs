@@ -6,6 +6,7 @@ use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
+use batchweave_core::stream::StreamConfig;
 use batchweave_log::{Log, LogError};
 use batchweave_wire::{Begin, ErrorName, Fault, WaitCause};
 use tokio::sync::oneshot;
@@ -15,7 +16,7 @@ use super::membership::{AttemptRequest, WaitReason};
 use super::restart::{self, NotOpened, Predecessor};
 use crate::config::JobTable;
 use crate::error::RunError;
-use crate::stream_head::below_watermark;
+use crate::stream_head::below_first;
 
 /// A request to the follower, which alone has the log.
 pub(crate) enum LogRequest {
@@ -204,7 +205,11 @@ pub(crate) fn too_many(request: &AttemptRequest, wait: Duration) -> WaitReason {
 }
 
 /// Classifies a failure to open an attempt: a reason to wait if it may pass, else a fault.
-pub(crate) fn refusal(request: &AttemptRequest, why: NotOpened) -> Result<WaitReason, Fault> {
+pub(crate) fn refusal(
+    request: &AttemptRequest,
+    why: NotOpened,
+    stream: &StreamConfig,
+) -> Result<WaitReason, Fault> {
     let why = match why {
         NotOpened::Forgotten(fault) => return Err(*fault),
         NotOpened::Log(why) => why,
@@ -217,7 +222,7 @@ pub(crate) fn refusal(request: &AttemptRequest, why: NotOpened) -> Result<WaitRe
     };
     match &why {
         LogError::Void(Void::BelowWatermark { step, watermark }) => {
-            Err(below_watermark(*step, *watermark))
+            Err(below_first(stream, *step, *watermark))
         }
         LogError::Void(Void::BadMesh(_)) => Err(fault(ErrorName::BadMesh)),
         // Closed a moment ago: the next poll of the log shows the new state.

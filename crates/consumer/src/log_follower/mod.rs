@@ -28,7 +28,7 @@ use crate::job::restart::oldest_restart;
 use crate::node::{Needs, Node};
 use crate::resources::writer;
 use crate::store_health::ReadKind;
-use crate::stream_head::{Head, below_watermark};
+use crate::stream_head::{Head, below_first};
 
 /// The pause after an error that a retry may not cure.
 const BROKEN_PAUSE: Duration = Duration::from_secs(5);
@@ -193,7 +193,7 @@ async fn find(
             }
             Located::NotYet | Located::Ended { .. } => break,
             Located::Reclaimed { watermark } => {
-                let fault = below_watermark(step, watermark);
+                let fault = below_first(log.manifest().stream(), step, watermark);
                 node.apply(|state| state.fail_step(step, &fault));
             }
         }

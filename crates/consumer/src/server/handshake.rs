@@ -263,7 +263,7 @@ impl Handshake<'_> {
         }
         Some(match outcome {
             Ok(Ok(())) => Ok(None),
-            Ok(Err(why)) => refusal(&attempt, why).map(Some),
+            Ok(Err(why)) => refusal(&attempt, why, &self.node.resources.stream).map(Some),
             Err(_) => Err(stopping()),
         })
     }

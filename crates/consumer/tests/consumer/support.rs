@@ -62,6 +62,7 @@ fn config(slices: u32) -> StreamConfig {
         rows_per_slice: ROWS,
         created: "2026-01-01T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The keys that BatchWeave writes, told apart from all others below a root.
 
 use super::{
-    DATA, DELETING, STREAM, bundle_version, data_seqs, log_version, parse_alive, parse_inputs,
-    parse_intent, parse_ledger, parse_mark, parse_progress, provenance_seqs, repair_version,
-    segment_number, snapshot_version,
+    DATA, DELETING, FORK, STREAM, bundle_version, data_seqs, log_version, parse_alive,
+    parse_inputs, parse_intent, parse_ledger, parse_mark, parse_progress, provenance_seqs,
+    repair_version, segment_number, snapshot_version,
 };
 use crate::ids::ProducerName;
 
@@ -16,7 +16,7 @@ pub fn class_of(key: &str) -> Option<&'static str> {
             || parse_ledger(key).is_some()
     };
     let (class, own) = match key.split('/').next()? {
-        STREAM | DELETING => ("stream", key == STREAM || key == DELETING),
+        STREAM | DELETING | FORK => ("stream", [STREAM, DELETING, FORK].contains(&key)),
         "log" => ("log", log_version(key).is_some()),
         "repairs" => ("repairs", repair_version(key).is_some()),
         "intents" => ("intents", parse_intent(key).is_some()),
@@ -103,6 +103,7 @@ mod tests {
         for (key, class) in [
             (STREAM.to_owned(), "stream"),
             (DELETING.to_owned(), "stream"),
+            (FORK.to_owned(), "stream"),
             (log(7), "log"),
             (repair(7), "repairs"),
             (intent(&p, 2, 5, 9), "intents"),

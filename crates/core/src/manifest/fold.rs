@@ -141,7 +141,8 @@ impl Manifest {
         let mut full = Vec::new();
         for entry in placed {
             self.open_steps.push_back_mut(Arc::clone(entry));
-            if self.open_steps.len() as u64 == SEGMENT_STEPS {
+            // The first segment of a fork begins where the fork does.
+            if (entry.step + 1).is_multiple_of(SEGMENT_STEPS) {
                 let steps = std::mem::take(&mut self.open_steps);
                 full.push(Segment {
                     format: 1,
@@ -177,9 +178,13 @@ impl Manifest {
                     finished: false,
                     retired: false,
                     mixtures: before
+                        .as_ref()
                         .filter(|_| !guards::forgets_mixtures())
                         .map(|p| p.mixtures.clone())
                         .unwrap_or_default(),
+                    again: before
+                        .filter(|_| !guards::forgets_again())
+                        .and_then(|p| p.again.clone()),
                 };
                 self.producers
                     .insert_mut(e.producer.clone(), Arc::new(state));
@@ -205,6 +210,7 @@ impl Manifest {
         self.change(&e.producer, |p| {
             p.next_seq = e.last_seq + 1;
             p.cursor = e.cursor.clone();
+            p.again = None;
             if let Some((&in_force, _)) = p.mixtures.range(..=p.next_seq).next_back() {
                 p.mixtures = p.mixtures.split_off(&in_force);
             }

@@ -4,7 +4,7 @@
 //! - I2 the watermark is not above the head;
 //! - I3 waiting TGBs exist under `lanes` only, and per lane end just before the next sequence;
 //! - I4 under `lanes` the turn names a lane, and that lane has nothing waiting (unless sealed);
-//! - I5 open producers have a term of at least 1 and lie before the head of the log;
+//! - I5 open producers have a term of at least 1 and lie before the head of the log, those of a fork's parent apart;
 //! - I6 attempts of a job are numbered one after another, opened in the order of the log, and all but
 //!   the newest have ended;
 //! - I7 versions and steps, waiting ones included, stay below the numeric limit; so do all numbers that
@@ -132,6 +132,12 @@ fn check_open(m: &Manifest, from: Step) -> Result<(), String> {
     if m.next_version > NUMBER_MAX || m.next_step.saturating_add(m.waiting() as u64) > NUMBER_MAX {
         return Err("I7: its numbers are above the limit".to_owned());
     }
+    let least = m.stream.first_step();
+    if m.watermark < least || m.next_step < least {
+        return Err(format!(
+            "I2: the watermark or the head is below the fork at {least}"
+        ));
+    }
     if m.watermark > m.next_step {
         return Err(format!(
             "I2: watermark {} is above the head {}",
@@ -177,7 +183,9 @@ fn check_queue(m: &Manifest, name: &ProducerName, queue: &Queue) -> Result<(), S
 }
 
 fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Result<(), String> {
-    if p.epoch == 0 || p.opened >= m.next_version {
+    // A fork has its parent's producers before its first record.
+    let inherited = m.stream.parent.is_some() && p.opened == 0;
+    if p.epoch == 0 || (p.opened >= m.next_version && !inherited) {
         return Err(format!(
             "I5: producer {name} has term {} from version {}",
             p.epoch, p.opened

@@ -4,6 +4,7 @@
 //! - `state`, `job_state`: the folded state; `snapshot`: its stored form; `segment`: stored steps;
 //! - `rules`: whether an entry is valid in a state; `void`: why it is not;
 //! - `fold`: the state after a record; `folded`: its effects; `fold_error`: why the fold stops;
+//! - `fork`: the state with which a fork begins, and the way to it;
 //! - `invariants`: checks after every fold;
 //! - `order`, `lanes`: the steps of TGBs; `trial`: the steps that a commit would place;
 //! - `bundle`: copies of records in one object;
@@ -14,6 +15,7 @@ pub mod entry;
 pub mod fold;
 mod fold_error;
 mod folded;
+pub mod fork;
 mod invariants;
 mod job_state;
 mod lanes;

@@ -32,7 +32,7 @@ pub struct Segment {
     /// The record that placed its last step; segments of older builds lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filled: Option<Filled>,
-    /// All its steps in order.
+    /// All its steps in order; the first segment of a fork has those from the fork on.
     pub steps: Vec<Arc<StepEntry>>,
 }
 
@@ -42,24 +42,28 @@ impl Segment {
         json::compact(self)
     }
 
-    /// Decodes and checks a segment.
+    /// Decodes and checks a segment of a stream that begins with step 0.
     pub fn from_json(bytes: &[u8], stream: StreamId, segment: u64) -> Result<Self, FormatError> {
+        Self::from_json_from(bytes, stream, segment, 0)
+    }
+
+    /// Decodes and checks a segment of a stream that begins with step `least`.
+    pub fn from_json_from(
+        bytes: &[u8],
+        stream: StreamId,
+        segment: u64,
+        least: Step,
+    ) -> Result<Self, FormatError> {
         let key = keys::segment(segment);
         let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
         FormatError::check_stream(&key, read.stream, stream)?;
-        let first = segment * SEGMENT_STEPS;
-        let dense = read
-            .steps
-            .iter()
-            .map(|s| s.step)
-            .eq(first..first + SEGMENT_STEPS);
-        if read.segment != segment || !dense {
+        let end = (segment + 1) * SEGMENT_STEPS;
+        let first = least.max(segment * SEGMENT_STEPS);
+        let dense = read.steps.iter().map(|s| s.step).eq(first..end);
+        if read.segment != segment || !dense || first >= end {
             return Err(FormatError::rule(
                 &key,
-                format!(
-                    "must hold the steps {first} to {} in order",
-                    first + SEGMENT_STEPS - 1
-                ),
+                format!("must hold the steps {first} to {} in order", end - 1),
             ));
         }
         Ok(read)
@@ -67,7 +71,8 @@ impl Segment {
 
     /// Returns the entry of `step`, if the segment holds it.
     pub fn step(&self, step: Step) -> Option<&Arc<StepEntry>> {
+        let first = self.steps.first()?.step;
         self.steps
-            .get(usize::try_from(step.checked_sub(self.segment * SEGMENT_STEPS)?).ok()?)
+            .get(usize::try_from(step.checked_sub(first)?).ok()?)
     }
 }

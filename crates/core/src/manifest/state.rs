@@ -19,11 +19,12 @@ pub use super::lanes::Waiting;
 use super::record::Record;
 use crate::cursor::Cursor;
 use crate::ids::{
-    Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
+    Epoch, Hash, IdError, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
 };
+use crate::inputs::{self, LinkId};
 use crate::limits::SEGMENT_STEPS;
 use crate::stream::{StreamConfig, StreamOrder};
-use crate::tgb::TgbRecord;
+use crate::tgb::{Digest, TgbRecord};
 
 /// A TGB that has a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +80,39 @@ pub struct ProducerState {
     /// and later ones are kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mixtures: BTreeMap<Seq, u64>,
+    /// Of a fork, until the first commit: what the producer makes once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Arc<Again>>,
+}
+
+impl ProducerState {
+    /// Returns the number of the first batch that the producer makes from its cursor: in a fork it may lie before the
+    /// next one.
+    pub fn made_from(&self) -> Seq {
+        let again = self.again.as_ref().map_or(0, |a| a.digests.len() as u64);
+        self.next_seq.saturating_sub(again)
+    }
+
+    /// Returns the input list that the cursor counts in. Fails when the cursor is of a kind that has none.
+    pub fn input_list(&self) -> Result<Option<LinkId>, IdError> {
+        match self.again.as_ref().and_then(|again| again.inputs) {
+            Some(list) => Ok(Some(list)),
+            None => inputs::head_of(&self.cursor),
+        }
+    }
+}
+
+/// The batches of the parent between a producer's cursor and its first batch in the fork: those of the same entry whose
+/// steps lie below the fork.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Again {
+    /// Their digests, in order: the last one is of the batch before the next.
+    pub digests: Vec<Digest>,
+    /// The input list that the cursor counts in, as the parent knew it at the fork: longer than the cursor's own, where
+    /// files have joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<LinkId>,
 }
 
 /// The last mixture that was set.
@@ -263,7 +297,8 @@ impl Manifest {
 
     /// Returns the first step that the manifest itself holds; older ones are in index segments.
     pub fn first_open_step(&self) -> Step {
-        self.next_step - self.next_step % SEGMENT_STEPS
+        let segment = self.next_step - self.next_step % SEGMENT_STEPS;
+        segment.max(self.stream.first_step())
     }
 
     /// Returns a step of the open segment.

@@ -11,6 +11,7 @@ use crate::stream::StreamOrder;
 
 mod admin;
 mod bounds;
+mod forks;
 mod golden;
 mod lanes;
 mod rejections;

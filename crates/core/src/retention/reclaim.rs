@@ -15,11 +15,11 @@ use std::sync::Arc;
 use super::attempt_objects::JobObjects;
 use crate::guards;
 use crate::ids::{Epoch, IdError, Nonce, ProducerName, Seq, Step, Version};
-use crate::inputs::{self, LinkId};
+use crate::inputs::LinkId;
 use crate::intent;
 use crate::keys::{self, AliveKey, MarkKey, Owner, ProgressKey};
 use crate::limits::{BUNDLES_KEPT, SEGMENT_STEPS, SNAPSHOTS_KEPT};
-use crate::manifest::state::JobState;
+use crate::manifest::state::{JobState, ProducerState};
 use crate::manifest::{Manifest, StepEntry};
 use crate::tgb::TgbRecord;
 
@@ -140,7 +140,7 @@ impl<'m> Reclaim<'m> {
     /// Returns the list that the producer's cursor refers to. Fails when the cursor is of an unknown kind.
     pub fn list_head(&self, producer: &ProducerName) -> Result<Option<LinkId>, IdError> {
         let state = self.m.producer(producer);
-        state.map_or(Ok(None), |p| inputs::head_of(&p.cursor))
+        state.map_or(Ok(None), ProducerState::input_list)
     }
 
     /// Returns the fate of a link of an input list. `chain` returns the links of the list that its

@@ -17,6 +17,7 @@ fn sample() -> StreamConfig {
         rows_per_slice: 4,
         created: "2026-11-21T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }
 

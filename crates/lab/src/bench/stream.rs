@@ -37,6 +37,7 @@ pub(super) fn config() -> StreamConfig {
         rows_per_slice: ROWS,
         created: "2026-11-21T00:00:00Z".to_owned(),
         form: None,
+        parent: None,
     }
 }
 

@@ -15,6 +15,7 @@ use batchweave_core::guards;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::tgb::Digest;
 
 use crate::clock::Clock;
 use crate::commit::intents::Intents;
@@ -166,6 +167,17 @@ impl Committer {
         self.state().map_or(0, |p| p.next_seq)
     }
 
+    /// The sequence number of the first TGB that is made from the cursor: in a fork it may lie before the next one.
+    pub fn made_from(&self) -> Seq {
+        self.state().map_or(0, ProducerState::made_from)
+    }
+
+    /// The digests of the TGBs from there to the next one, which the parent of a fork has.
+    pub fn repeated(&self) -> Vec<Digest> {
+        let again = self.state().and_then(|p| p.again.as_ref());
+        again.map(|again| again.digests.clone()).unwrap_or_default()
+    }
+
     /// The changes of the mixture that the log has for the producer.
     pub fn mixtures(&self) -> MixturesInLog {
         MixturesInLog {
@@ -174,7 +186,8 @@ impl Committer {
         }
     }
 
-    fn state(&self) -> Option<&ProducerState> {
+    /// The state of the producer, if it was ever opened.
+    pub fn state(&self) -> Option<&ProducerState> {
         self.log.manifest.producer(&self.name)
     }
 

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use crate::copies::put::put_copy;
 use crate::error::LogError;
 use crate::log::{Log, LogOptions};
+use crate::read::beginning::beginning;
 use crate::read::fitting::{get_fitting, record_with_hash};
 use crate::read::snapshot_search::list_snapshots;
 
@@ -119,8 +120,11 @@ impl Log {
         asked: Option<Step>,
     ) -> Result<Option<Segment>, LogError> {
         let key = keys::segment(number);
-        let stream = self.manifest.stream_id();
-        let parse = |bytes: &Bytes| Segment::from_json(bytes, stream, number);
+        let (stream, least) = (
+            self.manifest.stream_id(),
+            self.manifest.stream().first_step(),
+        );
+        let parse = |bytes: &Bytes| Segment::from_json_from(bytes, stream, number, least);
         let read = match get_fitting(self.store.as_ref(), &key, parse).await {
             Ok(read) => read,
             Err(e) if e.is_not_found() => return Ok(None),
@@ -235,7 +239,7 @@ impl Log {
                 return Ok(manifest);
             }
         }
-        Ok(Manifest::new(stream.as_ref().clone(), &stream_json??))
+        beginning(store, stream.as_ref().clone(), &stream_json??).await
     }
 
     /// Stores a rebuilt segment, if this process may write.

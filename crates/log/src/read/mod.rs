@@ -1,6 +1,6 @@
 //! Reading the log.
 //!
-//! - `open`: opens the log, or jumps ahead to the newest snapshot;
+//! - `beginning`: the state before version 0; `open`: opens the log, or jumps ahead to the newest snapshot;
 //! - `snapshot_search`: finds a snapshot that belongs to the log;
 //! - `tail`: follows the log and folds its records;
 //! - `bundle`: reads the newest records from one object; `follow`: chooses between it and the records;
@@ -19,6 +19,7 @@
 
 mod anchor;
 pub(crate) mod as_of;
+pub(crate) mod beginning;
 mod bundle;
 pub(crate) mod checksums;
 pub(crate) mod fitting;

@@ -16,6 +16,7 @@ use tracing::debug;
 use crate::clock::Clock;
 use crate::error::LogError;
 use crate::log::{Log, LogOptions};
+use crate::read::beginning::beginning;
 use crate::read::fitting::get_fitting;
 use crate::read::shared_fold::SharedFold;
 use crate::read::snapshot_search::{Found, Search, list_snapshots};
@@ -120,22 +121,9 @@ impl Refold {
         base: Option<Version>,
         to: Version,
     ) -> Result<Option<Refolded>, LogError> {
-        let manifest = match base {
-            Some(version) => match self.snapshot(version).await? {
-                Some(manifest) => manifest,
-                None => return Ok(None),
-            },
-            None => self.beginning().await?,
+        let Some(mut log) = self.start(base).await? else {
+            return Ok(None);
         };
-        debug!(from = manifest.next_version(), to, "folding the log again");
-        let options = LogOptions {
-            write_snapshots: false,
-            clock: Arc::clone(&self.clock),
-            shared_fold: self.shared_fold.clone(),
-            ..LogOptions::new([0; 32])
-        };
-        let mut log = Log::new(Arc::clone(&self.store), manifest, &options);
-        log.self_checks = false;
         let mut segments = Vec::new();
         let stopped = self.fold(&mut log, to, &mut segments).await?;
         Ok(Some(Refolded {
@@ -144,6 +132,27 @@ impl Refold {
             segments,
             stopped,
         }))
+    }
+
+    /// Returns a log that stands at a snapshot, or at its beginning; `None` when the snapshot cannot be used.
+    pub(crate) async fn start(&self, base: Option<Version>) -> Result<Option<Log>, LogError> {
+        let manifest = match base {
+            Some(version) => match self.snapshot(version).await? {
+                Some(manifest) => manifest,
+                None => return Ok(None),
+            },
+            None => self.beginning().await?,
+        };
+        debug!(from = manifest.next_version(), "folding the log again");
+        let options = LogOptions {
+            write_snapshots: false,
+            clock: Arc::clone(&self.clock),
+            shared_fold: self.shared_fold.clone(),
+            ..LogOptions::new([0; 32])
+        };
+        let mut log = Log::new(Arc::clone(&self.store), manifest, &options);
+        log.self_checks = false;
+        Ok(Some(log))
     }
 
     /// Folds up to `to`; returns the error at which the fold itself stops, if so.
@@ -185,13 +194,14 @@ impl Refold {
     }
 
     async fn beginning(&self) -> Result<Manifest, LogError> {
+        let store = self.store.as_ref();
         let parse = |bytes: &Bytes| {
             let stream = StreamConfig::from_json(bytes, keys::STREAM)?;
-            let manifest = Manifest::new(stream, bytes);
-            self.check_genesis(&manifest)?;
-            Ok::<_, LogError>(manifest)
+            self.check_genesis(Hash::sha256(bytes))?;
+            Ok::<_, LogError>((stream, bytes.clone()))
         };
-        get_fitting(self.store.as_ref(), keys::STREAM, parse).await?
+        let (stream, bytes) = get_fitting(store, keys::STREAM, parse).await??;
+        beginning(store, stream, &bytes).await
     }
 
     async fn snapshot(&self, version: Version) -> Result<Option<Manifest>, LogError> {
@@ -208,8 +218,8 @@ impl Refold {
         }
     }
 
-    fn check_genesis(&self, manifest: &Manifest) -> Result<(), LogError> {
-        if manifest.genesis() == self.genesis {
+    fn check_genesis(&self, found: Hash) -> Result<(), LogError> {
+        if found == self.genesis {
             return Ok(());
         }
         Err(LogError::Altered {

@@ -15,6 +15,7 @@ use futures::future::{join_all, try_join};
 use tracing::warn;
 
 use crate::error::LogError;
+use crate::read::beginning::beginning;
 use crate::read::fitting::FreshReads;
 use crate::read::window::{self, Window};
 
@@ -44,9 +45,13 @@ impl Start {
         stream: &StreamConfig,
         stream_json: &[u8],
     ) -> Result<Self, LogError> {
-        let (tail, next_window) = window::first(store, 0, FIRST_WINDOW).await?;
+        let ((tail, next_window), manifest) = try_join(
+            window::first(store, 0, FIRST_WINDOW),
+            beginning(store, stream.clone(), stream_json),
+        )
+        .await?;
         Ok(Self {
-            manifest: Manifest::new(stream.clone(), stream_json),
+            manifest,
             snapshot: None,
             tail,
             next_window,

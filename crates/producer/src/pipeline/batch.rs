@@ -32,6 +32,8 @@ pub struct BatchBuilderOptions {
     pub encoder: Arc<Encoder>,
     /// Number of the next batch.
     pub next_seq: Seq,
+    /// Number of the first batch that is committed: in a fork the parent may have those before it.
+    pub first_new: Seq,
     /// Number of batches of this producer at which it ends (`producer.limit`).
     pub batches: Option<u64>,
     /// Of sources with names: the changes of the mixture.
@@ -280,14 +282,14 @@ impl BatchBuilder {
             Some(group) => group,
             None => self.empty_group(),
         };
-        let mixture_begins = self.complete(metrics);
+        let border = self.complete(metrics);
         group.cursor = self.cursor(&batch);
         group.inputs = self.options.inputs;
         group.bytes = group.bytes.saturating_add(bytes);
         group.memory = group.memory.saturating_add(batch.memory());
         group.batches.push(batch);
-        // An object holds batches of one mixture only.
-        let (group, full) = if mixture_begins {
+        // An object holds batches of one mixture only, and no batch of a fork's parent.
+        let (group, full) = if border {
             (None, Some(group))
         } else {
             (Some(group), None)
@@ -296,7 +298,7 @@ impl BatchBuilder {
         self.group = group;
     }
 
-    /// Goes on to the next sequence number; true when a mixture begins there.
+    /// Goes on to the next sequence number; true when a mixture or a fork begins there.
     fn complete(&mut self, metrics: &Metrics) -> bool {
         metrics.batch_made(self.next_seq, std::mem::take(&mut self.own));
         self.next_seq += 1;
@@ -304,7 +306,7 @@ impl BatchBuilder {
         let changes = self.options.changes.as_mut();
         let begins = changes.and_then(|changes| changes.complete(self.next_seq, taken));
         self.begun.extend(begins);
-        begins.is_some()
+        begins.is_some() || self.next_seq == self.options.first_new
     }
 
     /// Returns the number of documents that several sources have given.

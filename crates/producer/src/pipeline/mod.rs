@@ -7,6 +7,7 @@
 //! - `read_stage` hands what is read to the tokenizing threads, within a bound;
 //! - `tokenize` makes documents of units in a pool of threads;
 //! - `batch` packs documents into batches and groups them into objects (`group`); `split` divides one larger than an object;
+//! - `repeated` compares batches that the parent of a fork has, and drops them;
 //! - `upload` makes the objects and stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
 
 pub mod batch;
@@ -20,6 +21,7 @@ mod noted;
 pub mod read;
 pub mod read_source;
 mod read_stage;
+pub(crate) mod repeated;
 mod split;
 pub mod tokenize;
 pub(crate) mod upload;
@@ -42,6 +44,7 @@ pub(crate) use self::mixtures::MixedSources;
 use self::mixtures::MixtureWatch;
 use self::named_files::NamedFiles;
 use self::read::{ReadEnd, read_ahead};
+use self::repeated::Repeated;
 use self::tokenize::{ChunkTokenizer, TokenizerPool};
 use self::upload::{PartAssembler, Uploader};
 use crate::error::RunError;
@@ -72,6 +75,8 @@ pub(crate) struct Pipeline {
     pub(crate) windows: BatchWindows,
     pub(crate) uploader: Arc<Uploader>,
     pub(crate) uploads: usize,
+    /// The batches of a fork's parent that come first.
+    pub(crate) repeated: Repeated,
     /// Most bytes of batches and objects that are uploaded at a time.
     pub(crate) memory: u64,
     pub(crate) metrics: Arc<Metrics>,
@@ -124,6 +129,7 @@ impl Pipeline {
         let batching = Worker::start("batch", move || stage.run(last))?;
 
         let uploads = UploadStage {
+            repeated: self.repeated,
             uploader: self.uploader,
             at_once: self.uploads,
             budget: Budget::new(self.memory),
@@ -138,7 +144,10 @@ impl Pipeline {
         let (commit_end, _) = queue.close(finished).await?;
         // A fence explains all other failures.
         if let CommitEnd::Drained { .. } = commit_end {
-            uploaded?;
+            // A failure before this stage also leaves batches of a parent unmade.
+            if !matches!(&uploaded, Err(RunError::LessThanParent { .. })) || batched.is_ok() {
+                uploaded?;
+            }
             batched?;
         }
         Ok(commit_end)
@@ -318,6 +327,7 @@ impl BatchStage {
 
 /// The upload stage, the last one before the commit task.
 struct UploadStage {
+    repeated: Repeated,
     uploader: Arc<Uploader>,
     at_once: usize,
     budget: Budget,
@@ -326,7 +336,7 @@ struct UploadStage {
 impl UploadStage {
     /// Returns true when all groups are uploaded and handed to the commit task.
     async fn run(
-        self,
+        mut self,
         groups: mpsc::Receiver<BatchGroup>,
         queue: &CommitQueue,
         stop: &CancellationToken,
@@ -356,10 +366,16 @@ impl UploadStage {
             else {
                 continue;
             };
+            let Some(item) = self.repeated.take(item)? else {
+                continue;
+            };
             if !queue.submit(item).await {
                 return Ok(false);
             }
         }
-        Ok(!stop.is_cancelled())
+        if stop.is_cancelled() {
+            return Ok(false);
+        }
+        self.repeated.check_end().map(|()| true)
     }
 }

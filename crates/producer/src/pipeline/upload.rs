@@ -38,6 +38,8 @@ pub(crate) struct Uploader {
     pub(crate) producer: ProducerName,
     pub(crate) epoch: Epoch,
     pub(crate) nonce: Nonce,
+    /// Number of the first batch that is stored: earlier ones are those of a fork's parent.
+    pub(crate) first_new: Seq,
     pub(crate) buffers: Buffers,
     pub(crate) encoder: Arc<Encoder>,
     /// Store the documents that batches were made from.
@@ -134,9 +136,10 @@ impl Contents {
 }
 
 impl Uploader {
-    /// Makes the objects of a group and uploads them.
+    /// Makes the objects of a group and uploads them; those of a fork's parent are only made.
     pub(crate) async fn upload(self: Arc<Self>, group: BatchGroup) -> Result<Uploaded, RunError> {
         let this = self.clone();
+        let stored = group.first_seq >= self.first_new;
         // Payloads, checksums and copies take too long for an async thread.
         let built = tokio::task::spawn_blocking(move || this.build(group));
         let Built {
@@ -146,6 +149,9 @@ impl Uploader {
         } = built.await.map_err(|why| RunError::lost("build", why))??;
         let provenance = sources.as_ref().map(|object| object.key.clone());
         let runs = std::mem::take(&mut object.runs);
+        if !stored {
+            return Ok(contents.uploaded(runs, None));
+        }
         let beside = async {
             match sources {
                 Some(object) => self.put(object, false).await,

@@ -22,6 +22,7 @@ use crate::pipeline::batch::BatchBuilderOptions;
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
 use crate::pipeline::read::ChunkSize;
+use crate::pipeline::repeated::Repeated;
 use crate::pipeline::tokenize::ChunkTokenizer;
 use crate::pipeline::upload::Uploader;
 use crate::pipeline::{BatchWindows, MixedSources, Pipeline, Reading};
@@ -105,10 +106,11 @@ pub(crate) fn assemble(
         .limit
         .batches(config.producer.index, config.producer.of);
     let batching = BatchBuilderOptions {
-        packer: packer(config, &parts, producer.next_seq(), batches),
+        packer: packer(config, &parts, producer.made_from(), batches),
         slices: (encoder.slices(), parts.transform.unit_slices()),
         encoder,
-        next_seq: producer.next_seq(),
+        next_seq: producer.made_from(),
+        first_new: producer.next_seq(),
         changes,
         batches,
         inputs: parts.head,
@@ -141,6 +143,7 @@ pub(crate) fn assemble(
         },
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
+        repeated: Repeated::new(producer),
         memory: config.upload.memory.bytes(),
         metrics,
         progress,
@@ -183,6 +186,7 @@ fn uploader(
         producer: producer.name().clone(),
         epoch: producer.epoch(),
         nonce: producer.nonce(),
+        first_new: producer.next_seq(),
         buffers: Buffers::new(config.upload.concurrency as u64 * (object_bytes + (1 << 20))),
         encoder: parts.transform.encoder.clone(),
         provenance: config.packing.provenance,
@@ -222,7 +226,7 @@ fn reading(
         let log = producer.mixtures();
         let passes = options.passes.clone();
         let (resumed, at) =
-            MixtureChanges::resume(log.from.clone(), producer.next_seq(), state, passes);
+            MixtureChanges::resume(log.from.clone(), producer.made_from(), state, passes);
         (changes, state) = (Some(resumed), at);
         options.mixtures = sources.needed(&log, &state)?;
     } else {

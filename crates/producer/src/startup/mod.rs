@@ -25,16 +25,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use batchweave_core::commit_policy::{Dac, DacOptions};
-use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
 use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
 
 use self::inputs::file_root;
-use self::resume::{Resume, Resumed};
+use self::resume::{Place, Resume, Resumed};
 use self::settings::settings;
 use self::sources::plan;
-use crate::config::ProducerConfig;
+use crate::config::{Delete, ProducerConfig};
 use crate::error::RunError;
 use crate::packing::Point;
 use crate::site::Site;
@@ -73,6 +72,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
     if let Some(batches) = finished(log.manifest(), &name) {
         return Ok(Opening::Finished(batches));
     }
+    refuse_deletion(log.manifest(), config)?;
     health.not_ready("listing the input");
     let resume = Resume {
         store: &site.store,
@@ -80,7 +80,7 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         settings: &settings(config, &ready.transform),
         sources: &config.all_sources(),
     };
-    let (cursor, mut resumed) = find_cursor(&mut log, &resume, &ready.finder).await?;
+    let (place, mut resumed) = find_place(&mut log, &resume, &ready.finder).await?;
     forms::check(config, &resumed.inputs)?;
     for line in resumed.inputs.left_out.lines() {
         tracing::warn!("{line}");
@@ -92,9 +92,10 @@ pub(crate) async fn open(site: &Site, config: &ProducerConfig) -> Result<Opening
         ControlFlow::Break(opening) => return Ok(opening),
     };
     // An older instance may have committed until it was fenced.
-    if producer.cursor() != cursor {
+    let now = Place::of(producer.state());
+    if now != place {
         let listed = ready.finder.find(BTreeSet::new()).await?;
-        resumed = resume.check(&producer.cursor(), listed).await?;
+        resumed = resume.check(&now, listed).await?;
     }
     let parts = parts(site, config, &producer, ready, resumed).await?;
     log_start(&producer, parts.from.at, &parts.inputs.now());
@@ -214,28 +215,25 @@ fn continue_in(dialect: Dialect, transform: &DocumentTransform, producer: &Produ
     }
 }
 
-/// Returns the cursor as far as the log is folded, and its place in the input.
-async fn find_cursor(
+/// Returns the producer's place as far as the log is folded, and that in the input.
+async fn find_place(
     log: &mut Log,
     resume: &Resume<'_>,
     finder: &InputFinder,
-) -> Result<(Cursor, Resumed), RunError> {
-    let current = |log: &Log| {
-        let state = log.manifest().producer(resume.producer);
-        state.map(|p| p.cursor.clone()).unwrap_or_default()
-    };
+) -> Result<(Place, Resumed), RunError> {
+    let current = |log: &Log| Place::of(log.manifest().producer(resume.producer));
     loop {
-        let cursor = current(log);
+        let place = current(log);
         let listed = finder.find(BTreeSet::new()).await?;
-        match resume.check(&cursor, listed).await {
+        match resume.check(&place, listed).await {
             // An instance that still works may have grown the list, and older links may have been reclaimed.
             Err(why @ RunError::Source(SourceError::List(_))) => {
                 log.catch_up().await?;
-                if current(log) == cursor {
+                if current(log) == place {
                     return Err(why);
                 }
             }
-            resumed => return Ok((cursor, resumed?)),
+            resumed => return Ok((place, resumed?)),
         }
     }
 }
@@ -245,6 +243,17 @@ fn policy(config: &ProducerConfig) -> Dac {
         target: config.commit.latency_target.0,
         seed: rand::random(),
     })
+}
+
+/// Refuses to delete files of inboxes in a fork: its parent, and other forks, may read them.
+fn refuse_deletion(manifest: &Manifest, config: &ProducerConfig) -> Result<(), RunError> {
+    let deletes = config.inbox.delete == Delete::Committed;
+    match &manifest.stream().parent {
+        Some(parent) if deletes && config.all_sources().iter().any(|source| source.inbox) => {
+            Err(RunError::SharedInbox(parent.to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the number of batches of a producer that has finished, and logs that its input is not read.
@@ -259,6 +268,15 @@ fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
 }
 
 fn log_start(producer: &Committer, from: Point, inputs: &InputList) {
+    let repeated = producer.next_seq() - producer.made_from();
+    if repeated > 0 {
+        tracing::info!(
+            producer = %producer.name(),
+            from = producer.made_from(),
+            batches = repeated,
+            "this stream is a fork: batches of its parent are made once more, compared and dropped"
+        );
+    }
     tracing::info!(
         producer = %producer.name(),
         term = producer.epoch(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::{Chain, LinkId};
+use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::order::SamplerState;
 use batchweave_log::{LogError, read_inputs};
 use batchweave_store::Store;
@@ -29,6 +30,24 @@ pub(super) struct Resume<'a> {
     pub(super) sources: &'a [NamedSource],
 }
 
+/// The place of a producer in the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    cursor: Cursor,
+    /// Of a fork, until its first commit: the list that the cursor counts in.
+    list: Option<LinkId>,
+}
+
+impl Place {
+    pub(super) fn of(state: Option<&ProducerState>) -> Self {
+        let list = |p: &ProducerState| p.again.as_ref().and_then(|again| again.inputs);
+        Self {
+            cursor: state.map(|p| p.cursor.clone()).unwrap_or_default(),
+            list: state.and_then(list),
+        }
+    }
+}
+
 /// The place where a producer continues.
 #[derive(Debug)]
 pub(super) struct Resumed {
@@ -49,16 +68,20 @@ pub(super) struct Resumed {
 }
 
 impl Resume<'_> {
-    /// Returns the place of `cursor` in the input that was `listed`; an error names every difference.
+    /// Returns the place of a cursor in the input that was `listed`; an error names every difference.
     pub(super) async fn check(
         &self,
-        cursor: &Cursor,
+        place: &Place,
         listed: InputList,
     ) -> Result<Resumed, RunError> {
         let forms = self.forms();
-        let Some(mut state) = State::from_cursor(cursor, self.producer.as_str())? else {
-            return Ok(self.at_start(&forms, listed));
+        let Some(mut state) = State::from_cursor(&place.cursor, self.producer.as_str())? else {
+            return match place.list {
+                Some(list) => self.at_start_of(&forms, list, listed).await,
+                None => Ok(self.at_start(&forms, listed)),
+            };
         };
+        state.inputs = place.list.unwrap_or(state.inputs);
         let (dialect, mut current) = self.in_dialect_of(&state);
         let file_order = state.is_in_file_order(0);
         let (chain, pins) = self.stored_inputs(state.inputs).await?;
@@ -102,6 +125,23 @@ impl Resume<'_> {
             file_order: self.sources[0].name.is_empty(),
             dialect: Dialect::default(),
         }
+    }
+
+    /// Returns the place of a producer of a fork that begins anew, with a list that its parent has stored.
+    async fn at_start_of(
+        &self,
+        forms: &Forms<'_>,
+        list: LinkId,
+        listed: InputList,
+    ) -> Result<Resumed, RunError> {
+        let (chain, pins) = self.stored_inputs(list).await?;
+        let none = BTreeSet::new();
+        let inputs =
+            listed.resumed_sources(pins, (&self.followed(), &none), |_, _| false, Vec::new())?;
+        Ok(Resumed {
+            chain,
+            ..self.at_start(forms, inputs)
+        })
     }
 
     /// Reads the stored list of this name. Its files are of the first source where they name none.

@@ -65,6 +65,7 @@ pub(super) fn wanted(
         seq_len: shape.seq_len,
         rows_per_slice: shape.rows_per_slice,
         form,
+        parent: None,
         created: timestamp::now(),
     })
 }

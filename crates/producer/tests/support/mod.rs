@@ -6,6 +6,7 @@
     reason = "a test that cannot continue panics"
 )]
 
+mod forks;
 mod seeds;
 mod trip;
 
@@ -217,7 +218,7 @@ impl World {
             return Vec::new();
         };
         let mut all = Vec::new();
-        for step in 0..log.manifest().next_step() {
+        for step in log.manifest().watermark()..log.manifest().next_step() {
             let Located::At(entry) = log.locate(step).await.unwrap() else {
                 panic!("step {step} is missing")
             };
@@ -239,7 +240,7 @@ impl World {
             (0, 0)
         );
         let mut batches = Vec::new();
-        for step in 0..log.manifest().next_step() {
+        for step in log.manifest().watermark()..log.manifest().next_step() {
             let Located::At(entry) = log.locate(step).await.unwrap() else {
                 panic!("step {step} is missing")
             };

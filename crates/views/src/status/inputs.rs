@@ -3,7 +3,6 @@
 use batchweave_console::output::{count, printable};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::ProducerName;
-use batchweave_core::inputs::head_of;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::order::{PASS_OF_EMPTY, Position, SamplerState};
 use batchweave_log::read_inputs;
@@ -67,7 +66,7 @@ pub(super) async fn places(store: &dyn Store, m: &Manifest) -> Vec<InputStatus> 
             .get("at")
             .cloned()
             .and_then(|at| serde_json::from_value::<At>(at).ok());
-        let (Some(at), Ok(Some(list))) = (at, head_of(&state.cursor)) else {
+        let (Some(at), Ok(Some(list))) = (at, state.input_list()) else {
             continue;
         };
         let mut place = InputStatus {

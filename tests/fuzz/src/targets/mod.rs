@@ -47,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     target("record", objects::record, STATE),
     target("fold", fold::fold, STATE),
     target("snapshot", objects::snapshot, STATE),
+    target("fork", objects::fork, STATE),
     // The target makes 1,024 steps.
     target(
         "segment",

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use batchweave_core::ids::{CommitId, Hash};
+use batchweave_core::ids::{CommitId, Hash, StreamId};
 use batchweave_core::intent::{self, Candidacy};
-use batchweave_core::limits::SEGMENT_STEPS;
+use batchweave_core::limits::{FORK_REPEATED_MAX, SEGMENT_STEPS};
+use batchweave_core::manifest::fork::ForkState;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::{Entry, Manifest, Record, Segment};
-use batchweave_core::stream::StreamConfig;
+use batchweave_core::stream::{ParentStream, StreamConfig, StreamOrder};
 
 use super::fold;
 use crate::check::{self, good, manifest, producing, stable, stream_id, version_in};
@@ -71,6 +72,42 @@ pub(super) fn snapshot(input: &[u8]) {
         }
         let _ = state.fold_repaired(bytes);
         fold::same_snapshot(&state);
+    });
+}
+
+/// The state of a fork at the step that it states, and records after it.
+pub(super) fn fork(input: &[u8]) {
+    each_json(input, |bytes| {
+        let read: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+        let step = read.and_then(|read| read.get("step")?.as_u64());
+        let parent = ParentStream {
+            stream: stream_id(),
+            root: "memory://parent".to_owned(),
+            step: step.unwrap_or_default(),
+            version: Some(1),
+            record: Hash([1; 32]),
+            view: Hash([2; 32]),
+            state: Hash::sha256(bytes),
+        };
+        let Ok(state) = ForkState::from_json(bytes, &parent) else {
+            return;
+        };
+        let mut config = check::stream().clone();
+        config.stream_id = StreamId::from_random([9; 16]);
+        (config.format, config.parent) = (2, Some(parent));
+        config.producers.clear();
+        config.order = StreamOrder::Arrival;
+        let Ok(mut state) = Manifest::forked(config, bytes, state) else {
+            return;
+        };
+        let again = state.producers().map(|(_, p)| p.next_seq - p.made_from());
+        assert!(
+            again
+                .max()
+                .is_none_or(|most| most <= FORK_REPEATED_MAX as u64)
+        );
+        fold::ask(&state);
+        let _ = state.fold_repaired(bytes);
     });
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "stream" => vec![golden("stream-v1.json"), golden("stream-v1/stream.json")],
         "record" => records(),
         "fold" => vec![history(b'l'), history(b'a'), turns()],
+        "fork" => vec![golden("fork-v1.json")],
         "snapshot" => vec![golden("snapshot-v1.json"), plain_snapshot()],
         "segment" => segments(),
         "repair" => vec![golden("repair-v1.json")],

@@ -154,5 +154,6 @@ pub(crate) fn stream(seed: u64, order: StreamOrder, producers: Vec<ProducerName>
         rows_per_slice: 1,
         created: "2026-01-01T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }

@@ -20,6 +20,7 @@ fn stream() -> StreamConfig {
         rows_per_slice: 2,
         created: "2026-01-01T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }
 

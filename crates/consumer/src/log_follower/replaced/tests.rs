@@ -45,6 +45,7 @@ fn config() -> StreamConfig {
         rows_per_slice: 1,
         created: "2026-01-01T00:00:00Z".into(),
         form: None,
+        parent: None,
     }
 }
 

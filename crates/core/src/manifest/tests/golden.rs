@@ -9,6 +9,7 @@ use super::*;
 use crate::ids::{AttemptId, JobName};
 use crate::intent;
 use crate::manifest::bundle::{Bundle, RecentRecords};
+use crate::manifest::fork::Border;
 use crate::manifest::repair::Repair;
 use crate::proof::{Ledger, LedgerEntry, LedgerPlace, ReaderCoverage};
 use crate::retention::{Mark, Progress};
@@ -25,6 +26,21 @@ fn golden(name: &str, bytes: &[u8]) {
         String::from_utf8_lossy(bytes),
         "{name}"
     );
+}
+
+#[test]
+fn the_state_of_a_fork() {
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
+    b.one(b.opened("a")).unwrap();
+    b.one(b.opened("b")).unwrap();
+    b.commit("a", 2);
+    let before = b.m.clone();
+    let folded = b.commit("b", 3);
+    // Steps 0 to 3 are a:0, b:0, a:1, b:1, and b:2 waits.
+    let mut border = Border::new(&b.m, Some(&folded), 3);
+    border.see(&before, &folded);
+    let (state, _) = border.state().unwrap();
+    golden("fork-v1.json", &state.to_json());
 }
 
 /// A log in which every kind of entry is valid once.

@@ -125,6 +125,7 @@ fn stream(slices: u32, rows_per_slice: u32) -> StreamConfig {
         rows_per_slice,
         created: "2026-11-21T00:00:00Z".to_owned(),
         form: None,
+        parent: None,
     }
 }
 

@@ -142,7 +142,8 @@ impl Segments {
                 requests.gets += 1;
                 log.segment(number, None).await?
             };
-            debug_assert_eq!(segment.steps.len() as u64, SEGMENT_STEPS);
+            let last = segment.steps.last().map(|step| step.step + 1);
+            debug_assert_eq!(last, Some((number + 1) * SEGMENT_STEPS));
             segment
                 .steps
                 .iter()

@@ -123,6 +123,7 @@ fn make(
         packer: mode.packer(of_unit),
         slices: (shape.slices, unit),
         encoder: encoder.clone(),
+        first_new: 0,
         next_seq: 0,
         changes: None,
         batches: None,

@@ -12,7 +12,7 @@ use batchweave_log::{Log, LogError, LogOptions, get_fitting};
 use batchweave_store::{Store, found};
 use bytes::Bytes;
 
-use super::super::resume::Resume;
+use super::super::resume::{Place, Resume};
 use super::super::settings::settings;
 use super::super::stream::wanted;
 use super::super::{host, instance_of};
@@ -91,7 +91,7 @@ async fn examine_producer(
             settings: &settings(config, transform),
             sources: &config.all_sources(),
         };
-        drop(Box::pin(resume.check(&state.cursor, listed)).await?);
+        drop(Box::pin(resume.check(&Place::of(Some(state)), listed)).await?);
     }
     let text = format!("{name} continues after {} batches", state.next_seq);
     findings.opened("producer", text + &running(state));

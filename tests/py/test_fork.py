@@ -229,6 +229,10 @@ def test_a_fork_outlives_its_parent(made: tuple[str, Path]) -> None:
     expected = fork_checker.steps(folder / "parent")[11:]
     found = fork_checker.steps(child)
     assert sorted(tgb.digest for tgb in found) == sorted(tgb.digest for tgb in expected)
+    status = run("batchweave", "status", "--store", f"file://{child}")
+    assert f"parent     file://{copy}, up to step 11" in status.out, status
+    assert f"data       {len(found)} steps, " in status.out, status
+    assert "given up" not in status.out, status
     shutil.rmtree(child)
 
 

@@ -220,7 +220,9 @@ async fn gather(
         root: store.root().to_owned(),
         stream: m.stream().clone(),
         head: Head::from_manifest(m),
-        totals: recent.per_step.times(m.next_step()),
+        totals: recent
+            .per_step
+            .times(m.next_step() - m.stream().first_step()),
         rate,
         inputs: inputs::places(store, m).await,
         readers,

@@ -33,8 +33,10 @@ pub(super) fn render(report: &StatusReport, verbose: bool, style: Style) -> Stri
 /// Returns the lines of the summary by name.
 pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
     let mut rows = stream::rows(&report.root, &report.stream);
-    rows.retain(|(name, _)| ["root", "batch"].contains(name));
-    rows.insert(1, ("data", report.totals.text(report.head.steps)));
+    rows.retain(|(name, _)| ["root", "parent", "batch"].contains(name));
+    let first_step = report.stream.first_step();
+    let own = report.head.steps.saturating_sub(first_step);
+    rows.insert(1, ("data", report.totals.text(own)));
     if let Some(rate) = report.rate.text() {
         rows.push(("rate", rate));
     }
@@ -74,8 +76,8 @@ pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, St
         let text = format!("{lane}, since version {since}; {waiting} of other lanes wait for it");
         rows.push(("next lane", text));
     }
-    if report.watermark > 0 {
-        let steps = count(report.watermark, "step");
+    if report.watermark > first_step {
+        let steps = count(report.watermark - first_step, "step");
         rows.push(("given up", format!("the first {steps}, which no job needs")));
     }
     if report.void_entries + report.void_records > 0 {

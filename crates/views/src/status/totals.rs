@@ -104,7 +104,8 @@ fn average(sum: u64, of: u64) -> f64 {
 
 /// Returns the keys of provenance objects from all over the stream, and the number of places that were tried.
 async fn chosen(log: &mut Log, newest: &NewestRecords) -> (BTreeSet<String>, usize) {
-    let steps = log.manifest().next_step();
+    let first = log.manifest().stream().first_step();
+    let steps = log.manifest().next_step().saturating_sub(first);
     if newest.sums.tgbs >= steps {
         let every = newest.provenance.len().div_ceil(SAMPLES).max(1);
         let keys: BTreeSet<String> = newest.provenance.iter().step_by(every).cloned().collect();
@@ -113,7 +114,7 @@ async fn chosen(log: &mut Log, newest: &NewestRecords) -> (BTreeSet<String>, usi
     }
     let mut keys = BTreeSet::new();
     for n in 0..SAMPLES as u64 {
-        if let Ok(Located::At(entry)) = log.locate(n * (steps / SAMPLES as u64)).await {
+        if let Ok(Located::At(entry)) = log.locate(first + n * (steps / SAMPLES as u64)).await {
             keys.extend(entry.tgb.provenance.clone());
         }
     }

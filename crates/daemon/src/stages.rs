@@ -17,7 +17,7 @@ pub struct ConfiguredStages {
     pub stages: Vec<ConfiguredStage>,
 }
 
-/// One stage.
+/// A stage of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfiguredStage {
     pub name: String,

@@ -71,7 +71,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What follows when the pipeline of a producer has ended.
+/// The state of a producer when its pipeline has ended.
 enum Next {
     Done(Outcome),
     /// It begins again from its stored cursor.

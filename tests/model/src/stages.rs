@@ -17,7 +17,7 @@ use batchweave_core::tgb::Digest;
 use batchweave_core::{fixtures, keys};
 
 /// Most batches of a producer, and those that it makes ahead of its commits.
-const BATCHES: u64 = 3;
+const BATCHES: u64 = 2;
 const AHEAD: usize = 2;
 /// Stages that the operators set in all, and openings of a producer.
 const STAGES: u64 = 2;
@@ -25,7 +25,7 @@ const OPENINGS: u64 = 2;
 
 /// A deliberate mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mistake {
+pub(crate) enum Mistake {
     /// One of the rules of the fold is missing.
     Rule(Mutation),
     /// An operator names only the first producer.
@@ -196,7 +196,7 @@ fn oracle(log: &[Written]) -> Result<(), String> {
 
 /// The exploration of all orders of events.
 #[derive(Debug)]
-pub struct Exploration {
+pub(crate) struct Exploration {
     mistake: Option<Mistake>,
     seen: BTreeSet<State>,
     committed: u64,
@@ -204,7 +204,7 @@ pub struct Exploration {
 
 impl Exploration {
     /// Explores everything; returns the number of states, or the first broken property.
-    pub fn run(mistake: Option<Mistake>) -> Result<usize, String> {
+    pub(crate) fn run(mistake: Option<Mistake>) -> Result<usize, String> {
         let mutation = match mistake {
             Some(Mistake::Rule(mutation)) => Some(mutation),
             _ => None,
@@ -337,8 +337,9 @@ impl Exploration {
                     from.retain(|p, _| *p == 0);
                 }
                 Some(Mistake::Late | Mistake::Rule(Mutation::LateStage)) => {
-                    from.values_mut()
-                        .for_each(|seq| *seq = seq.saturating_sub(1 + after));
+                    for seq in from.values_mut() {
+                        *seq = seq.saturating_sub(1 + after);
+                    }
                 }
                 _ => {}
             }

@@ -35,7 +35,7 @@ impl StepStages {
     }
 }
 
-/// What a rank can take.
+/// The shapes that a rank can take.
 #[derive(Debug, Clone)]
 pub(super) struct RankStages {
     client: String,

@@ -321,7 +321,7 @@ fn stages_are_checked_as_a_whole() {
         ),
         (
             "[[stages]]\nname = \"x\"\nseqlen = 4\n",
-            "stages.0.seqlen: unknown key",
+            "stages.x.seqlen: unknown key",
         ),
         (
             "[[stages]]\nname = \"x\"\nseq_len = 4000000\nrows_per_slice = 4000\n",

@@ -23,7 +23,7 @@ struct Beginning {
     /// The token before it in the document, unless it begins the document.
     before: Option<u32>,
     columns: Option<ColumnValues>,
-    /// See [`TokenRange::is_cut`].
+    /// Whether it was cut, as [`TokenRange::is_cut`] says.
     is_cut: bool,
 }
 

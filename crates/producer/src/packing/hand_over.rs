@@ -18,7 +18,7 @@ pub struct TokenRange {
     pub at: Point,
     /// The token before them in the document, unless they begin it.
     pub before: Option<u32>,
-    /// Not empty.
+    /// The tokens, at least one.
     pub tokens: Vec<u32>,
     /// For each token whether it is learned; empty when all are.
     pub learned: Vec<bool>,

@@ -15,7 +15,7 @@ use crate::transform::{BatchForm, DocumentTransform};
 /// A stage of the log that the configuration lacks, so that the producer holds before its first batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MissingStage {
-    /// What is missing, and the lines that add it.
+    /// The stage that is missing, and the lines that add it.
     pub(crate) text: String,
     /// The newest stage of the log that was known.
     pub(crate) newest: u64,

@@ -70,6 +70,7 @@ pub(super) fn record(entries: Vec<Entry>, commit: CommitId) -> Record {
 
 /// Makes `record` the next of `state`.
 pub(super) fn fit(record: &mut Record, state: &Manifest) {
+    record.format = Record::format_of(&record.entries);
     record.stream = state.stream_id();
     record.version = state.next_version();
     record.prev = state.prev();

@@ -93,10 +93,10 @@ async fn a_later_record_that_cannot_be_read_either_forbids_a_repair() {
 
 #[tokio::test]
 async fn what_a_newer_program_reads_is_not_made_void() {
-    let (_, store, producer) = damaged(r#"{"format":2}"#).await;
+    let (_, store, producer) = damaged(r#"{"format":3}"#).await;
     assert_eq!(found(&store).await.remedy, Remedy::Upgrade);
     let later = keys::log(3);
-    let body = follows(&producer, br#"{"format":2}"#);
+    let body = follows(&producer, br#"{"format":3}"#);
     let _ = store.create(&later, body).await.unwrap();
     assert_eq!(found(&store).await.remedy, Remedy::UpgradeToo { later });
 }

@@ -20,7 +20,7 @@ pub(super) struct Piece {
     /// It repeats the last token of the piece before it, which is of the same document.
     pub(super) goes_on: bool,
     pub(super) placed: bool,
-    /// See [`TokenRange::is_cut`].
+    /// Whether it was cut, as [`TokenRange::is_cut`] says.
     pub(super) is_cut: bool,
     pub(super) columns: Option<ColumnValues>,
     /// The document's arrays, and their size in bytes, which stays when they are placed.

@@ -1,84 +1,35 @@
 //! The third stage: packs documents in order into batches, and groups neighbouring batches until they fill an
 //! object. A batch larger than an object is passed on in parts (`split`).
 
+mod options;
+mod stages;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
-use batchweave_core::order::{MixtureChanges, SamplerState};
+use batchweave_core::order::SamplerState;
 use batchweave_core::provenance::Form;
-use batchweave_log::ChangesInLog;
-use serde_json::{Map, Value};
 
+pub use self::options::BatchBuilderOptions;
+pub(crate) use self::stages::keep_stage;
 pub use super::group::BatchGroup;
 use super::noted::NotedDocuments;
 pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
-use super::stages::{MissingStage, ProducerStages};
 use crate::config::OnBadDocument;
-use crate::cursor::{AS_PYTHON, STAGES, State};
+use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{BatchContent, Document, Encoder, PackedBatch, Packer, Point, Restart};
+use crate::packing::{BatchContent, Document, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
-use crate::transform::BatchForm;
 use crate::transform::json::Beyond;
-
-/// The parts and settings of a batch builder.
-#[derive(Debug)]
-pub struct BatchBuilderOptions {
-    pub packer: Box<dyn Packer>,
-    /// Number of slices in a batch, and in the batches that the packer returns.
-    pub slices: (u32, u32),
-    pub encoder: Arc<Encoder>,
-    /// The stages of the producer, and the one of the next batch.
-    pub(crate) stages: Option<ProducerStages>,
-    pub stage: u64,
-    pub stage_name: String,
-    /// The stage of the next batch that the producer lacks.
-    pub(crate) missing: Option<MissingStage>,
-    /// Of sources with names: no batch is made before this number of documents was taken.
-    pub take_first: u64,
-    /// Number of the next batch.
-    pub next_seq: Seq,
-    /// Number of the first batch that is committed: in a fork the parent may have those before it.
-    pub first_new: Seq,
-    /// Number of batches of this producer at which it ends (`producer.limit`).
-    pub batches: Option<u64>,
-    /// Of sources with names: the changes of the mixture.
-    pub changes: Option<MixtureChanges>,
-    /// Name of the input list, for cursors.
-    pub inputs: LinkId,
-    /// The settings that decide the bytes, for cursors.
-    pub settings: Map<String, Value>,
-    /// The last, partial batch is filled up with padding.
-    pub fill_last: bool,
-    pub on_bad_document: OnBadDocument,
-    /// Documents whose pieces the cursor counts were read by the standard of JSON alone: others are bad among them.
-    pub strict_replay: bool,
-    /// A group is full at this size in bytes.
-    pub object_bytes: u64,
-    /// A group is full at this number of batches.
-    pub group_batches: usize,
-}
 
 /// Returns the splitter of batches of this form.
 fn splitter(options: &BatchBuilderOptions) -> BatchSplitter {
     let slices = options.slices.0;
     BatchSplitter::new(slices, options.object_bytes, options.encoder.batch_bytes())
-}
-
-/// Adds the settings of a stage that begins to those that cursors keep.
-pub(crate) fn keep_stage(settings: &mut Map<String, Value>, form: &BatchForm) {
-    if form.name.is_empty() {
-        return;
-    }
-    let stages = settings
-        .entry(STAGES)
-        .or_insert_with(|| Value::Object(Map::new()));
-    stages[&form.name] = form.settings.clone();
 }
 
 /// Makes batches of documents, and groups of batches.
@@ -119,18 +70,6 @@ impl BatchBuilder {
             ended: None,
             options,
         }
-    }
-
-    /// Takes over the stages that the log has.
-    pub(crate) fn learn_stages(&mut self, log: &ChangesInLog) {
-        if let Some(stages) = &mut self.options.stages {
-            stages.learn(log, self.next_seq);
-        }
-    }
-
-    /// Returns the stage of the next batch, where the producer lacks it: no batch is made.
-    pub(crate) fn missing_stage(&self) -> Option<&MissingStage> {
-        self.options.missing.as_ref()
     }
 
     /// Adds the changes of the mixture that the log has.
@@ -352,54 +291,6 @@ impl BatchBuilder {
         if let Some((stage, behind)) = behind {
             self.change_stage(stage, behind);
         }
-    }
-
-    /// Shows the stage of the batch that is complete.
-    fn show_stage(&self, metrics: &Metrics) {
-        let shown = &metrics.sources.stage;
-        if self.options.stage > 0 {
-            shown.reset();
-            let gauge = shown.with_label_values(&[self.options.stage_name.as_str()]);
-            gauge.set(self.options.stage.cast_signed());
-        }
-    }
-
-    /// Returns the stage that begins with the next batch.
-    fn stage_begins(&self) -> Option<u64> {
-        self.options.stages.as_ref()?.begins(self.next_seq)
-    }
-
-    /// Hands the tokens that wait over to the packer of stage `id`; `behind` is the state after the batch before.
-    fn change_stage(&mut self, id: u64, behind: Restart) {
-        let options = &mut self.options;
-        let Some(stages) = &options.stages else {
-            return;
-        };
-        let form = match stages.form(id, self.next_seq) {
-            Ok(form) => form,
-            Err(missing) => {
-                options.missing = Some(missing);
-                return;
-            }
-        };
-        let from = behind.handed_over(self.next_seq);
-        let Some(mut packer) = stages.packer(&form, from) else {
-            return;
-        };
-        for range in options.packer.hand_over() {
-            packer.push_range(range);
-        }
-        if let Some(end) = self.ended {
-            // These packers take any end.
-            let _ = packer.end(end);
-        }
-        options.packer = packer;
-        options.slices = stages.slices(&form);
-        options.stage = id;
-        options.stage_name.clone_from(&form.name);
-        options.encoder = form.encoder.clone();
-        self.splitter = splitter(options);
-        keep_stage(&mut options.settings, &form);
     }
 
     /// Goes on to the next sequence number; true when a mixture or a fork begins there.

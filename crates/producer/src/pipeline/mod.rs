@@ -9,7 +9,7 @@
 //! - `stages` are the shapes of batches, and `batch` changes between them;
 //! - `batch` packs documents into batches and groups them into objects (`group`); `split` divides one larger than an object;
 //! - `repeated` compares batches that the parent of a fork has, and drops them;
-//! - `upload` makes the objects and stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
+//! - `upload` makes the objects and `upload_stage` stores them; `budget` bounds the bytes of input read ahead and of uploads in progress.
 
 pub mod batch;
 mod budget;
@@ -27,12 +27,12 @@ mod split;
 pub(crate) mod stages;
 pub mod tokenize;
 pub(crate) mod upload;
+mod upload_stage;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use batchweave_log::{ChangesInLog, CommitEnd, CommitQueue};
-use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -49,16 +49,14 @@ use self::read::{ReadEnd, read_ahead};
 use self::repeated::Repeated;
 use self::stages::MissingStage;
 use self::tokenize::{ChunkTokenizer, TokenizerPool};
-use self::upload::{PartAssembler, Uploader};
+use self::upload::Uploader;
+use self::upload_stage::UploadStage;
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
 use crate::progress::InputProgress;
 use crate::worker::Worker;
 
-/// Objects that wait for a held commit, beyond which nothing more is uploaded: a few, so that they are there at the
-/// moment when the job has advanced.
-const HELD_OBJECTS: usize = 4;
 /// Of several sources, progress is reported once per this number of documents.
 const PROGRESS_DOCUMENTS: u64 = 256;
 /// Of documents that need no wait, the clock is read once per this number.
@@ -359,60 +357,5 @@ impl BatchStage {
             None => Some(next.await),
             Some(deadline) => timeout_at(deadline, next).await.ok(),
         }
-    }
-}
-
-/// The upload stage, the last one before the commit task.
-struct UploadStage {
-    repeated: Repeated,
-    uploader: Arc<Uploader>,
-    at_once: usize,
-    budget: Budget,
-}
-
-impl UploadStage {
-    /// Returns true when all groups are uploaded and handed to the commit task.
-    async fn run(
-        mut self,
-        groups: mpsc::Receiver<BatchGroup>,
-        queue: &CommitQueue,
-        stop: &CancellationToken,
-    ) -> Result<bool, RunError> {
-        let from = (groups, queue.flow_control(), self.budget);
-        let admitted = stream::unfold(from, async |(mut groups, mut standing, budget)| {
-            let _ = standing.wait_for(|now| now.held_items < HELD_OBJECTS).await;
-            let group = groups.recv().await?;
-            let bytes = group.bytes.saturating_add(group.memory);
-            let permit = budget.take(bytes).await?;
-            Some(((group, permit), (groups, standing, budget)))
-        });
-        let uploads = admitted
-            .take_until(stop.cancelled())
-            .map(|(group, permit)| {
-                let upload = self.uploader.clone().upload(group);
-                tokio::spawn(async move {
-                    let uploaded = upload.await;
-                    drop(permit);
-                    uploaded
-                })
-            });
-        let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
-        let mut parts = PartAssembler::default();
-        while let Some(upload) = uploads.next().await {
-            let Some(item) = parts.add(upload.map_err(|why| RunError::lost("upload", why))??)
-            else {
-                continue;
-            };
-            let Some(item) = self.repeated.take(item)? else {
-                continue;
-            };
-            if !queue.submit(item).await {
-                return Ok(false);
-            }
-        }
-        if stop.is_cancelled() {
-            return Ok(false);
-        }
-        self.repeated.check_end().map(|()| true)
     }
 }

@@ -106,13 +106,13 @@ pub enum RunError {
     Changed(DocumentError),
     /// A batch that a fork's parent has comes out otherwise.
     #[error(
-        "producer {producer} makes batch {batch} otherwise than the parent of this fork did, so it cannot go on exactly: use \
+        "producer {producer} makes batch {batch} otherwise than the parent of this fork did, so it cannot go on exactly; use \
          the parent's settings, function, libraries and input, or fork with --fresh, which begins the input anew"
     )]
     OtherThanParent { producer: String, batch: u64 },
     /// The input is over before the batches of a fork's parent.
     #[error(
-        "the input of producer {producer} ends before batch {batch}, and the parent of this fork made {left} more of it: use \
+        "the input of producer {producer} ends before batch {batch}, and the parent of this fork made {left} more of it; use \
          the parent's settings and input"
     )]
     LessThanParent {

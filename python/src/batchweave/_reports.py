@@ -3,10 +3,10 @@
 1. A daemon of an earlier release ends a session at a report. So nothing is sent before the daemon
    of the session has said, on a connection of its own, that it takes reports.
 2. Reports and marks go through one queue: a mark never overtakes the reports before it.
-3. Any thread and any signal handler may call, and no call waits. There is no lock, which an
-   interrupt could leave locked: what is sent leaves the queue afterwards, each operation on a
-   container is atomic, and of two calls at once both may send a report. The second counts for
-   nothing.
+3. Any thread and any signal handler may call, and calls return at once. They take no lock, since
+   an interrupt could leave it locked. Each operation on a container is atomic, and an item leaves
+   the queue after it was sent, so two simultaneous calls may both send a report; the daemon counts
+   the first.
 4. An exception in the middle of a send leaves the session `torn`: the next one repeats its reports.
 """
 

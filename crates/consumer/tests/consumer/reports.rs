@@ -86,7 +86,7 @@ fn flood(mut rude: Rude, random: &mut StdRng, stop: &AtomicBool) -> (Rude, u64) 
         let report = Report { next_step, states };
         rude.say(&ClientMessage::Report(report));
         sent += 1;
-        // What it is told: batches, and confirmations.
+        // The daemon sends it batches and confirmations.
         while rude
             .socket
             .wait(

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - the parent is read, never written; no part of the fork refers to its objects;
-//! - `stream.json` is the last object of a fork: before it there is no stream, and the same command goes on.
+//! - `stream.json` is the last object of a fork: a command that was killed earlier left no stream, and the same
+//!   command finishes it.
 
 mod border;
 mod lists;

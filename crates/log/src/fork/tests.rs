@@ -169,7 +169,7 @@ async fn a_fork_that_is_killed_between_two_writes_is_finished_by_the_same_comman
         });
         let first = make(&killed, &plan, 8).await;
         assert_eq!(first.is_ok(), writes == whole.len() as u64, "{first:?}");
-        // Before the last write there is no stream.
+        // Only the last write makes the root a stream.
         let there = Log::open(Arc::clone(&inner), &options(1)).await;
         assert_eq!(there.is_ok(), first.is_ok());
         // A new command reads the parent again.

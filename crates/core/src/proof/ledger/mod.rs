@@ -319,4 +319,4 @@ mod hex {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -4,7 +4,7 @@ use super::*;
 
 const KEY: &str = "jobs/llm@12/3/ledger/000000000510-0f.2.json";
 
-fn entry() -> LedgerEntry {
+pub(in crate::proof) fn entry() -> LedgerEntry {
     LedgerEntry {
         dp_rank: 1,
         rank: None,
@@ -18,7 +18,7 @@ fn entry() -> LedgerEntry {
     }
 }
 
-fn ledger() -> Ledger {
+pub(in crate::proof) fn ledger() -> Ledger {
     Ledger {
         format: 1,
         stream: StreamId::from_random([7; 16]),
@@ -41,7 +41,7 @@ fn told(dp_rank: u32, to: Step) -> ReaderCoverage {
     }
 }
 
-fn read(bytes: &[u8], key: &str) -> Result<Ledger, FormatError> {
+pub(in crate::proof) fn read(bytes: &[u8], key: &str) -> Result<Ledger, FormatError> {
     let job = "llm".parse().unwrap();
     let place = LedgerPlace {
         stream: StreamId::from_random([7; 16]),

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use super::*;
 use crate::error::FormatError;
-use crate::ids::{AttemptId, JobName, StreamId};
 use crate::json;
-use crate::proof::{Ledger, LedgerEntry, LedgerPlace, ReaderCoverage};
+use crate::proof::{Ledger, LedgerEntry, ReaderCoverage, ledger};
 
 const FILE: &str = "../../tests/golden/ledger-v2.json";
 const KEY: &str = "jobs/llm@12/3/ledger/000000000498-0f.2.json";
@@ -29,24 +28,13 @@ fn states() -> Vec<ReportedStates> {
 
 fn ledger() -> Ledger {
     let entry = LedgerEntry {
-        dp_rank: 1,
         rank: Some(4),
-        first_slice: 2,
-        slices: 2,
-        from: 510,
         to: 512,
-        resumed: false,
-        crcs: vec![1, 0xffff_ffff, 0xa0, 7],
         skipped: Vec::new(),
+        ..ledger::tests::entry()
     };
     Ledger {
         format: 2,
-        stream: StreamId::from_random([7; 16]),
-        job: "llm".parse().unwrap(),
-        opened: 12,
-        attempt: 3,
-        id: AttemptId([0xcd; 16]),
-        node: "0f".into(),
         entries: vec![entry],
         told: vec![ReaderCoverage {
             dp_rank: 1,
@@ -54,18 +42,12 @@ fn ledger() -> Ledger {
             to: 512,
         }],
         states: states(),
+        ..ledger::tests::ledger()
     }
 }
 
 fn read(bytes: &[u8]) -> Result<Ledger, FormatError> {
-    let job: JobName = "llm".parse().unwrap();
-    let place = LedgerPlace {
-        stream: StreamId::from_random([7; 16]),
-        job: &job,
-        opened: 12,
-        attempt: 3,
-    };
-    Ledger::from_json(bytes, KEY, &place)
+    ledger::tests::read(bytes, KEY)
 }
 
 #[test]

@@ -35,6 +35,8 @@ mod raised;
 mod shards;
 #[path = "daemon/shuffled_rows.rs"]
 mod shuffled_rows;
+#[path = "daemon/stage_tokens.rs"]
+mod stage_tokens;
 #[path = "daemon/stages.rs"]
 mod stages;
 #[path = "daemon/starting.rs"]
@@ -387,15 +389,4 @@ async fn an_input_without_documents_and_without_end_is_an_error() {
             "{why}"
         );
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mistyped_path_leaves_no_stream_behind() {
-    let world = World::new();
-    let missing = world.folder.path().join("nowhere.jsonl");
-    let config = World::config(&[missing.display().to_string()], "a");
-    let why = world.run(config).await.unwrap_err();
-    assert_eq!(why.exit(), Exit::BadInput, "{why}");
-    let stream = world.store.get("stream.json", u64::MAX).await.unwrap_err();
-    assert!(stream.is_not_found(), "{stream}");
 }

@@ -27,7 +27,7 @@ from batchweave._marks import Marks
 from batchweave._reports import Reports
 from batchweave._sending import Position
 from batchweave._session import Session, close_parked
-from batchweave._stages import Stage
+from batchweave._stages import Entering
 from batchweave._stopping import StopRequest, of_new_reader
 from batchweave._wait import Wait
 from batchweave.batch import Batch
@@ -88,8 +88,7 @@ class Reading:
         self._origin = State("", 0)
         # Batches that were read and not returned, of ascending steps.
         self._ahead: list[Batch] = []
-        # The stage of the last batch that was returned.
-        self._stage: Stage | None = None
+        self._stages = Entering(options.on_stage)
         self._stopping = stopping or of_new_reader()
         self._cause = (-1, "")
         self._described: Described | None = None
@@ -178,15 +177,11 @@ class Reading:
 
     def _enter_stage(self, batch: Batch) -> None:
         """Calls `on_stage`. The batch is not lost where that raises an exception."""
-        if batch.stage == self._stage:
-            return
-        if self._options.on_stage is not None:
-            try:
-                self._options.on_stage(batch.stage)
-            except BaseException:
-                self._ahead.insert(0, batch)
-                raise
-        self._stage = batch.stage
+        try:
+            self._stages.enter(batch.stage)
+        except BaseException:
+            self._ahead.insert(0, batch)
+            raise
 
     def _changed(self, batch: Batch) -> Batch:
         """Returns the batch with only this rank's rows, or with private arrays, by the options."""

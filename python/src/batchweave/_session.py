@@ -197,8 +197,7 @@ class Session(Sending):
                             # Parked while this call went on: the daemon may reuse its frames.
                             break
                         self.due = self.together
-                        if self.stage is not None:
-                            batch.stage = self.stage
+                        batch.stage = self.stage
                         return batch
                 else:
                     self.event = self._other(size, ancillary, flags)

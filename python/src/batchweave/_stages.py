@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +40,19 @@ def of_message(body: memoryview) -> Stage | None:
         raise ValueError("it is no object")
     found = of_fields(fields)
     return found if found.id else None
+
+
+class Entering:
+    """Calls `on_stage` where the stage of a batch is not that of the batch before."""
+
+    def __init__(self, call: Callable[[Stage | None], object] | None) -> None:
+        self._call = call
+        self._stage: Stage | None = None
+
+    def enter(self, stage: Stage | None) -> None:
+        """Takes over the stage, unless the call raises an exception."""
+        if stage == self._stage:
+            return
+        if self._call is not None:
+            self._call(stage)
+        self._stage = stage

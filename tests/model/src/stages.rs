@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::guards::{self, Mutation};
-use batchweave_core::ids::{Hash, Nonce, ProducerName, RequestId, Seq};
+use batchweave_core::ids::{CommitId, Hash, Nonce, ProducerName, RequestId, Seq};
 use batchweave_core::manifest::entry::{BatchEntry, Opened, Stage};
 use batchweave_core::manifest::rules::Validity;
-use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
 use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_core::tgb::Digest;
 use batchweave_core::{fixtures, keys};
@@ -72,30 +72,49 @@ fn stream() -> StreamConfig {
     fixtures::stream([7; 16], StreamOrder::Arrival, Vec::new())
 }
 
-/// Returns the fold of the first records, and how many entries were void.
-fn fold(log: &[Written]) -> Manifest {
-    let config = stream();
-    let json = config.to_json();
-    let mut m = Manifest::new(config, &json);
-    for (version, written) in (0..).zip(log) {
-        let entry = entry(&m, written, version);
-        let record = batchweave_core::manifest::Record {
-            format: batchweave_core::manifest::Record::format_of(std::slice::from_ref(&entry)),
-            stream: m.stream_id(),
-            version,
-            prev: m.prev(),
-            view: m.view(),
-            commit: batchweave_core::ids::CommitId([1; 16]),
-            writer: batchweave_core::manifest::Writer {
-                name: "model".to_owned(),
-                epoch: 0,
-            },
-            hints: batchweave_core::manifest::Hints::default(),
-            entries: vec![entry],
+/// Folds of logs, each made from that of the log without its last record.
+#[derive(Debug, Default)]
+struct Folds(BTreeMap<Vec<Written>, Manifest>);
+
+impl Folds {
+    fn of(&mut self, log: &[Written]) -> Manifest {
+        if let Some(known) = self.0.get(log) {
+            return known.clone();
+        }
+        let folded = match log.split_last() {
+            None => {
+                let config = stream();
+                let json = config.to_json();
+                Manifest::new(config, &json)
+            }
+            Some((last, before)) => {
+                let mut m = self.of(before);
+                fold(&mut m, last, before.len() as u64);
+                m
+            }
         };
-        m.fold(&record.to_json()).expect("a readable record");
+        self.0.insert(log.to_vec(), folded.clone());
+        folded
     }
-    m
+}
+
+fn fold(m: &mut Manifest, written: &Written, version: u64) {
+    let entry = entry(m, written, version);
+    let record = Record {
+        format: Record::format_of(std::slice::from_ref(&entry)),
+        stream: m.stream_id(),
+        version,
+        prev: m.prev(),
+        view: m.view(),
+        commit: CommitId([1; 16]),
+        writer: Writer {
+            name: "model".to_owned(),
+            epoch: 0,
+        },
+        hints: Hints::default(),
+        entries: vec![entry],
+    };
+    m.fold(&record.to_json()).expect("a readable record");
 }
 
 fn entry(m: &Manifest, written: &Written, version: u64) -> Entry {
@@ -199,6 +218,7 @@ fn oracle(log: &[Written]) -> Result<(), String> {
 pub(crate) struct Exploration {
     mistake: Option<Mistake>,
     seen: BTreeSet<State>,
+    folds: Folds,
     committed: u64,
 }
 
@@ -213,6 +233,7 @@ impl Exploration {
         let mut this = Self {
             mistake,
             seen: BTreeSet::new(),
+            folds: Folds::default(),
             committed: 0,
         };
         let start = State {
@@ -234,7 +255,7 @@ impl Exploration {
             if !self.seen.insert(state.clone()) {
                 continue;
             }
-            let head = fold(&state.log);
+            let head = self.folds.of(&state.log);
             if head.void_entries() > 0 {
                 return Err(format!("a writer wrote a void entry: {:?}", state.log));
             }
@@ -275,7 +296,7 @@ impl Exploration {
             next.push(learned);
         }
         if own.made.len() < AHEAD && committed + (own.made.len() as u64) < BATCHES && own.seen > 0 {
-            let known = fold(&state.log[..own.seen]);
+            let known = self.folds.of(&state.log[..own.seen]);
             let mut made = state.clone();
             let stage = known.stage_at(&name(p), committed + own.made.len() as u64);
             made.producers[p].made.push(stage);
@@ -307,7 +328,7 @@ impl Exploration {
         Ok(next)
     }
 
-    fn operator(&self, state: &State, head: &Manifest, o: usize) -> Vec<State> {
+    fn operator(&mut self, state: &State, head: &Manifest, o: usize) -> Vec<State> {
         let mut next = Vec::new();
         let seen = state.operators[o];
         if seen < state.log.len() {
@@ -324,7 +345,7 @@ impl Exploration {
             return next;
         }
         // The entry is computed by what the operator knows, and validated at the head.
-        let known = fold(&state.log[..seen]);
+        let known = self.folds.of(&state.log[..seen]);
         for after in 0..2 {
             let from = (0..2).filter_map(|p| {
                 let producer = known.producer(&name(p))?;

@@ -23,15 +23,17 @@ type Weights = &'static [(&'static str, f64)];
 const FIRST: Weights = &[("web", 0.2), ("code", 0.7), ("math", 0.1)];
 const SECOND: Weights = &[("web", 1.0), ("code", 1.0), ("math", 2.0)];
 
-/// Sets a mixture for producer `a` from its batch `from` on, or from a number of batches after its last one.
+/// Sets a mixture for producer `a` from its batch `from` on, or from a number of batches after its last one, and not before
+/// the mixture that was set last.
 pub(crate) async fn set(world: &World, weights: &[(&str, f64)], from: Result<Seq, Seq>) -> Seq {
     let mut log = world.open_log().await;
     let request = log.new_request();
     let name = "a".parse().unwrap();
     let mut at = 0;
     log.commit_entry("test", |m| {
-        let next = m.producer(&name).unwrap().next_seq;
-        at = from.unwrap_or_else(|after| next + after);
+        let state = m.producer(&name).unwrap();
+        let earlier = state.mixtures.keys().next_back().copied().unwrap_or(0);
+        at = from.unwrap_or_else(|after| (state.next_seq + after).max(earlier));
         let id = m.mixture().id + 1;
         let from: BTreeMap<_, _> = [(name.clone(), at)].into();
         let numbers = weights

@@ -1,4 +1,4 @@
-//! A start that hangs anywhere ends when a stop is requested.
+//! A start that hangs anywhere ends when a stop is requested; one with a mistyped path leaves no stream.
 
 use std::time::Duration;
 
@@ -58,4 +58,15 @@ async fn a_fifo_stops_no_producer_from_stopping() {
     for word in ["b.jsonl", "not a regular file"] {
         assert!(why.to_string().contains(word), "{word} in {why}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistyped_path_leaves_no_stream_behind() {
+    let world = World::new();
+    let missing = world.folder.path().join("nowhere.jsonl");
+    let config = World::config(&[missing.display().to_string()], "a");
+    let why = world.run(config).await.unwrap_err();
+    assert_eq!(why.exit(), Exit::BadInput, "{why}");
+    let stream = world.store.get("stream.json", u64::MAX).await.unwrap_err();
+    assert!(stream.is_not_found(), "{stream}");
 }

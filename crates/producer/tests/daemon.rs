@@ -53,8 +53,8 @@ use std::time::Duration;
 use batchweave_daemon::Exit;
 use batchweave_producer::config::{LastBatch, OnBadDocument};
 use batchweave_producer::{Outcome, RunError, run_on};
+use batchweave_store::Op;
 use batchweave_store::testing::faults::{FaultStore, Rates};
-use batchweave_store::{Op, Store};
 use support::{Corpus, World, seeds};
 use tokio_util::sync::CancellationToken;
 

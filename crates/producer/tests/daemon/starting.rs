@@ -5,6 +5,7 @@ use std::time::Duration;
 use batchweave_daemon::Exit;
 use batchweave_producer::config::{PackingMode, ProducerConfig};
 use batchweave_producer::{Outcome, run_on};
+use batchweave_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Corpus, World};

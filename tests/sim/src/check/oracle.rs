@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::entry::{BatchEntry, Finished, Opened};
+use batchweave_core::manifest::entry::{BatchEntry, Finished, Opened, Stage};
 use batchweave_core::manifest::{Entry, Record};
 use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
 
 use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
-use crate::world::content::{cursor, digest, mixture_of};
+use crate::world::content::{MadeBy, cursor, digest};
 use crate::world::faulty::FAULTY;
 use crate::world::shared::name;
 
@@ -37,6 +37,8 @@ pub(super) struct Log {
     pub(super) void: BTreeSet<Version>,
     /// The TGBs in the order of their steps.
     pub(super) steps: Vec<Tgb>,
+    /// The number of stages.
+    stages: u64,
     /// The producers, with the TGBs that wait for their turn.
     pub(super) producers: BTreeMap<ProducerName, Producer>,
 }
@@ -52,6 +54,8 @@ pub(super) struct Producer {
     retired: bool,
     /// Mixtures by the first sequence number at which they apply.
     mixtures: BTreeMap<Seq, u64>,
+    /// Stages, likewise.
+    stages: BTreeMap<Seq, u64>,
     /// Committed TGBs without a step.
     pub(super) waiting: VecDeque<Tgb>,
 }
@@ -146,6 +150,7 @@ impl Oracle<'_> {
                     state.mixtures.insert(*seq, e.id);
                 }
             }
+            Entry::Stage(e) => self.stage(e),
             // `lifecycle` checks these entries.
             Entry::JobOpened(_)
             | Entry::JobClosed(_)
@@ -157,6 +162,29 @@ impl Oracle<'_> {
             other => self.wrong("void", format!("no actor may write {}", other.kind())),
         }
         self.place();
+    }
+
+    fn stage(&mut self, e: &Stage) {
+        self.log.stages += 1;
+        let left_out = self.log.producers.iter().find(|(name, state)| {
+            state.epoch > 0 && !state.finished && !e.from.contains_key(*name)
+        });
+        if let Some((name, _)) = left_out {
+            let text = format!("stage {} leaves out {name}", e.id);
+            self.wrong("stage", text);
+        }
+        for (producer, seq) in &e.from {
+            let state = self.log.producers.entry(producer.clone()).or_default();
+            let next = state.next;
+            state.stages.insert(*seq, e.id);
+            if *seq < next {
+                let text = format!(
+                    "stage {} begins with {producer} {seq}: {next} is next",
+                    e.id
+                );
+                self.wrong("stage", text);
+            }
+        }
     }
 
     fn finished(&mut self, e: &Finished) {
@@ -174,9 +202,14 @@ impl Oracle<'_> {
     }
 
     fn opened(&mut self, e: &Opened) {
+        let newest = self.log.stages;
         let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (before, finished) = (state.epoch, state.finished);
         let older = e.began < state.began && e.epoch > 1;
+        // A producer that opens first behind a stage begins in it.
+        if before == 0 && state.stages.is_empty() && newest > 0 {
+            state.stages.insert(0, newest);
+        }
         state.epoch = e.epoch;
         state.retired = false;
         (state.nonce, state.began) = (Some(e.nonce), e.began);
@@ -194,17 +227,16 @@ impl Oracle<'_> {
         let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (epoch, next, nonce) = (state.epoch, state.next, state.nonce);
         let over = state.finished || state.retired;
-        let mixture = |seq| {
-            state
-                .mixtures
-                .range(..=seq)
-                .next_back()
-                .map_or(0, |(_, id)| *id)
+        let in_force = |changes: &BTreeMap<Seq, u64>, seq| {
+            changes.range(..=seq).next_back().map_or(0, |(_, id)| *id)
         };
-        let mixed = (e.first_seq..=e.last_seq).any(|seq| mixture(seq) != e.mixture);
+        let mixed = (e.first_seq..=e.last_seq).any(|seq| {
+            let mixture = in_force(&state.mixtures, seq);
+            (mixture, in_force(&state.stages, seq)) != (e.mixture, e.stage)
+        });
         state.next = state.next.max(e.last_seq + 1);
         let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
-        self.made_of_its_mixture(e, mixed, &who);
+        self.made_of_its_change(e, mixed, &who);
         if e.epoch != epoch || over || self.sealed {
             let text = format!(
                 "{who} of term {} came when term {epoch} was in force (over {over}, sealed {})",
@@ -238,18 +270,20 @@ impl Oracle<'_> {
         }
     }
 
-    fn made_of_its_mixture(&mut self, e: &BatchEntry, mixed: bool, who: &str) {
+    fn made_of_its_change(&mut self, e: &BatchEntry, mixed: bool, who: &str) {
         let made: Vec<_> = e
             .tgbs
             .iter()
             .flat_map(|tgb| &tgb.parts)
-            .filter_map(|part| mixture_of(&part.key))
+            .filter_map(|part| MadeBy::of_key(&part.key))
             .collect();
-        if mixed || made.iter().any(|made| *made != e.mixture) {
-            self.wrong(
-                "mixture",
-                format!("{who} is of mixture {}, and made by {made:?}", e.mixture),
-            );
+        let own = MadeBy {
+            mixture: e.mixture,
+            stage: e.stage,
+        };
+        if mixed || made.iter().any(|made| *made != own) {
+            let text = format!("{who} is of {own:?}, and made by {made:?}");
+            self.wrong("mixture", text);
         }
     }
 

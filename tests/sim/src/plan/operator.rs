@@ -19,6 +19,8 @@ pub enum OperatorCommand {
     Retire(u32),
     /// Sets a new mixture, which begins this many TGBs after each producer's next one.
     Mixture(u64),
+    /// Sets a new stage, which begins this many TGBs after each producer's next one.
+    Stage(u64),
     /// Sets this many mixtures without producers, one record each.
     Chatter(u32),
 }
@@ -32,7 +34,7 @@ pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, Operato
     let mut at = draw.duration(Duration::ZERO, 3 * S);
     for _ in 0..draw.range(1..6) {
         let one = producers[draw.range(0..producers.len() as u64) as usize];
-        match draw.range(0..4) {
+        match draw.range(0..5) {
             0 => {
                 acts.push((at, OperatorCommand::Seal));
                 // Long enough for a snapshot during the seal.
@@ -43,6 +45,7 @@ pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, Operato
                 acts.push((at, OperatorCommand::Unseal));
             }
             1 => acts.push((at, OperatorCommand::Retire(one))),
+            2 => acts.push((at, OperatorCommand::Stage(draw.range(0..12)))),
             _ => acts.push((at, OperatorCommand::Mixture(draw.range(0..12)))),
         }
         at += draw.duration(Duration::ZERO, 4 * S);

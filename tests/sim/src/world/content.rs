@@ -100,19 +100,34 @@ pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Ve
 }
 
 /// Returns the cursor before TGB `seq`.
-/// Bits of the random part of an object's key that are random; those above are the mixture that its TGBs were made by.
-const RANDOM_BITS: u32 = 48;
+/// Bits of the random part of an object's key that are random; above them are the mixture and the stage that its TGBs were
+/// made by.
+const RANDOM_BITS: u32 = 40;
+const MIXTURE_BITS: u32 = 16;
 
-/// Returns the random part of the key of an object whose TGBs are made by `mixture`.
-pub(crate) fn random_with(random: u64, mixture: u64) -> u64 {
-    random >> (u64::BITS - RANDOM_BITS) | mixture << RANDOM_BITS
+/// The mixture and the stage that a TGB is made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MadeBy {
+    pub(crate) mixture: u64,
+    pub(crate) stage: u64,
 }
 
-/// Returns the mixture that the TGBs of the object at `key` were made by.
-pub(crate) fn mixture_of(key: &str) -> Option<u64> {
-    let random = key.rsplit('.').nth(2)?;
-    let random = u64::from_str_radix(random, 16).ok()?;
-    Some(random >> RANDOM_BITS)
+impl MadeBy {
+    /// Returns the random part of the key of an object with such TGBs.
+    pub(crate) fn random_with(self, random: u64) -> u64 {
+        let made_by = self.stage << MIXTURE_BITS | self.mixture;
+        random >> (u64::BITS - RANDOM_BITS) | made_by << RANDOM_BITS
+    }
+
+    /// Reads it from the key of an object.
+    pub(crate) fn of_key(key: &str) -> Option<Self> {
+        let random = key.rsplit('.').nth(2)?;
+        let made_by = u64::from_str_radix(random, 16).ok()? >> RANDOM_BITS;
+        Some(Self {
+            mixture: made_by & ((1 << MIXTURE_BITS) - 1),
+            stage: made_by >> MIXTURE_BITS,
+        })
+    }
 }
 
 pub(crate) fn cursor(seq: Seq) -> Cursor {

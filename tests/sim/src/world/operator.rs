@@ -1,11 +1,12 @@
 //! A person who works on the stream while producers write: seals and unseals it, retires producers,
-//! changes the mixture, and sometimes writes enough records for a snapshot.
+//! changes the mixture and the stage, and sometimes writes enough records for a snapshot.
 
 use std::sync::Arc;
 
-use batchweave_core::ids::{ProducerName, RequestId, Seq};
-use batchweave_core::manifest::entry::{Mixture, Retired, Sealed, Unsealed};
+use batchweave_core::ids::{Hash, ProducerName, RequestId, Seq};
+use batchweave_core::manifest::entry::{Mixture, Retired, Sealed, Stage, Unsealed};
 use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_core::stream::StreamOrder;
 
 use super::shared::{Shared, name};
 use crate::plan::operator::OperatorCommand;
@@ -27,6 +28,9 @@ pub(super) async fn operate(shared: Arc<Shared>) {
                 let whole = shared.plan.producers.iter().filter(|p| p.shared == 1);
                 let from = whole.map(|p| (name(p.number), ahead));
                 person.commit(mixture(&person, from.collect())).await;
+            }
+            OperatorCommand::Stage(ahead) => {
+                person.commit(stage(&person, &shared, ahead)).await;
             }
             OperatorCommand::Seal => {
                 let sealed = Sealed {
@@ -83,6 +87,42 @@ fn mixture(
             id: m.mixture().id + 1,
             from,
             spec: serde_json::json!({ "web": 1 }),
+        })
+    }
+}
+
+/// Builds the next stage, which begins for each producer that has not finished this many TGBs after its next.
+fn stage(person: &Person, shared: &Shared, ahead: Seq) -> impl Fn(&Manifest) -> Entry + use<> {
+    let request = RequestId(person.bytes());
+    let producers = shared.plan.producers.iter();
+    let names: Vec<_> = producers.map(|p| name(p.number)).collect();
+    move |m| {
+        let lanes = m.stream().order == StreamOrder::Lanes;
+        let from = names.iter().filter_map(|name| {
+            let next = match m.producer(name) {
+                Some(state) if state.finished => return None,
+                Some(state) => state.next_seq,
+                None if lanes => 0,
+                None => return None,
+            };
+            let set = m.stages_of(name).keys().max().copied().unwrap_or(0);
+            Some((name.clone(), (next + ahead).max(set)))
+        });
+        let id = m.stages().newest() + 1;
+        Entry::Stage(Stage {
+            request,
+            id,
+            name: match "later".parse() {
+                Ok(name) => name,
+                Err(e) => unreachable!("{e}"),
+            },
+            from: from.collect(),
+            // The TGBs of these worlds have one shape.
+            rows_per_slice: 1,
+            seq_len: 8,
+            form: String::new(),
+            fingerprint: Hash::sha256(&id.to_le_bytes()),
+            mixture: None,
         })
     }
 }

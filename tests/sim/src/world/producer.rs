@@ -1,19 +1,21 @@
 //! A producer process: it opens the log and its epoch, makes objects at its own speed, uploads them and
 //! passes them to the real commit task.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::flow_control::Limits;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
+use batchweave_core::manifest::stages::in_force;
 use batchweave_log::{
     CommitEnd, CommitItem, CommitOptions, CommitQueue, Committer, Log, LogError, OpenOutcome,
     PositionReader,
 };
 use batchweave_store::Store;
 
-use super::content::{cursor, object, random_with};
+use super::content::{MadeBy, cursor, object};
 use super::forward::options;
 use super::shared::Shared;
 use crate::actor::Actor;
@@ -115,8 +117,8 @@ impl Process {
             let pause = self.actor.draw(Draw::exponential);
             self.actor.sleep(self.plan.every.mul_f64(pause)).await;
             let count = self.actor.draw(|d| d.range(1..self.plan.shared + 1));
-            let (count, mixture) = self.of_one_mixture(&queue, seq, count);
-            let made = self.item(epoch, nonce, seq, count, mixture).await;
+            let (count, made_by) = self.of_one_change(&queue, seq, count);
+            let made = self.item(epoch, nonce, seq, count, made_by).await;
             let Some(item) = made else {
                 return Ok(End::Failed("an upload failed for too long".to_owned()));
             };
@@ -134,7 +136,7 @@ impl Process {
         Ok(match end {
             CommitEnd::Finished { .. } | CommitEnd::Drained { .. } => End::Done("finished"),
             CommitEnd::Sealed => End::Sealed,
-            CommitEnd::Changed => End::Failed("the mixture had changed".to_owned()),
+            CommitEnd::Changed => End::Failed("the mixture or the stage had changed".to_owned()),
             CommitEnd::Fenced { .. } => End::Fenced,
         })
     }
@@ -152,15 +154,22 @@ impl Process {
         }
     }
 
-    /// Returns at most `count` TGBs from `seq` on that have one mixture, and the mixture.
-    fn of_one_mixture(&self, queue: &CommitQueue, seq: Seq, count: u64) -> (u64, u64) {
-        let known = queue.changes().borrow().from.clone();
-        let next = known.range(seq + 1..).next().map(|(next, _)| *next);
-        // An object holds TGBs of one mixture only.
-        let end = next.unwrap_or(Seq::MAX).min(self.plan.tgbs);
-        let count = count.min(end - seq);
-        let mixture = known.range(..=seq).next_back().map_or(0, |(_, id)| *id);
-        (count, mixture)
+    /// Returns at most `count` TGBs from `seq` on that have one mixture and one stage, and these.
+    fn of_one_change(&self, queue: &CommitQueue, seq: Seq, count: u64) -> (u64, MadeBy) {
+        let known = queue.changes().borrow().clone();
+        let next = |changes: &BTreeMap<Seq, u64>| {
+            let next = changes.range(seq + 1..).next();
+            next.map_or(Seq::MAX, |(next, _)| *next)
+        };
+        // An object holds TGBs of one mixture and one stage only.
+        let end = next(&known.from)
+            .min(next(&known.stages))
+            .min(self.plan.tgbs);
+        let made_by = MadeBy {
+            mixture: in_force(&known.from, seq),
+            stage: in_force(&known.stages, seq),
+        };
+        (count.min(end - seq), made_by)
     }
 
     /// Starts the commit task, and flow control if the world has a bound.
@@ -193,9 +202,9 @@ impl Process {
         nonce: Nonce,
         first: Seq,
         count: u64,
-        mixture: u64,
+        made_by: MadeBy,
     ) -> Option<CommitItem> {
-        let random = random_with(self.actor.draw(|d| d.range(0..u64::MAX)), mixture);
+        let random = made_by.random_with(self.actor.draw(|d| d.range(0..u64::MAX)));
         let seqs = (first, first + count - 1);
         let key = keys::data(&self.name, epoch, nonce, seqs, random, 0);
         let stream = self.shared.stream_id();
@@ -205,8 +214,8 @@ impl Process {
                 return Some(CommitItem {
                     tgbs,
                     cursor: cursor(first + count),
-                    mixture: Some(mixture),
-                    stage: 0,
+                    mixture: Some(made_by.mixture),
+                    stage: made_by.stage,
                 });
             }
             self.actor.sleep(Duration::from_millis(100)).await;

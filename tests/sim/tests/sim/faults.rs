@@ -101,7 +101,7 @@ const FAULTS: [&str; 7] = [
 ];
 
 /// Effects of people, faulty programs and wrong reads, each of which the 51 worlds contain.
-const HOSTILE: [&str; 12] = [
+const HOSTILE: [&str; 13] = [
     "flipped, short and long reads of records",
     "of snapshots",
     "of intents",
@@ -114,12 +114,13 @@ const HOSTILE: [&str; 12] = [
     "mixtures",
     "repairs",
     "twins that were fenced",
+    "stages",
 ];
 
 #[derive(Default)]
 struct Seen {
     faults: [usize; 7],
-    hostile: [usize; 12],
+    hostile: [usize; 13],
 }
 
 impl Seen {
@@ -195,6 +196,7 @@ impl Seen {
             seen[7] += usize::from(snapshot && text.contains("\"sealed\":true"));
             seen[8] += has("retired");
             seen[9] += has("mixture");
+            seen[12] += has("stage");
             seen[10] += usize::from(landed.key.starts_with("repairs/"));
         }
     }

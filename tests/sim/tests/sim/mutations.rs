@@ -88,6 +88,14 @@ fn every_mistake_is_found() {
     are_found(&Mutation::ALL, Plan::draw);
 }
 
+/// Mistakes of the commit path with stages. The model of stages finds the others, which need an operator who errs.
+const STAGES: [Mutation; 2] = [Mutation::AnyStage, Mutation::StagesForgotten];
+
+#[test]
+fn mistakes_with_stages_are_found() {
+    are_found(&STAGES, Plan::draw);
+}
+
 #[test]
 fn every_mistake_of_the_lifecycle_is_found() {
     are_found(&lifecycle(), Plan::draw_lifecycle);
@@ -158,7 +166,7 @@ fn every_mistake_of_the_consumer_is_found() {
 fn mutation_seeds() {
     set(None);
     let groups: [(Vec<Mutation>, Worlds); 5] = [
-        (Mutation::ALL.to_vec(), Plan::draw),
+        ([Mutation::ALL.as_slice(), &STAGES].concat(), Plan::draw),
         ([lifecycle(), consumer()].concat(), Plan::draw_lifecycle),
         (vec![Mutation::EarlierMarks], short_attempts),
         (vec![Mutation::FewerThanKept], short_attempts),

@@ -1,0 +1,175 @@
+"""The examples of "Phases of a run" with real daemons: each stage of the page is added to the
+configurations, its commands are run, and every step has its shape and each token one place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import batchweave
+import fork_checker
+import pytest
+from probes import refused, run
+from shell_blocks import blocks
+from site_of_daemons import ROOT
+from test_fork import open_producer
+
+NAMES = ["tokens-0", "tokens-1"]
+# The steps of the page, in a stream of a few dozen.
+STEPS = {"40000": "6", "60000": "9"}
+BASE = """
+store.url = "file://{root}"
+stream = {{ slices = 2, rows_per_slice = 8, seq_len = 4096, order = "lanes", producers = {names} }}
+producer = {{ name = "{name}", index = {index}, of = 2 }}
+tokenizer.kind = "bytes"
+packing = {{ mode = "concat", last_batch = "pad" }}
+admin.listen = "off"
+[[sources]]
+name = "web"
+paths = ["{folder}/web.jsonl"]
+weight = 0.7
+[[sources]]
+name = "books"
+paths = ["{folder}/books.jsonl"]
+weight = 0.3
+"""
+
+
+def examples() -> dict[str, tuple[str, list[str]]]:
+    """Return the TOML and the commands of each example of the page, by its name."""
+    page = (ROOT / "docs" / "phases.md").read_text()
+    section = page.split("## Examples")[1].split("## Bounds")[0]
+    found = {}
+    for part in re.split(r"^\*\*", section, flags=re.MULTILINE)[1:]:
+        name = part.split("**")[0]
+        by_kind = {kind: lines for _, kind, lines in blocks(part)}
+        found[name] = ("\n".join(by_kind.get("toml", [])), by_kind["sh"])
+    return found
+
+
+def corpus(folder: Path) -> dict[tuple[int, int], int]:
+    """Write the documents of both sources; return the tokens of each, by file and byte."""
+    tokens = {}
+    for file, (source, count) in enumerate((("web", 700), ("books", 300))):
+        at, lines = 0, []
+        for n in range(count):
+            text = f"{source} {n} " * (10 + n * 37 % 300)
+            line = json.dumps({"text": text}) + "\n"
+            tokens[file, at] = len(text) + 1
+            at += len(line)
+            lines.append(line)
+        (folder / f"{source}.jsonl").write_text("".join(lines))
+    return tokens
+
+
+def configure(folder: Path, root: Path, stages: str, names: list[str]) -> list[Path]:
+    """Write the configurations of both producers into files of these names."""
+    paths = []
+    for index, name in enumerate(names):
+        text = BASE.format(
+            root=root, names=json.dumps(NAMES), name=NAMES[index], index=index, folder=folder
+        )
+        (folder / name).write_text(text + stages)
+        paths.append(folder / name)
+    return paths
+
+
+def page_command(folder: Path, line: str) -> None:
+    """Run a command of the page on the stream in `folder`."""
+    for step, few in STEPS.items():
+        line = line.replace(step, few)
+    line = line.replace("file:///data", f"file://{folder}")
+    words = [str(folder / word) if word.endswith(".toml") else word for word in line.split()]
+    assert words[0] == "batchweave"
+    ended = run(words[0], *words[1:])
+    assert ended.code == 0, ended
+
+
+def produce(paths: list[Path]) -> None:
+    """Run the producers to their end."""
+    for path in paths:
+        ended = run("batchweave-producer", "--config", path)
+        assert ended.code == 0, ended
+
+
+def shapes(root: Path) -> list[tuple[str | None, int, int]]:
+    """Return stage, rows per slice and tokens per row of all steps, as the arrays have them."""
+    found: list[tuple[str | None, int, int]] = []
+    with batchweave.open(f"file://{root}") as stream:
+        for step in stream.steps:
+            batch = stream[step]
+            (shape,) = {piece["tokens"].shape for piece in batch.slices}
+            found.append((batch.stage.name if batch.stage else None, shape[0], shape[1] - 1))
+    return found
+
+
+CONFIGS = [f"{name}.toml" for name in NAMES]
+FIRST = (None, 8, 4096)
+# The shapes of each example, by the first step of a stream of a few dozen.
+WANTED = {
+    "Long context": {0: FIRST, 6: ("long", 1, 32768)},
+    "A batch ramp": {0: FIRST, 6: ("ramp-2x", 16, 4096), 9: ("ramp-4x", 32, 4096)},
+    "Cooldown": {0: FIRST, 6: ("cooldown", 8, 4096)},
+}
+
+
+def check_shapes(
+    found: list[tuple[str | None, int, int]], wanted: dict[int, tuple[str | None, int, int]]
+) -> None:
+    for step, shape in enumerate(found):
+        assert shape == wanted[max(first for first in wanted if first <= step)], step
+    assert len(found) > max(wanted) + 1
+
+
+def test_the_page_has_these_examples() -> None:
+    assert [*examples()] == [*WANTED, "An ablation"]
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_an_example_of_the_page_gives_its_shapes(tmp_path: Path, name: str) -> None:
+    stages, commands = examples()[name]
+    tokens = corpus(tmp_path)
+    root = tmp_path / "pretrain"
+    paths = configure(tmp_path, root, stages, CONFIGS)
+    for path, producer in zip(paths, NAMES, strict=True):
+        open_producer(path, root, producer)
+    for line in commands:
+        page_command(tmp_path, line)
+    produce(paths)
+    check_shapes(shapes(root), WANTED[name])
+    assert fork_checker.documents(root, fork_checker.steps(root)) == tokens
+
+
+def test_the_ablation_of_the_page_is_a_fork_with_another_shape(tmp_path: Path) -> None:
+    _, commands = examples()["An ablation"]
+    tokens = corpus(tmp_path)
+    parent, child = tmp_path / "pretrain", tmp_path / "long"
+    produce(configure(tmp_path, parent, "", CONFIGS))
+    stages, _ = examples()["Long context"]
+    page_command(tmp_path, commands[0])
+    paths = configure(tmp_path, child, stages, ["long.toml", "long-1.toml"])
+    for path, producer in zip(paths, NAMES, strict=True):
+        open_producer(path, child, producer)
+    page_command(tmp_path, commands[1])
+    produce(paths)
+    check_shapes([FIRST] * 6 + shapes(child), WANTED["Long context"])
+    given = fork_checker.documents(parent, fork_checker.steps(parent)[:6])
+    assert given + fork_checker.documents(child, fork_checker.steps(child)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "part"),
+    [
+        ("packing = {", "packing = { shuffle_rows = { tokens = 1000000 },", "shuffle_rows"),
+        ('mode = "concat"', 'mode = "pairs"', "packing.mode"),
+    ],
+)
+def test_stages_are_refused_where_they_cannot_be(
+    tmp_path: Path, before: str, after: str, part: str
+) -> None:
+    stages, _ = examples()["Long context"]
+    (path, _) = configure(tmp_path, tmp_path / "none", stages, CONFIGS)
+    path.write_text(path.read_text().replace(before, after))
+    refused(run("batchweave-producer", "--config", path, "--check"), "stages", part)

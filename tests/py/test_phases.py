@@ -5,6 +5,7 @@ configurations, its commands are run, and every step has its shape and each toke
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -83,7 +84,8 @@ def page_command(folder: Path, line: str) -> None:
     line = line.replace("file:///data", f"file://{folder}")
     words = [str(folder / word) if word.endswith(".toml") else word for word in line.split()]
     assert words[0] == "batchweave"
-    ended = run(words[0], *words[1:])
+    env = {**os.environ, "BATCHWEAVE_STORE": f"file://{folder}/pretrain"}
+    ended = run(words[0], *words[1:], env=env)
     assert ended.code == 0, ended
 
 

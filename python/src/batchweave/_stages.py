@@ -47,12 +47,12 @@ class Entering:
 
     def __init__(self, call: Callable[[Stage | None], object] | None) -> None:
         self._call = call
-        self._stage: Stage | None = None
+        self.stage: Stage | None = None
 
     def enter(self, stage: Stage | None) -> None:
         """Takes over the stage, unless the call raises an exception."""
-        if stage == self._stage:
+        if stage == self.stage:
             return
         if self._call is not None:
             self._call(stage)
-        self._stage = stage
+        self.stage = stage

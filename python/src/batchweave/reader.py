@@ -97,7 +97,7 @@ class Reader(Ending):
         batch, found = self._quickly()
         if batch is None:
             batch = self._peeked() or self._read(found)
-        if batch.stage is not self._stage:
+        if batch.stage is not self._stages.stage:
             self._enter_stage(batch)
         # Nothing may stand between these two lines: see the header of _reading.
         self._at.step = batch.step + 1

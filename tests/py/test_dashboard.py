@@ -90,7 +90,7 @@ def test_variables_are_used_by_each_expression_that_has_their_label() -> None:
     labels = {
         name: set(re.findall(r"`(\w+)`", found))
         for name, found in re.findall(
-            r"^\| `(batchweave_\w+)` \| \w+ \| \w* \| (.*?) \|", page, re.MULTILINE
+            r"^\| `(batchweave_\w+)` \| \w+ \| (.*?) \|", page, re.MULTILINE
         )
     }
     seen = 0

@@ -309,7 +309,6 @@ def begin_again(terminal: Terminal, page: str) -> None:
 ELSEWHERE = {
     "batchweave bench": "minutes of measuring; crates/lab tests each on a small scale",
     "make paper": "minutes of measuring; test_paper.py runs parts",
-    "batchweave init --slices 16": "an abbreviated command",
     "batchweave quarantine --lift 92b0": "an id of that day",
     "batchweave job close llm": "without an attempt it closes at once; tests/e2e has one",
     "batchweave verify --job demo": "needs a finished run; test_hosts.py and the demo prove some",

@@ -63,11 +63,7 @@ pub(crate) struct Stages {
 
 impl Stages {
     fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
-        let all = m.histograms(
-            "stage_seconds",
-            "Times of slices by stage: wait for a permit to read, fetch, crc, handover to a rank's socket.",
-            &["stage"],
-        )?;
+        let all = m.histograms("stage_seconds", "Times of slices by stage.", &["stage"])?;
         let stage = |name| all.with_label_values(&[name]);
         Ok(Self {
             wait: stage("wait"),
@@ -96,9 +92,9 @@ impl Metrics {
             throttled_reads: m.counter("throttled_reads_total", "Reads that the store throttled.")?,
             quick_polls: m.counter(
                 "quick_polls_total",
-                "Polls of the log that were more frequent than follow.starved; follow.quick_polls bounds them.",
+                "Polls of the log that follow.quick_polls allowed.",
             )?,
-            reads_allowed: m.gauge("reads_allowed", "Reads that may be in flight: as many as still increase the throughput.")?,
+            reads_allowed: m.gauge("reads_allowed", "Reads that may be in flight.")?,
             checksum_failures: m.counter("checksum_failures_total", "Frames that were wrong when fetched.")?,
             refused_frames: m.counter("refused_frames_total", "Frames refused to ranks: wrong twice, or missing.")?,
             wait_seconds: m.seconds(
@@ -131,7 +127,7 @@ impl Metrics {
             superseded: m.counter("superseded_sessions_total", "Sessions ended by a newer attempt.")?,
             deliveries_lost: m.counter(
                 "deliveries_lost_total",
-                "Reports that the ledger had no room for: their steps are read from the store's indexes instead.",
+                "Reports that the ledger had no room for.",
             )?,
             ledgers: m.counters("ledgers_total", "Ledger objects, by outcome.", &["outcome"])?,
             reported_steps: m.counters(

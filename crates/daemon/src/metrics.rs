@@ -169,11 +169,11 @@ impl<'a> Maker<'a> {
         let families = [
             family(
                 "store_requests_total",
-                "Requests to the store, by what their keys are for and by kind.",
+                "Requests to the store, by class of keys and kind.",
             )?,
             family(
                 "store_errors_total",
-                "Failed requests, by kind; that an object is not there is an answer, no failure.",
+                "Failed requests, by class and kind, without missing objects.",
             )?,
             family(
                 "store_bytes_total",

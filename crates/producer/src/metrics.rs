@@ -157,7 +157,7 @@ impl FlowControlMetrics {
         Ok(Self {
             held: m.gauge(
                 "held",
-                "1 while a bound of [ahead] holds back commits; /readyz names the bound and the job.",
+                "1 while a bound of [ahead] holds back commits.",
             )?,
             held_seconds: m.seconds(
                 "held_seconds_total",
@@ -190,11 +190,11 @@ impl Metrics {
             )?,
             bad_documents: m.counter(
                 "bad_documents_total",
-                "Bad documents left out; the log names the place of the first 64 and of some later ones.",
+                "Bad documents left out.",
             )?,
             bad_folders: m.gauge(
                 "inbox_bad_folders",
-                "Folders of inboxes that are left out, since they are not as writers leave them; the log names them.",
+                "Folders of inboxes that are left out; the log names them.",
             )?,
             json_beyond: JsonBeyondMetrics::new(m)?,
             text_bytes: m.counter(
@@ -204,7 +204,7 @@ impl Metrics {
             tokens: m.counter("tokens_total", "Tokens of documents, end tokens included.")?,
             padding: m.counter(
                 "padding_tokens_total",
-                "Tokens that only fill up rows: the waste of packing.mode = \"best_fit\".",
+                "Tokens that only fill up rows.",
             )?,
             balance: BalanceMetrics::new(m)?,
             objects: m.counter("objects_total", "Data objects uploaded.")?,

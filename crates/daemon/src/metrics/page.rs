@@ -8,34 +8,20 @@ use super::Described;
 
 /// Returns a Markdown table with one line per metric.
 pub fn table(metrics: &[Described]) -> String {
-    let mut text =
-        String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
+    let mut text = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for metric in metrics {
         let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| `{}` | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} |",
             metric.name,
             metric.kind,
-            unit(&metric.name),
             labels.join(", "),
             metric.help
         );
     }
     text
-}
-
-/// Returns the unit that a name ends with; empty for a plain count.
-fn unit(name: &str) -> &'static str {
-    let name = name.trim_end_matches("_total");
-    if name.ends_with("_seconds") {
-        "s"
-    } else if name.ends_with("_bytes") {
-        "B"
-    } else {
-        ""
-    }
 }
 
 /// Returns the rules, Prometheus's and ours, that a metric's name, help or labels break.
@@ -167,7 +153,7 @@ mod tests {
         let why = compare(&page, "x", &new).unwrap_err();
         assert!(why.contains("- | `batchweave_old` | gauge |"), "{why}");
         assert!(
-            why.contains("+ | `batchweave_new_bytes` | gauge | B | `op` | New. |"),
+            why.contains("+ | `batchweave_new_bytes` | gauge | `op` | New. |"),
             "{why}"
         );
         assert!(

@@ -17,7 +17,7 @@ impl JsonBeyondMetrics {
         Ok(Self {
             numbers: m.counter(
                 "json_non_finite_numbers_total",
-                "Numbers in documents that are NaN or infinite, which Python writes and JSON has not.",
+                "Numbers in documents that are NaN or infinite.",
             )?,
             surrogates: m.counter(
                 "json_lone_surrogates_total",

@@ -39,9 +39,10 @@ last_batch = "pad"
 look_ahead = 40
 [commit]
 max_batches = 2
+linger = "5ms"
 [ahead]
 max_steps = {most}
-lane_lead = 2
+lane_lead = {lead}
 [[stages]]
 name = "long"
 seq_len = 301
@@ -57,14 +58,18 @@ rows_per_slice = 4
 mode = "concat"
 """
 SHAPES = {None: (3, 40), "long": (1, 301), "wide": (4, 64)}
+BEFORE = 6
+"""The bound in steps until the stages are set."""
 BORDERS = [(0, None), (14, "long"), (24, "wide")]
 
 
 def configure(folder: Path, mode: str, most: int) -> Path:
-    text = PRODUCER.format(folder=folder, mode=mode, most=most)
+    # Before the stages are set, no lane may pass the first border.
+    lead = 2 if most == BEFORE else 64
+    text = PRODUCER.format(folder=folder, mode=mode, most=most, lead=lead)
     (folder / "producer.toml").write_text(text)
     with (folder / "corpus.jsonl").open("w") as corpus:
-        corpus.writelines(json.dumps({"text": text}) + "\n" for text in documents())
+        corpus.writelines(json.dumps({"text": text}) + "\n" for text in documents()[:120])
     return folder / "producer.toml"
 
 
@@ -89,14 +94,14 @@ def set_stages(folder: Path, config: Path) -> None:
 def make(folder: Path, mode: str, kills: int) -> None:
     """Makes a stream with both stages; kills the producer this often while it works."""
     folder.mkdir()
-    config = configure(folder, mode, 6)
+    config = configure(folder, mode, BEFORE)
     running = start(config)
     eventually(lambda: steps(folder) >= 4)
     set_stages(folder, config)
     for kill in range(kills):
         running.send_signal(signal.SIGKILL)
         running.wait(60)
-        configure(folder, mode, 10 + 4 * kill)
+        configure(folder, mode, BEFORE + 4 + 4 * kill)
         running = start(config)
         # The moment of each kill is another one, wherever the producer is then.
         time.sleep(0.05 * (kill % 7))
@@ -138,7 +143,7 @@ def test_each_step_has_the_shape_of_its_stage_however_often_the_producer_is_kill
 
 
 def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
-    config = configure(tmp_path, "concat", 6)
+    config = configure(tmp_path, "concat", BEFORE)
     running = start(config)
     eventually(lambda: steps(tmp_path) >= 4)
     running.send_signal(signal.SIGKILL)
@@ -170,7 +175,7 @@ def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
 def test_a_stage_is_refused_with_its_reason(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     folder.mkdir()
-    config = configure(folder, "concat", 6)
+    config = configure(folder, "concat", BEFORE)
     running = start(config)
     eventually(lambda: steps(folder) >= 4)
     running.send_signal(signal.SIGKILL)

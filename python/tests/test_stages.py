@@ -27,7 +27,7 @@ def stages(steps: dict[int, dict[str, Any]]) -> Any:
         for step in range(peer.next_step, 6):
             due = [shape for first, shape in steps.items() if first <= step]
             if step in steps or (step == peer.next_step and due):
-                peer.send(75, json.dumps(due[-1]).encode())
+                peer.send(76, json.dumps(due[-1]).encode())
             peer.send_step(step)
         peer.send(68, (6).to_bytes(8, "little"))
         return True
@@ -74,7 +74,7 @@ def test_a_batch_is_not_lost_where_on_stage_fails(daemon: FakeDaemon, path: Path
 def test_a_wrong_stage_is_refused(daemon: FakeDaemon, path: Path, wrong: bytes) -> None:
     def on_hello(peer: Peer) -> bool:
         peer.send_welcome()
-        peer.send(75, wrong)
+        peer.send(76, wrong)
         return True
 
     daemon.on_hello = on_hello

@@ -37,6 +37,10 @@ pub(super) trait Beside {
     fn act(&mut self, scene: &mut Scene, running: &[(&'static str, Process)], changed: bool);
     /// Returns true when the storm need not wait for it.
     fn has_ended(&self) -> bool;
+    /// Changes what a person changes in a run; returns false to be called again.
+    fn change(&mut self, scene: &mut Scene) -> bool {
+        scene.change()
+    }
 }
 
 impl Beside for () {

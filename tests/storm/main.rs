@@ -19,6 +19,7 @@ mod ordered;
 mod proof;
 mod real;
 mod records;
+mod stages;
 mod whole;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -36,12 +36,12 @@ fn storm(daemons: (Daemons, Daemons), seed: u64) -> (u64, u64, usize) {
 
 /// Checks that daemons without kills and faults, to which all changes are known, make the same stream.
 pub(super) fn check(daemons: Daemons, wild: &Scene, input: &str, found: &Content, seed: u64) {
-    assert_eq!(found.mixtures.len(), CHANGE_AT.len());
+    assert_eq!(found.changes.len(), CHANGE_AT.len());
     let mut calm = Scene::new(daemons, seed, None);
     (calm.shape, calm.steps) = (wild.shape, wild.steps);
     // A change may begin with a batch that producers without a bound would have passed.
     calm.configure(input, Some(1));
-    calm.repeat(&found.mixtures);
+    calm.repeat(&found.changes);
     calm.configure(input, None);
     for (name, mut process) in calm.start_all() {
         assert_eq!(process.wait(WITHIN), Some(0), "{}", calm.log_text(name));
@@ -52,7 +52,7 @@ pub(super) fn check(daemons: Daemons, wild: &Scene, input: &str, found: &Content
         .iter()
         .zip(&expected.digests)
         .find(|(a, b)| a != b);
-    assert_eq!(differs, None, "seed {seed}, changes {:?}", found.mixtures);
+    assert_eq!(differs, None, "seed {seed}, changes {:?}", found.changes);
     assert_eq!(found.digests.len(), expected.digests.len());
     calm.runtime.block_on(calm.server.shutdown());
 }

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::Mixture;
-use batchweave_core::order::MixtureSpec;
 use batchweave_core::tgb::Digest;
 use batchweave_dev_s3::{FaultSpec, LatencyProfile, Options, Server};
 use batchweave_log::{Located, Log, LogOptions};
@@ -22,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
 
 use crate::adversary::Beside;
-use crate::{URL, open_store, records, start_server};
+use crate::{URL, open_store, proof, records, start_server};
 
 /// The daemons of a run, and the lanes of each; a daemon without lanes is one producer.
 pub(super) type Daemons = &'static [(&'static str, &'static [&'static str])];
@@ -47,7 +45,7 @@ pub(super) const WITHIN: Duration = Duration::from_mins(15);
 /// The content of the log: the changes, and the digests by producer and sequence number.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    pub(super) mixtures: Vec<Mixture>,
+    pub(super) changes: Vec<Entry>,
     /// By step under lanes; of other streams the steps depend on timing.
     pub(super) digests: BTreeMap<(Step, ProducerName, Seq), Digest>,
     pub(super) epochs: u64,
@@ -243,14 +241,21 @@ impl Scene {
         log.map_or(0, |log| log.manifest().next_step())
     }
 
-    /// Changes the mixture as a person does, until the command succeeds.
-    fn change(&mut self) -> bool {
+    /// Changes the mixture as a person does; returns whether the command succeeded.
+    pub(super) fn change(&mut self) -> bool {
         let weights = SOURCES.map(|(name, _)| format!("{name}={}", self.rng.random_range(1..9)));
+        let mut words = vec!["mixture", "set"];
+        words.extend(weights.iter().map(String::as_str));
+        self.command(&words)
+    }
+
+    /// Runs a command that changes the stream from a drawn number of batches on; returns whether it succeeded.
+    pub(super) fn command(&mut self, words: &[&str]) -> bool {
         let after = self.rng.random_range(0..12_u64).to_string();
         let out = Command::new(program("batchweave"))
             .args(["--store", URL, "--endpoint", &self.server.endpoint()])
-            .args(["mixture", "set", "--after", &after])
-            .args(&weights)
+            .args(words)
+            .args(["--after", &after])
             .envs(Self::env())
             .output()
             .unwrap();
@@ -271,7 +276,7 @@ impl Scene {
                 && looked.elapsed() > LOOK_EVERY
             {
                 looked = Instant::now();
-                if self.steps() >= **at && self.change() {
+                if self.steps() >= **at && beside.change(self) {
                     changes.next();
                     if changes.peek().is_none() {
                         self.configure(input, None);
@@ -335,7 +340,7 @@ impl Scene {
     }
 
     /// Sets all changes of another run, while the producers wait below their bound.
-    pub(super) fn repeat(&self, mixtures: &[Mixture]) {
+    pub(super) fn repeat(&self, changes: &[Entry]) {
         let running = self.start_all();
         let began = Instant::now();
         let opened = |log: &Log| {
@@ -345,8 +350,7 @@ impl Scene {
         loop {
             let mut log = self.runtime.block_on(self.log());
             if let Some(log) = log.as_mut().filter(|log| opened(log)) {
-                for mixture in mixtures {
-                    let entry = Entry::Mixture(mixture.clone());
+                for entry in changes {
                     let set = log.commit_entry("test", |_| entry.clone());
                     self.runtime.block_on(set).unwrap();
                 }
@@ -381,17 +385,10 @@ impl Scene {
             }
             let m = log.manifest();
             content.epochs = m.producers().map(|(_, p)| p.epoch).sum();
-            let spec = MixtureSpec::read(&m.mixture().spec).unwrap();
-            let mut so_far = MixtureSpec::default();
-            for mixture in spec.mixtures {
-                so_far = so_far.with(mixture.clone(), 0);
-                content.mixtures.push(Mixture {
-                    request: log.new_request(),
-                    id: mixture.id,
-                    from: mixture.from,
-                    spec: so_far.to_json(),
-                });
-            }
+            let records = proof::records(&self.store().await, m.next_version()).await;
+            let entries = records.into_iter().flat_map(|record| record.entries);
+            let is_change = |entry: &Entry| matches!(entry, Entry::Mixture(_) | Entry::Stage(_));
+            content.changes = entries.filter(is_change).collect();
             content
         })
     }

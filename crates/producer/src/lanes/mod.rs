@@ -18,7 +18,7 @@ use batchweave_core::ids::Seq;
 use batchweave_daemon::health::Health;
 use batchweave_store::Store;
 use prometheus::Registry;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -60,6 +60,7 @@ pub(crate) async fn run(
         config,
         transform: SharedTransform::default(),
         held: HeldByJob::default(),
+        lane_ended: Arc::new(Notify::new()),
         tasks: JoinSet::new(),
         ended: Ended::default(),
         stop: stop.clone(),
@@ -88,6 +89,8 @@ struct Lanes<'a> {
     pages: Pages,
     takeover: Arc<Mutex<Takeover>>,
     held: HeldByJob,
+    /// Makes the watch look at once: the stream may be over.
+    lane_ended: Arc<Notify>,
     tasks: JoinSet<LaneEnd>,
     ended: Ended,
     stop: CancellationToken,
@@ -107,6 +110,7 @@ impl Lanes<'_> {
                 self.takeover.clone(),
                 self.began,
                 self.held.clone(),
+                self.lane_ended.clone(),
                 to_here,
             ));
         }
@@ -187,6 +191,7 @@ impl Lanes<'_> {
             Err(why) => return Err(why),
         };
         self.pages.end(&lane, why);
+        self.lane_ended.notify_one();
         Ok(())
     }
 

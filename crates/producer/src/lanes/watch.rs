@@ -8,7 +8,7 @@ use batchweave_core::ids::Step;
 use batchweave_core::manifest::Manifest;
 use batchweave_log::{FlowControlStatus, Log, LogError, LogOptions, PositionReader, TokioClock};
 use batchweave_store::Store;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::takeover::Takeover;
@@ -140,13 +140,14 @@ impl Follower {
     }
 }
 
-/// Reads the log again and again until it is over, or nobody listens.
+/// Reads the log again and again, and when a lane has `ended`, until it is over or nobody listens.
 pub(super) async fn follow(
     store: Arc<dyn Store>,
     config: ProducerConfig,
     takeover: Arc<Mutex<Takeover>>,
     began: Instant,
     held: HeldByJob,
+    ended: Arc<Notify>,
     seen: mpsc::Sender<Seen>,
 ) {
     let after = config.producer.takeover_after.0;
@@ -158,6 +159,7 @@ pub(super) async fn follow(
         tokio::select! {
             biased;
             () = tokio::time::sleep(every) => {}
+            () = ended.notified() => {}
             () = seen.closed() => return,
         }
         let event = match follower.try_read().await {

@@ -5,7 +5,7 @@ mod render;
 
 use batchweave_console::CliError;
 use batchweave_console::context::{self, Context};
-use batchweave_core::ids::{ProducerName, Seq, Step, StreamId, Version};
+use batchweave_core::ids::{ProducerName, Seq, StageName, Step, StreamId, Version};
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_daemon::{Exit, timestamp};
 use batchweave_log::{ForkError, ForkPlan, Made, make_fork, plan_fork};
@@ -61,6 +61,8 @@ struct Carried {
 struct LeftBehindReport {
     /// Mixtures that begin later for all producers.
     mixtures: Vec<u64>,
+    /// Stages that begin later for all producers.
+    stages: Vec<StageName>,
     /// Producers that have finished, and finish again.
     finished: Vec<ProducerName>,
     quarantines: Vec<(Step, Step)>,
@@ -86,6 +88,8 @@ struct ForkReport {
     producers: Vec<Carried>,
     /// The last mixture that is carried; 0 is that of the configuration.
     mixture: u64,
+    /// The stages that are carried, by name.
+    stages: Vec<StageName>,
     left_behind: LeftBehindReport,
     inputs: InputFiles,
     warnings: Vec<String>,
@@ -141,6 +145,7 @@ fn report(args: &ForkArgs, plan: ForkPlan, root: String, stream: Option<StreamId
                 .to_owned(),
         );
     }
+    let stages = plan.state.stages.all.values();
     ForkReport {
         root,
         stream,
@@ -153,8 +158,10 @@ fn report(args: &ForkArgs, plan: ForkPlan, root: String, stream: Option<StreamId
         fresh: args.fresh,
         producers: plan.state.producers.iter().map(carried).collect(),
         mixture: plan.state.mixture.id,
+        stages: stages.map(|stage| stage.name.clone()).collect(),
         left_behind: LeftBehindReport {
             mixtures: plan.left.mixtures,
+            stages: plan.left.stages,
             finished: plan.left.finished,
             quarantines: plan.left.quarantines,
             sealed: plan.left.sealed,

@@ -27,6 +27,9 @@ pub(super) fn text(report: &ForkReport, style: Style) -> String {
         ),
     ));
     rows.push(("mixture", mixture(report)));
+    if !report.stages.is_empty() {
+        rows.push(("stages", joined(&report.stages, "")));
+    }
     if !report.fresh {
         rows.push(("input", report.inputs.text()));
     }
@@ -63,6 +66,9 @@ fn left(report: &ForkReport) -> String {
     let mut parts = Vec::new();
     if !left.mixtures.is_empty() {
         parts.push(format!("later mixtures {}", joined(&left.mixtures, "")));
+    }
+    if !left.stages.is_empty() {
+        parts.push(format!("later stages {}", joined(&left.stages, "")));
     }
     if !left.finished.is_empty() {
         parts.push(format!("the finish of {}", joined(&left.finished, "")));

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::build::{Border, LeftBehind};
 use super::invariants;
 use super::lanes::Lanes;
+use super::stages::Stages;
 use super::state::{Manifest, MixtureState, ProducerState};
 use crate::error::FormatError;
 use crate::ids::{Hash, ProducerName, Step, StreamId};
@@ -40,6 +41,9 @@ pub struct ForkState {
     pub producers: BTreeMap<ProducerName, ProducerState>,
     /// The last mixture that begins for some producer at or before its first batch in the fork.
     pub mixture: MixtureState,
+    /// The stages that begin so for some producer.
+    #[serde(default, skip_serializing_if = "Stages::is_empty")]
+    pub stages: Stages,
 }
 
 impl ForkState {
@@ -111,6 +115,7 @@ impl Manifest {
             open_steps: VectorSync::new_sync(),
             watermark: state.step,
             mixture: Arc::new(state.mixture),
+            stages: Arc::new(state.stages),
             ..Self::new(stream, stream_json)
         };
         invariants::check(&manifest).map_err(broken)?;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{Hash, ProducerName, Step};
 use batchweave_core::inputs::PinnedFile;
 use batchweave_core::manifest::fork::{ForkState, LeftBehind};
+use batchweave_core::manifest::stages::Stages;
 use batchweave_core::manifest::state::MixtureState;
 use batchweave_core::stream::{ParentStream, StreamConfig};
 use batchweave_store::Store;
@@ -124,6 +125,7 @@ pub async fn plan_fork(
     if fresh {
         state.producers.clear();
         state.mixture = MixtureState::default();
+        state.stages = Stages::default();
     } else {
         (files, links) = lists::rebuilt(&log, &mut state).await?;
     }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use super::ForkState;
 use crate::guards;
-use crate::ids::{ProducerName, Seq, Step, Version};
+use crate::ids::{ProducerName, Seq, StageName, Step, Version};
 use crate::inputs::{LinkId, head_of};
 use crate::limits::FORK_REPEATED_MAX;
 use crate::manifest::entry::{BatchEntry, Entry};
 use crate::manifest::rules::Validity;
+use crate::manifest::stages::in_force;
 use crate::manifest::state::{Again, Manifest, MixtureState, ProducerState};
 use crate::manifest::{Folded, StepEntry};
 use crate::order::MixtureSpec;
@@ -42,6 +43,8 @@ pub struct LeftBehind {
     pub finished: Vec<ProducerName>,
     /// Mixtures that begin later for all producers.
     pub mixtures: Vec<u64>,
+    /// Stages that begin later for all producers, by name.
+    pub stages: Vec<StageName>,
     /// Ranges of quarantined steps.
     pub quarantines: Vec<(Step, Step)>,
     /// The parent is sealed.
@@ -148,13 +151,6 @@ impl Border {
     /// Returns the state of the fork, and what it leaves behind. An error is a sentence about the reason why the
     /// parent cannot be continued there.
     pub fn state(&self) -> Result<(ForkState, LeftBehind), String> {
-        if let Some(stage) = self.m.stages().all.values().next() {
-            return Err(format!(
-                "its batches have stages (the first is {:?}), which forks do not carry; fork at a step that was assigned before \
-                 the stage was set",
-                stage.name.as_str()
-            ));
-        }
         let first = |name: &ProducerName, p: &ProducerState| {
             self.beyond
                 .get(name)
@@ -162,20 +158,37 @@ impl Border {
         };
         let (mut changes, mut carried, mut all) =
             (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let mut stages = self.m.stages().clone();
+        let mut newest_stage = 0;
+        for changes in stages.unopened.values() {
+            carried.extend(changes.mixtures.get(&0));
+            all.extend(changes.mixtures.values().copied());
+            newest_stage = newest_stage.max(in_force(&changes.stages, 0));
+        }
         for (name, p) in self.m.producers() {
+            newest_stage = newest_stage.max(in_force(&p.stages, first(name, p)));
             let own = self.changes(name, p);
             carried.extend(own.range(..=first(name, p)).map(|(_, id)| *id));
             all.extend(own.values().copied());
             changes.insert(name, own);
         }
         let later: BTreeSet<u64> = all.difference(&carried).copied().collect();
+        // Stages begin in the order of their ids, so those that are carried are the first ones.
+        let newest_stage = self.with_replacing(newest_stage);
+        let later_stages = stages.all.split_off(&(newest_stage + 1));
+        for changes in stages.unopened.values_mut() {
+            changes.stages.retain(|_, id| *id <= newest_stage);
+            changes.mixtures.retain(|_, id| carried.contains(id));
+        }
         let mut producers = BTreeMap::new();
         for (name, p) in self.m.producers() {
             let first = first(name, p);
             let mut mixtures = changes.remove(name).unwrap_or_default();
             let own = guards::forks_own_mixtures();
             mixtures.retain(|seq, id| carried.contains(id) && (!own || *seq <= first));
-            let state = self.producer(name, p, first, mixtures)?;
+            let mut state = self.producer(name, p, first, mixtures)?;
+            let own_stages = &mut state.stages;
+            own_stages.retain(|seq, id| *id <= newest_stage && (!own || *seq <= first));
             producers.insert(name.clone(), state);
         }
         let state = ForkState {
@@ -185,8 +198,27 @@ impl Border {
             turn: self.turn,
             producers,
             mixture: mixture(self.m.mixture(), &later)?,
+            stages,
         };
-        Ok((state, self.left_behind(later)))
+        let stages = later_stages.into_values().map(|stage| stage.name);
+        Ok((state, self.left_behind(later, stages.collect())))
+    }
+
+    /// Returns the newest stage to carry, if `newest` is one. Where another stage replaced it at the same number of some
+    /// producer, the fold knows that number of the other one alone.
+    fn with_replacing(&self, mut newest: u64) -> u64 {
+        let opened = self.m.producers().map(|(_, p)| &p.stages);
+        let unopened = self.m.stages().unopened.values().map(|own| &own.stages);
+        let all: Vec<_> = opened.chain(unopened).collect();
+        let replacing = |newest: u64, own: &BTreeMap<Seq, u64>| {
+            let lacks = !own.values().any(|id| *id == newest);
+            let later = own.values().copied().filter(|id| *id > newest);
+            later.min().filter(|_| lacks && newest > 0)
+        };
+        while let Some(id) = all.iter().filter_map(|own| replacing(newest, own)).max() {
+            newest = id;
+        }
+        newest
     }
 
     /// Returns the changes of the mixture of a producer. A fold keeps only those that are in force behind the last commit
@@ -249,12 +281,13 @@ impl Border {
         })
     }
 
-    fn left_behind(&self, mixtures: BTreeSet<u64>) -> LeftBehind {
+    fn left_behind(&self, mixtures: BTreeSet<u64>, stages: Vec<StageName>) -> LeftBehind {
         let finished = self.m.producers().filter(|(_, p)| p.finished);
         let ranges = self.m.quarantines().iter().filter(|q| q.lifted.is_none());
         LeftBehind {
             finished: finished.map(|(name, _)| name.clone()).collect(),
             mixtures: mixtures.into_iter().collect(),
+            stages,
             quarantines: ranges.map(|q| (q.first, q.last)).collect(),
             sealed: self.m.sealed(),
             jobs: self.m.jobs().len(),

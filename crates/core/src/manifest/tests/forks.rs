@@ -25,6 +25,83 @@ fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), TestCaseErro
     }
 }
 
+/// Checks the stages of a fork: those that begin for some producer at or before its first batch there, for all.
+fn check_stages(
+    h: &History,
+    child: &Manifest,
+    (version, firsts): (Option<usize>, &BTreeMap<&ProducerName, Seq>),
+) -> Result<(), TestCaseError> {
+    let known = |at: Version| at == Version::MAX || version.is_some_and(|v| at <= v as u64);
+    let begins =
+        |(name, seq): (&ProducerName, &Seq)| *seq <= firsts.get(name).copied().unwrap_or(0);
+    let known: Vec<_> = h.stages.iter().filter(|stage| known(stage.2)).collect();
+    let begun = known.iter().filter(|(_, from, _)| from.iter().any(begins));
+    let late = h.late.iter().filter(|(name, _)| firsts.contains_key(name));
+    let begun = begun.map(|stage| stage.0).chain(late.map(|(_, id)| *id));
+    let mut newest = begun.max().unwrap_or(0);
+    // A stage that another one replaced for some producer is carried with that one.
+    let number = |id: u64, name: &ProducerName| {
+        let of = known.iter().find(|stage| stage.0 == id)?;
+        of.1.get(name).copied()
+    };
+    let inherited = |id: u64| {
+        known
+            .iter()
+            .any(|stage| stage.0 == id && stage.2 == Version::MAX)
+    };
+    let replacing_of = |id: u64, name: &ProducerName| {
+        let later = known.iter().filter(|later| later.0 > id);
+        let at = |later: &&&Change| later.1.get(name).copied();
+        match number(id, name) {
+            Some(own) => later
+                .filter(|later| at(later) == Some(own))
+                .map(|later| later.0)
+                .max(),
+            // Of a stage of an ancestor that was replaced, the number is not known.
+            None if inherited(id) => later
+                .filter(|later| at(later).is_some())
+                .map(|later| later.0)
+                .min(),
+            None => None,
+        }
+    };
+    let replacing = |id| {
+        names()
+            .iter()
+            .filter_map(|name| replacing_of(id, name))
+            .max()
+    };
+    while let Some(id) = replacing(newest) {
+        newest = id;
+    }
+    ensure(child.stages().newest() == newest, || {
+        format!(
+            "stage {} is the last one, not {newest}",
+            child.stages().newest()
+        )
+    })?;
+    for name in names() {
+        if !firsts.contains_key(&name) && !known.iter().any(|stage| stage.1.contains_key(&name)) {
+            continue;
+        }
+        let late = h.late.get(&name).map(|id| (0, *id));
+        for seq in 0..firsts.get(&name).copied().unwrap_or(0) + 20 {
+            let own = known.iter().filter(|stage| stage.0 <= newest);
+            let own = own.filter_map(|(id, from, _)| Some((*from.get(&name)?, *id)));
+            let own = own.chain(late.filter(|_| firsts.contains_key(&name)));
+            let last = own
+                .filter(|(from, _)| *from <= seq)
+                .max_by_key(|(from, id)| (*from, *id));
+            let expected = last.map_or(0, |(_, id)| id);
+            let found = child.stage_at(&name, seq);
+            ensure(found == expected, || {
+                format!("{name} {seq}: stage {found}, not {expected}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Checks one fork of `h` by the history alone, and returns its beginning.
 fn check_state(h: &History, step: Step) -> Result<(ForkState, Manifest, usize), TestCaseError> {
     let first_step = h.states[0].stream().first_step();
@@ -88,6 +165,7 @@ fn check_state(h: &History, step: Step) -> Result<(ForkState, Manifest, usize), 
             })?;
         }
     }
+    check_stages(h, &child, (version, &firsts))?;
     let last = carried.iter().map(|m| m.0).max().unwrap_or(0);
     ensure(child.mixture().id == last, || {
         "another last mixture".to_owned()

@@ -307,12 +307,16 @@ fn records_and_snapshots_with_stages_are_as_version_2_wrote_them() {
 }
 
 #[test]
-fn a_stream_with_stages_is_not_forked() {
+fn a_fork_carries_the_stages_that_begin_before_it() {
     let mut b = bench(StreamOrder::Arrival);
-    let fork = |b: &Bench| crate::manifest::fork::Border::new(&b.m, None, 2).state();
-    fork(&b).unwrap();
-    let long = stage(&b, 1, &[("p0", 4), ("p1", 0)]);
-    b.one(Entry::Stage(long)).unwrap();
-    let why = fork(&b).unwrap_err();
-    assert!(why.contains("(the first is \"long\")"), "{why}");
+    b.one(Entry::Stage(stage(&b, 1, &[("p0", 4), ("p1", 0)])))
+        .unwrap();
+    b.one(Entry::Stage(stage(&b, 2, &[("p0", 9), ("p1", 7)])))
+        .unwrap();
+    let border = crate::manifest::fork::Border::new(&b.m, None, 0);
+    let (state, left) = border.state().unwrap();
+    assert_eq!(state.stages.newest(), 1);
+    let own = |name: &str| state.producers[&name.parse().unwrap()].stages.clone();
+    assert_eq!((own("p0"), own("p1")), ([(4, 1)].into(), [(0, 1)].into()));
+    assert_eq!(left.stages.len(), 1);
 }

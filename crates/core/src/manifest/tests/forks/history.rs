@@ -27,6 +27,10 @@ pub(super) struct History {
     pub(super) steps: Vec<(ProducerName, Seq)>,
     /// The mixtures of this log and its ancestors: number, first batch of each producer, version in this log.
     pub(super) mixtures: Vec<Change>,
+    /// The stages, likewise.
+    pub(super) stages: Vec<Change>,
+    /// Producers that opened behind a stage that does not name them, with the stage in which they began.
+    pub(super) late: BTreeMap<ProducerName, u64>,
     pub(super) files: u64,
 }
 
@@ -47,21 +51,38 @@ pub(super) fn names() -> Vec<ProducerName> {
     ["a", "b", "c"].map(name).to_vec()
 }
 
-/// Cuts the batches of an entry where the mixture changes.
+/// Cuts the batches of an entry where the mixture or the stage changes.
 pub(super) fn most(m: &Manifest, producer: &ProducerName, tgbs: u64) -> u64 {
     let next = m.producer(producer).unwrap().next_seq;
-    let now = m.mixture_at(producer, next);
-    let same = (1..tgbs).take_while(|n| m.mixture_at(producer, next + n) == now);
+    let at = |seq| (m.mixture_at(producer, seq), m.stage_at(producer, seq));
+    let same = (1..tgbs).take_while(|n| at(next + n) == at(next));
     same.count() as u64 + 1
 }
 
 impl History {
     pub(super) fn new(start: Manifest, mixtures: Vec<Change>, files: u64) -> Self {
+        let inherited = start.stages().all.keys().map(|id| {
+            let of = |name: ProducerName| {
+                let own = start.stages_of(&name);
+                let seq = own.iter().find(|(_, of)| *of == id)?.0;
+                let listed =
+                    start.producer(&name).is_some() || start.stages().unopened.contains_key(&name);
+                listed.then_some((name, *seq))
+            };
+            (
+                *id,
+                names().into_iter().filter_map(of).collect(),
+                Version::MAX,
+            )
+        });
+        let stages = inherited.collect();
         Self {
             states: vec![start],
             folded: Vec::new(),
             steps: Vec::new(),
             mixtures,
+            stages,
+            late: BTreeMap::new(),
             files,
         }
     }
@@ -112,6 +133,12 @@ impl History {
         let names = names();
         let producer = &names[usize::from(which) % 3];
         if !self.is_open(producer) {
+            let is_new = self.head().producer(producer).is_none();
+            let named = |stage: &Change| stage.1.contains_key(producer);
+            let newest = self.stages.last().filter(|_| is_new);
+            if let Some((id, ..)) = newest.filter(|_| !self.stages.iter().any(named)) {
+                self.late.insert(producer.clone(), *id);
+            }
             if self.head().producer(producer).is_none_or(|p| !p.finished) {
                 let opened = self.bench().opened(producer.as_str());
                 self.fold(vec![opened]);
@@ -131,6 +158,7 @@ impl History {
                 self.commit(&entries);
             }
             5 => self.files += 1,
+            6 if size % 3 == 0 => self.set_stage(u64::from(size)),
             6 => self.set_mixture(usize::from(which), u64::from(size)),
             _ if size % 8 == 0 => {
                 let finish = self.bench().finish(producer.as_str());
@@ -189,6 +217,37 @@ impl History {
             from,
             spec: spec.to_json(),
         })]);
+    }
+
+    fn set_stage(&mut self, size: u64) {
+        let m = self.head();
+        let id = m.stages().newest() + 1;
+        let lanes = m.stream().order == StreamOrder::Lanes;
+        let mut from = BTreeMap::new();
+        for (n, producer) in names().iter().enumerate() {
+            let next = match m.producer(producer) {
+                Some(p) if p.finished => continue,
+                Some(p) => p.next_seq,
+                None if lanes => 0,
+                None => continue,
+            };
+            let last = m.stages_of(producer).keys().next_back().copied();
+            let ahead = (size + n as u64 * 5) % 7;
+            from.insert(producer.clone(), (next + ahead).max(last.unwrap_or(0)));
+        }
+        self.stages.push((id, from.clone(), m.next_version()));
+        let stage = Stage {
+            request: RequestId([100 + self.stages.len() as u8; 16]),
+            id,
+            name: "long".parse().unwrap(),
+            from,
+            rows_per_slice: 2,
+            seq_len: 8,
+            form: String::new(),
+            fingerprint: Hash([id as u8; 32]),
+            mixture: None,
+        };
+        self.fold(vec![Entry::Stage(stage)]);
     }
 
     /// Returns the state of the fork at `step`, as a log that is read twice gives it, and its version.

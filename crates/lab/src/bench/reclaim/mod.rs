@@ -2,10 +2,8 @@
 //! rest. A producer, a job with checkpoints and a reclaimer on the embedded S3 server; every object is
 //! really uploaded, listed and deleted, and the bytes are accounted exactly.
 
-mod plot;
 mod run;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
@@ -21,7 +19,6 @@ use serde::Serialize;
 use crate::error::bench_error;
 use batchweave_console::CliError;
 use batchweave_console::output::bytes;
-use plot::Sample;
 use run::{OBJECT_TGBS, STEP_BYTES, SimulatedRun};
 
 /// Dollars per request, as S3 Standard charges: LIST and PUT, GET. DELETE is free.
@@ -45,9 +42,13 @@ pub(crate) struct ReclaimArgs {
     /// Reclaimer passes per checkpoint interval
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=20))]
     passes: u64,
-    /// Draw the stored bytes into this SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+}
+
+/// Stored bytes of data when the job was at a step.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Sample {
+    step: Step,
+    stored_bytes: u64,
 }
 
 /// Requests of the reclaimer.
@@ -118,9 +119,6 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
         let (most, bound) = (bytes(report.most_bytes), bytes(report.bound_bytes));
         return Err(bench_error(format!("{most} stored, more than {bound}")));
     }
-    if let Some(path) = &args.plot {
-        write_plot(path, args, &report)?;
-    }
     Ok(report)
 }
 
@@ -131,12 +129,6 @@ async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
         ..LogOptions::new([9; 32])
     };
     Ok(Log::open(store, &options).await?)
-}
-
-fn write_plot(path: &Path, args: &ReclaimArgs, report: &ReclaimReport) -> Result<(), CliError> {
-    let bytes = (report.bound_bytes, report.most_bytes);
-    let plot = plot::svg(args.interval, bytes, &report.samples);
-    std::fs::write(path, plot).map_err(|e| bench_error(format!("{}: {e}", path.display())))
 }
 
 /// Returns all requests, and the number of log reads among them.
@@ -304,18 +296,15 @@ impl ReclaimReport {
 mod tests {
     use super::*;
 
-    /// Like the long run of docs/performance.md: accounted to the byte, within the bound, drawn.
+    /// Like the long run of docs/performance.md: accounted to the byte and within the bound.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_short_run_is_accounted_to_the_byte() {
-        let folder = tempfile::tempdir().unwrap();
-        let plot = folder.path().join("stored.svg");
         let args = ReclaimArgs {
             steps: 1000,
             interval: 100,
             keep: 2,
             ahead: 40,
             passes: 2,
-            plot: Some(plot.clone()),
         };
         let report = Box::pin(measure(&args)).await.unwrap();
         assert_eq!((report.watermark, report.audits), (900, 20));
@@ -326,6 +315,6 @@ mod tests {
         assert_eq!(report.most_bytes, (2 * 100 + 40) * STEP_BYTES);
         assert!(report.most_bytes < report.bound_bytes);
         assert!(report.reclaimer.requests_per_tgb < 1.0);
-        assert!(std::fs::read_to_string(plot).unwrap().contains("bound: "));
+        assert!(report.text().contains("audited    20 times"));
     }
 }

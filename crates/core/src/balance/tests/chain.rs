@@ -153,5 +153,6 @@ fn slices_of_documents_with_common_lengths_cost_the_same() {
     let mean = over.iter().sum::<f64>() / over.len() as f64;
     let p99 = over[over.len() * 99 / 100];
     println!("the dearest slice over the mean: {mean:.4}, p99 {p99:.4}");
-    assert!(mean <= 1.012 && p99 <= 1.05, "{mean} {p99}");
+    // The goals are 1.012 and 1.05; without `even` the figures are 1.009 and 1.041.
+    assert!(mean <= 1.004 && p99 <= 1.025, "{mean} {p99}");
 }

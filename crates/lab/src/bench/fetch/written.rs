@@ -31,7 +31,7 @@ impl Shape {
     }
 }
 
-/// Writes the batches.
+/// Writes all batches of the shape into a new stream.
 pub(super) async fn write(store: &Arc<dyn Store>, shape: Shape) -> Result<(), CliError> {
     let rows = (shape.slice_bytes / ROW_BYTES) as u32;
     let stream = config(shape.slices, rows, WIDTH - 1);

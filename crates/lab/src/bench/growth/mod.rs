@@ -65,12 +65,8 @@ pub(crate) struct GrowthReport {
     late: Window,
     requests_ratio: f64,
     bytes_ratio: f64,
-    /// Sequential rounds of requests until a reader has the head's state.
-    open_rounds: u64,
-    open_requests: u64,
-    open_bytes: u64,
-    /// Further rounds until it has located an old step.
-    locate_rounds: u64,
+    #[serde(flatten)]
+    opened: Opened,
     /// Seconds to open, locate an old step and read a slice of it: the slowest opening.
     first_batch_seconds: f64,
     first_batch_p50_seconds: f64,
@@ -108,10 +104,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         bytes_ratio: late.bytes_per_commit / early.bytes_per_commit,
         early,
         late,
-        open_rounds: opened.rounds,
-        open_requests: opened.requests,
-        open_bytes: opened.bytes,
-        locate_rounds: opened.locate_rounds,
+        opened,
         first_batch_seconds: seconds.last().copied().unwrap_or_default(),
         first_batch_p50_seconds: seconds[seconds.len() / 2],
         openings: args.openings,
@@ -161,10 +154,14 @@ async fn open_old_steps(
     Ok(seconds)
 }
 
+/// The requests of a reader that opens the end of the log.
+#[derive(Debug, Serialize)]
 struct Opened {
-    rounds: u64,
-    requests: u64,
-    bytes: u64,
+    /// Sequential rounds of requests until it has the head's state.
+    open_rounds: u64,
+    open_requests: u64,
+    open_bytes: u64,
+    /// Further rounds until it has located an old step.
     locate_rounds: u64,
 }
 
@@ -184,9 +181,9 @@ async fn open_in_rounds(memory: &Arc<dyn Store>, version: Version) -> Result<Ope
     let (cost, opened) = (counted.counts(), rounds());
     log.locate(Growing::step(version)).await?;
     Ok(Opened {
-        rounds: opened,
-        requests: cost.requests(),
-        bytes: cost.bytes_read(),
+        open_rounds: opened,
+        open_requests: cost.requests(),
+        open_bytes: cost.bytes_read(),
         locate_rounds: rounds() - opened,
     })
 }
@@ -235,10 +232,10 @@ impl GrowthReport {
             "ratio",
             self.requests_ratio,
             self.bytes_ratio,
-            self.open_rounds,
-            self.open_requests,
-            self.open_bytes,
-            self.locate_rounds,
+            self.opened.open_rounds,
+            self.opened.open_requests,
+            self.opened.open_bytes,
+            self.opened.locate_rounds,
             self.first_batch_p50_seconds,
             self.first_batch_seconds,
             self.openings
@@ -261,9 +258,9 @@ mod tests {
         let json = serde_json::to_string(&report).unwrap();
         assert!((0.99..=1.01).contains(&report.requests_ratio), "{json}");
         assert!((0.99..=1.01).contains(&report.bytes_ratio), "{json}");
-        assert!(report.open_rounds <= 3, "{json}");
-        assert!(report.locate_rounds <= 2, "{json}");
-        assert!(report.open_requests <= 300, "{json}");
+        assert!(report.opened.open_rounds <= 3, "{json}");
+        assert!(report.opened.locate_rounds <= 2, "{json}");
+        assert!(report.opened.open_requests <= 300, "{json}");
         assert!(report.first_batch_seconds < 2.0, "virtual time, {json}");
         assert!(report.text().contains("ratio"), "{}", report.text());
     }

@@ -79,7 +79,7 @@ pub(crate) struct ReclaimReport {
     end_bytes: u64,
     reclaimer: Cost,
     #[serde(flatten)]
-    passes: Passes,
+    passes: Reclaimed,
 }
 
 pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliError> {
@@ -91,7 +91,7 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
     let mut run = SimulatedRun::new(&store, args.keep).await?;
     let mut log = open_log(Arc::new(counted.clone())).await?;
     let before = requests(&counted);
-    let mut passes = Passes::default();
+    let mut passes = Reclaimed::default();
     let mut reclaimer = Reclaimer::new();
     let every = (args.interval / args.passes).max(1);
     for at in 1..=args.steps {
@@ -149,7 +149,7 @@ async fn store(server: &Server) -> Result<Arc<dyn Store>, CliError> {
 
 /// The passes of the reclaimer, and the stored bytes after each step.
 #[derive(Debug, Default, Serialize)]
-struct Passes {
+struct Reclaimed {
     passes: u64,
     records: u64,
     watermark: Step,
@@ -186,7 +186,7 @@ impl Cost {
     }
 }
 
-impl Passes {
+impl Reclaimed {
     fn stored(&self, run: &SimulatedRun) -> u64 {
         run.uploaded_bytes() - self.deleted_bytes
     }

@@ -31,8 +31,8 @@ from pathlib import Path
 import batchweave
 import numpy as np
 from batchweave import _device, _programs
-from batchweave.bench.handover import MIB, feeding
 from batchweave.torch import in_flight, to_device
+from paper.handover import MIB, feeding
 
 CHECKED_STEPS, COPIES = 200, 50
 IMAGE, PATCH, CAPTION, ACTION = 224, 16, 64, 7

@@ -55,13 +55,6 @@ def test_a_plan_contacts_no_store() -> None:
         server.shutdown()
 
 
-def test_reads_of_a_part_of_the_ranks_have_no_raw_comparison() -> None:
-    load = ["--slice-bytes=64KiB", "--slices=2", "--bytes=1MiB", "--rounds=1", "--json"]
-    part = json.loads(run("batchweave", "bench", "fetch", "--dp-size=2", *load).out)
-    assert part["cases"][0]["mib_per_second"] > 0
-    assert part["cases"][0]["ratio_to_raw_tcp"] is None
-
-
 @pytest.fixture
 def consumer(tmp_path: Path) -> Iterator[Site]:
     """Start a consumer that waits for its stream."""

@@ -32,19 +32,19 @@ def run(program: Path, figures: Path, *args: str) -> subprocess.CompletedProcess
 
 def test_a_figure_that_is_a_tenth_worse_is_said(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    only = ("--only", "upload", "--only", "commit-growth")
+    only = ("--only", "produce", "--only", "commit-growth")
 
-    def reports(upload: float, requests: float) -> Path:
+    def reports(speed: float, requests: float) -> Path:
         growth = {"requests_ratio": requests, "bytes_ratio": 1.0}
-        return program(
-            tmp_path, {"upload": {"ratio_to_plain_put": upload}, "commit-growth": growth}
-        )
+        produce = {"ratio_to_tokenizer": speed, "ratio_with_server": 1.0}
+        return program(tmp_path, {"produce": produce, "commit-growth": growth})
 
     assert run(reports(1.0, 1.0), figures, *only, "--record").returncode == 0
     stored = json.loads(figures.read_text())
     assert stored["cores"] == os.cpu_count()
     assert stored["figures"] == {
-        "upload ratio_to_plain_put": 1.0,
+        "produce ratio_to_tokenizer": 1.0,
+        "produce ratio_with_server": 1.0,
         "commit-growth requests_ratio": 1.0,
         "commit-growth bytes_ratio": 1.0,
     }
@@ -52,7 +52,7 @@ def test_a_figure_that_is_a_tenth_worse_is_said(tmp_path: Path) -> None:
     assert (same.returncode, "worse by more than" in same.stdout) == (0, False), same.stdout
     slower = run(reports(0.89, 1.0), figures, *only)
     assert slower.returncode == 1
-    assert slower.stdout.endswith("worse by more than a tenth: upload ratio_to_plain_put\n")
+    assert slower.stdout.endswith("worse by more than a tenth: produce ratio_to_tokenizer\n")
     dearer = run(reports(1.0, 1.2), figures, *only)
     assert dearer.stdout.endswith("worse by more than a tenth: commit-growth requests_ratio\n")
     assert dearer.returncode == 1
@@ -62,12 +62,12 @@ def test_a_figure_that_is_a_tenth_worse_is_said(tmp_path: Path) -> None:
 
 def test_a_benchmark_that_fails_ends_the_run(tmp_path: Path) -> None:
     broken = program(tmp_path, {})
-    ended = run(broken, tmp_path / "figures.json", "--only", "upload")
+    ended = run(broken, tmp_path / "figures.json", "--only", "produce")
     assert ended.returncode == 1
-    assert "batchweave bench upload failed with exit code 1" in ended.stderr
+    assert "batchweave bench produce failed with exit code 1" in ended.stderr
     unknown = run(broken, tmp_path / "figures.json", "--only", "nothing")
     assert unknown.returncode == 2
-    assert "--only nothing: one of tokenize, pack" in unknown.stderr
+    assert "--only nothing: one of pack, produce" in unknown.stderr
 
 
 def test_each_figure_is_committed() -> None:

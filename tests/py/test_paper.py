@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,10 @@ def test_help_and_wrong_arguments(tmp_path: Path) -> None:
 
 def test_each_experiment_has_a_claim() -> None:
     main = module("__main__")
-    found = [main.load(name) for name in main.NAMES]
-    assert [each.name for each in found] == [f"e{n}" for n in range(1, 11)]
+    names = [*main.NAMES, *main.OTHERS]
+    found = [main.load(name) for name in names]
+    assert names == [*(f"e{n}" for n in range(1, 11)), "freshness", "handover", "inbox"]
+    assert [each.name for each in found] == names
     assert all(each.title and each.claim for each in found)
 
 
@@ -172,3 +175,66 @@ def test_a_folder_without_kafka_is_named(tmp_path: Path) -> None:
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "kafka_2.13-4.1.1.jar").touch()
     assert broker.jars(tmp_path, tmp_path) == tmp_path / "libs"
+
+
+def test_the_hand_over_and_the_time_from_commits_are_measured(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--only", "handover", "--only", "freshness")
+    assert ended.returncode == 0, ended.stderr
+    found = {row["system"]: row for row in checked(tmp_path, "handover")["rows"]}
+    assert set(found) == {"BatchWeave", "multiprocessing.Queue"}
+    for row in found.values():
+        assert 0 < row["queued_p50_us"] <= row["queued_p99_us"]
+    assert found["BatchWeave"]["blocking_p50_us"] > 0
+    fresh = checked(tmp_path, "freshness")
+    stores = {row["store"]: row for row in fresh["rows"]}
+    assert len(stores) == 3
+    for row in stores.values():
+        assert 0 < row["p50_ms"] <= row["p99_ms"]
+
+
+def test_rows_of_an_inbox_are_measured(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--only", "inbox")
+    assert ended.returncode == 0, ended.stderr
+    found = checked(tmp_path, "inbox")
+    if found["missing"]:
+        assert "pip install" in found["missing"][0]["remedy"]
+        return
+    for row in found["rows"]:
+        assert row["written_rows_per_s"] > 0
+        assert 0 < row["put_to_next_p50_s"] <= row["put_to_next_p99_s"]
+
+
+def record(steps: int) -> bytes:
+    return json.dumps({"entries": [{"tgbs": [{}] * steps}, {"kind": "other"}]}).encode()
+
+
+def stored(key: str, data: bytes) -> bytes:
+    header = json.dumps({"key": key, "headers": {}}).encode()
+    return b"BWDEVS3\x01" + len(header).to_bytes(4, "little") + header + data
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_commits_are_noted_when_they_appear(tmp_path: Path, kind: str) -> None:
+    """One is there before; other objects of a bucket are not commits of the stream."""
+    files = [("00.json", record(1)), ("01.json", record(0)), ("02.json", record(2))]
+    if kind == "bucket":
+        files = [
+            ("00.obj", stored("stream/log/00.json", record(1))),
+            ("01.obj", stored("stream/data/00.tgb", b"no JSON")),
+            ("02.obj", stored("other/log/00.json", record(7))),
+            ("03.obj", stored("stream/log/01.json", record(2))),
+        ]
+    freshness, programs = module("freshness"), module("programs")
+
+    def appear(name: str, data: bytes) -> None:
+        (tmp_path / ".draft").write_bytes(data)
+        (tmp_path / ".draft").rename(tmp_path / name)
+
+    appear(*files[0])
+    with freshness.noted(tmp_path, "" if kind == "folder" else "stream/log/") as commits:
+        programs.until(lambda: len(commits) == 1, 60, "the first")
+        before = time.time()
+        for file in files[1:]:
+            appear(*file)
+        programs.until(lambda: len(commits) == 3, 60, "the rest")
+        assert commits[0] <= before <= commits[1] == commits[2] <= time.time()

@@ -28,6 +28,8 @@ from paper.experiment import SCALES, Chart, Context, Experiment, Outcome
 from paper.programs import ROOT, FailedError, note
 
 NAMES = tuple(f"e{number}" for number in range(1, 11))
+OTHERS = ("freshness", "handover", "inbox")
+"""Measurements of docs/performance.md that need Python; they run when they are named."""
 PACKAGES = {
     "numpy": "numpy",
     "PIL": "pillow",
@@ -54,7 +56,13 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--scale", choices=SCALES, default="quick")
-    add("--only", action="append", choices=NAMES, metavar="NAME", help="e1 to e10; repeatable")
+    add(
+        "--only",
+        action="append",
+        choices=NAMES + OTHERS,
+        metavar="NAME",
+        help="e1 to e10 (all by default), freshness, handover, inbox; repeatable",
+    )
     add("--out", type=Path, default=ROOT / "target" / "paper", help="default: target/paper")
     add("--bin-dir", type=Path, default=ROOT / "target" / "release", help="the built programs")
     add("--dir", type=Path, help="parent of the temporary folder (default: /dev/shm, or TMPDIR)")
@@ -123,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
             picture.unlink(missing_ok=True)
             if found["charts"]:
                 picture.write_text(svg.draw([Chart(**chart) for chart in found["charts"]]))
-            page.write(args.out, page.read(args.out))
+            page.write(args.out, page.read(args.out, NAMES + OTHERS))
     note(f"the page: {args.out / 'index.md'}")
     return int(failed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paper import audit, kafka_client, transforms
+from paper import audit, freshness, kafka_client, transforms
 from paper.broker import Broker, brokers
 from paper.experiment import Context, Experiment, Outcome, bars, in_turns, quantile
 from paper.kafka_role import SLICES
@@ -80,19 +80,7 @@ def ours(ctx: Context, size: int, stored: int, fresh: int, seeks: int) -> dict[s
         _, cold = site.consumer("cold", job="cold", arena=512, prefetch=64)
         words[2] = str(cold)
         found |= _seeks(ctx, [*words, "--count", str(seeks)])
-    given = ctx.sub("blobs") / "input"
-    count = fresh * SLICES
-    transforms.make(given, "blob", count, count)
-    with Site(ctx) as site:
-        pause = 1e3 / RATE / SLICES
-        site.producer(0, 1, given, "blob", lead=10_000, wait_ms=pause, linger="1ms", **more)
-        _, socket = site.consumer(arena=512, prefetch=256)
-        words = ["batchweave", "--place", str(socket), "--steps", str(fresh)]
-        steps = Trainer(ctx, site.folder, words).trained(300, site)
-        log = site.folder / "stream" / "log"
-        records = sorted(path.stat().st_mtime for path in log.rglob("*") if path.is_file())
-    # At this rate the commit of a batch is the last record before it arrives.
-    waits = [at - max(r for r in records if r <= at) for at in (s["wall"] for s in steps)]
+    waits = freshness.waits(ctx, (SLICES, size // SLICES), RATE, fresh)
     return found | _figures("head", waits[1:])
 
 

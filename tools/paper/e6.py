@@ -12,10 +12,8 @@ from paper.streams import Site, Trainer
 
 SHARD = 67e6
 """Bytes of a shard of MosaicML's StreamingDataset by default."""
-_NEEDED = "batchweave_consumer_needed_bytes_total"
-_FETCHED = "batchweave_consumer_fetched_bytes_total"
-_REQUESTS = "batchweave_consumer_store_requests_total"
-_HEDGED = "batchweave_consumer_hedged_reads_total"
+_COUNTERS = ("needed_bytes", "fetched_bytes", "store_requests", "hedged_reads")
+"""Of the requests only those for data."""
 
 
 def run(ctx: Context, out: Outcome) -> None:
@@ -89,18 +87,13 @@ def _read(ctx: Context, site: Site, nodes: int, ranks: int, steps: int) -> tuple
 def _metrics(port: int) -> tuple[float, ...]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    needed = fetched = requests = hedged = 0.0
+    found = dict.fromkeys(_COUNTERS, 0.0)
     for line in text.splitlines():
-        name, _, value = line.rpartition(" ")
-        if name == _NEEDED:
-            needed += float(value)
-        elif name == _FETCHED:
-            fetched += float(value)
-        elif name == _HEDGED:
-            hedged += float(value)
-        elif name.startswith(_REQUESTS) and 'class="data"' in name:
-            requests += float(value)
-    return needed, fetched, requests, hedged
+        name, _, value = line.removeprefix("batchweave_consumer_").rpartition(" ")
+        counter = name.partition("_total")[0]
+        if counter in found and ("requests" not in counter or 'class="data"' in name):
+            found[counter] += float(value)
+    return tuple(found.values())
 
 
 EXPERIMENT = Experiment(

@@ -7,7 +7,7 @@ from paper.programs import lines
 
 
 def run(ctx: Context, out: Outcome) -> None:
-    """Runs `batchweave bench reclaim` and `bench commit-growth`."""
+    """Runs `batchweave bench reclaim`."""
     steps, interval = ctx.of((1_000, 100), (2_000, 200), (20_000, 500))
     words = [ctx.batchweave, "bench", "reclaim", "--json", "--steps", str(steps)]
     words += ["--interval", str(interval), "--ahead", "100"]
@@ -28,15 +28,9 @@ def run(ctx: Context, out: Outcome) -> None:
     stored = [(s["step"], s["stored_bytes"] / 1e6) for s in samples[::every]]
     last = samples[-1]["step"]
     without = [(0.0, 0.0), (last, found["uploaded_bytes"] / 1e6)]
-    series = [("stored", stored), ("without reclamation", without)]
+    allowed = [(x, found["bound_bytes"] / 1e6) for x in (0.0, last)]
+    series = [("stored", stored), ("allowed", allowed), ("without reclamation", without)]
     out.charts.append(Chart("two checkpoints kept", "step", "MB", series))
-    if ctx.scale == "tiny":
-        return
-    versions = str(ctx.of(0, 50_000, 1_000_000))
-    words = [ctx.batchweave, "bench", "commit-growth", "--json", "--versions", versions]
-    grown = lines([*words, "--openings", "3"], ctx.env, ctx.folder / "growth.log")[0]
-    keys = ("versions", "requests_ratio", "bytes_ratio")
-    out.rows.append({"system": "late commits over early ones", **{k: grown[k] for k in keys}})
 
 
 EXPERIMENT = Experiment(

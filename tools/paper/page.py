@@ -72,7 +72,7 @@ def write(folder: Path, found: Sequence[Mapping[str, Any]]) -> None:
     (folder / "index.md").write_text("\n".join(out))
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
+def read(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the results that lie in a folder, in order."""
-    files = sorted(folder.glob("e*.json"), key=lambda path: int(path.stem[1:]))
-    return [json.loads(path.read_text()) for path in files]
+    files = [folder / f"{name}.json" for name in names]
+    return [json.loads(path.read_text()) for path in files if path.exists()]

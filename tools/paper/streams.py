@@ -151,12 +151,16 @@ class Site:
         ranks: int = 1,
         cores: Cores = None,
         admin: str = "off",
+        more: str = "",
     ) -> tuple[Program, Path]:
-        """Starts a consumer daemon once there is a stream; returns it and its socket."""
+        """Starts a consumer daemon once there is a stream; returns it and its socket.
+
+        `more`: further lines of its configuration.
+        """
         until(lambda: self.status() is not None, START_SECONDS, "no producer has made a stream")
         socket = self.folder / name
         text = _CONSUMER.format(socket=socket, arena=arena, prefetch=prefetch, ranks=ranks, job=job)
-        return self.daemon("consumer", f"consumer-{name}", text, None, cores, admin), socket
+        return self.daemon("consumer", f"consumer-{name}", text + more, None, cores, admin), socket
 
     def status(self) -> dict[str, Any] | None:
         """Returns the state of the stream; None: there is none, or no answer."""

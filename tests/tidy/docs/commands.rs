@@ -43,16 +43,9 @@ impl Programs {
             if verb == "bench" {
                 for more in [
                     "reclaim/mod",
-                    "handover",
-                    "read",
-                    "freshness",
-                    "images/mod",
-                    "inbox",
-                    "balance",
-                    "order",
+                    "restart/mod",
                     "fetch/mod",
                     "producing/mod",
-                    "producing/upload",
                     "producing/ingest",
                     "producing/produce",
                 ] {

@@ -10,7 +10,7 @@
 //! - `changes` brings changes of the mixture from the log to the sampler, `spec` is their form in the log;
 //! - `cursor` is the state: four small numbers and the given amount per source;
 //! - `split` holds documents out by their place; `unnamed` finds the source of files without a name;
-//! - `keyed` makes keys and draws; `synthetic` is a world of documents without files, for tests and measurements.
+//! - `keyed` makes keys and draws; `synthetic` is a world of documents without files, for tests.
 //!
 //! Invariants:
 //! - over all producers each document of each pass is given once, whatever the sizes, restarts and windows;
@@ -29,7 +29,8 @@ mod sampler;
 mod source;
 mod spec;
 mod split;
-pub mod synthetic;
+#[cfg(test)]
+mod synthetic;
 mod unnamed;
 mod walk;
 

@@ -175,7 +175,7 @@ impl<'a> Documents for &'a SyntheticFiles {
 
 /// Counts neighbours from the same file.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Neighbours {
+pub(super) struct Neighbours {
     last: Option<u32>,
     pairs: u64,
     same: u64,
@@ -183,7 +183,7 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// Adds the next document's file.
-    pub fn push(&mut self, file: u32) {
+    pub(super) fn push(&mut self, file: u32) {
         if let Some(last) = self.last.replace(file) {
             self.pairs += 1;
             self.same += u64::from(last == file);
@@ -191,7 +191,7 @@ impl Neighbours {
     }
 
     /// Returns the share of neighbours from one file over that of a perfect shuffle of files with `documents`.
-    pub fn ratio(&self, documents: &[u64]) -> f64 {
+    pub(super) fn ratio(&self, documents: &[u64]) -> f64 {
         let all: u64 = documents.iter().sum();
         let of = |n: &u64| (*n as f64 / all as f64).powi(2);
         let ideal: f64 = documents.iter().map(of).sum();

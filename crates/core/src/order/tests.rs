@@ -122,8 +122,8 @@ fn a_restart_before_any_document_changes_nothing() {
     }
 }
 
-/// The figures of docs/order.md: 1,000 files of 10,000 documents of 1 KB with the default window would take long
-/// here, and `batchweave bench order` measures them. These are smaller in all sizes.
+/// Like the table of docs/choosing-order.md (1,000 files of 10,000 documents of 1 KB with the default window), smaller in
+/// all sizes.
 #[test]
 fn neighbours_are_rarely_of_one_file() {
     let mut files = SyntheticFiles::default();

@@ -1,4 +1,4 @@
-//! CPU times from `/proc`, work on all cores, and the median of several rounds.
+//! CPU times from `/proc`, work on all cores, rounds in turns and their medians.
 
 use std::fs;
 use std::time::Duration;
@@ -66,6 +66,20 @@ pub(super) fn process_seconds(process: &str) -> Result<f64, CliError> {
             "/proc/{process}/stat holds no CPU time"
         ))),
     }
+}
+
+/// Measures both sides of round `n`. The order alternates, so that other load on the machine affects both.
+pub(super) async fn in_turns<A, B>(
+    n: u64,
+    one: impl AsyncFn() -> Result<A, CliError>,
+    other: impl AsyncFn() -> Result<B, CliError>,
+) -> Result<(A, B), CliError> {
+    if n.is_multiple_of(2) {
+        let first = one().await?;
+        return Ok((first, other().await?));
+    }
+    let first = other().await?;
+    Ok((one().await?, first))
 }
 
 /// Returns the median of `value` over the rounds; 0 without rounds.

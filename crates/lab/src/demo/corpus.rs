@@ -107,14 +107,6 @@ fn walk(
     Ok(taken)
 }
 
-impl Corpus {
-    /// Returns the files of all sources.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let all = self.sources.iter().flat_map(|(_, files)| files);
-        all.cloned().collect()
-    }
-}
-
 struct Writer {
     files: Vec<(PathBuf, BufWriter<fs::File>)>,
     documents: u64,

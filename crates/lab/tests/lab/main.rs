@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-mod balance;
 mod dev_s3;
 mod producing;
 

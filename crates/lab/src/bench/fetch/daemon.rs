@@ -1,17 +1,18 @@
 //! The running consumer daemon, observed from outside: its CPU time and its own counters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use batchweave_client::{Client, ConnectOptions};
+use batchweave_console::CliError;
+use batchweave_console::programs::{self, Name};
 
-use super::super::cpu::threads_seconds;
-use super::place::Place;
 use super::written::Shape;
-use crate::demo::processes::{Running, free_port};
+use crate::bench::cpu::threads_seconds;
+use crate::bench::server::Server;
+use crate::demo::processes::{Program, Running, free_port};
 use crate::demo::scrape::Counters;
 use crate::error::bench_error;
-use batchweave_console::CliError;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const STOP: Duration = Duration::from_secs(15);
@@ -23,10 +24,7 @@ pub(super) struct Daemon {
     running: Running,
     socket: PathBuf,
     admin: u16,
-    steps: u64,
-    /// Slices that the rank reads of each step.
-    slices: usize,
-    dp_size: u32,
+    shape: Shape,
 }
 
 /// CPU seconds and counters of the daemon so far.
@@ -39,56 +37,62 @@ pub(super) struct Used {
 }
 
 impl Daemon {
+    /// Starts a daemon of the stream `case`.
     pub(super) fn start(
-        place: &Place,
+        server: &Server,
+        folder: &Path,
         case: &str,
-        Shape {
-            slice_bytes,
-            slices,
-            steps,
-            ..
-        }: Shape,
-        connections: usize,
-        dp_size: u32,
+        shape: Shape,
+        connections: u16,
     ) -> Result<Self, CliError> {
+        let start = programs::find(Name::Consumer)
+            .ok_or_else(|| CliError::Usage(programs::missing(Name::Consumer)))?;
         let admin = free_port()?;
-        let socket = place.folder.join(format!("{case}.sock"));
-        let smallest = (slice_bytes >> 20).max(SEGMENT_MIB / 2) + 1;
+        let socket = folder.join(format!("{case}.sock"));
+        let smallest = (shape.slice_bytes >> 20).max(SEGMENT_MIB / 2) + 1;
         let segment = smallest.next_power_of_two();
-        let step = (slice_bytes * u64::from(slices)) >> 20;
+        let step = shape.step_bytes() >> 20;
         let arena = (step * 4).clamp(ARENA_MIB.0, ARENA_MIB.1).max(segment);
         let config = format!(
-            "[arena]\nbytes = \"{arena}MiB\"\nsegment_bytes = \"{segment}MiB\"\ngrow_after = \"0s\"\n\n\
-             [socket]\npath = {:?}\n\n\
-             [prefetch]\nbytes = \"{}MiB\"\nsteps = 1024\nconcurrency = {connections}\n\n\
-             [admin]\nlisten = \"127.0.0.1:{admin}\"\n",
+            "store.url = {:?}\nsocket.path = {:?}\nadmin.listen = \"127.0.0.1:{admin}\"\n\
+             arena = {{ bytes = \"{arena}MiB\", segment_bytes = \"{segment}MiB\", grow_after = \"0s\" }}\n\
+             prefetch = {{ bytes = \"{}MiB\", steps = 1024, concurrency = {connections} }}\n",
+            Server::url(case),
             socket.display().to_string(),
             arena / 2,
         );
+        let path = folder.join(format!("{case}.toml"));
+        std::fs::write(&path, config)?;
+        let file = path.display().to_string();
+        let args = start.first.into_iter().chain(["--config", &file]);
+        let program = Program {
+            name: "consumer".to_owned(),
+            args: args.map(str::to_owned).collect(),
+            path: start.path,
+            env: server.env(),
+            log: folder.join("consumer.log"),
+        };
         Ok(Self {
-            running: place.consumer(case, &config)?.start()?,
+            running: program.start()?,
             socket,
             admin,
-            steps,
-            slices: (slices / dp_size) as usize,
-            dp_size,
+            shape,
         })
     }
 
-    /// Reads the rank's slices of all steps, releasing each immediately.
+    /// Reads all steps, releasing each immediately.
     pub(super) async fn pass(&self) -> Result<Duration, CliError> {
-        let (socket, steps, slices) = (self.socket.clone(), self.steps, self.slices);
-        let dp_size = self.dp_size;
+        let (socket, shape) = (self.socket.clone(), self.shape);
         let read = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let options = ConnectOptions {
                 timeout: PATIENCE,
-                dp_size,
                 ..ConnectOptions::new(socket)
             };
             let mut reader = Client::connect(options).map_err(bench_error)?;
-            for step in 0..steps {
+            for step in 0..shape.steps {
                 let batch = reader.next(PATIENCE).map_err(bench_error)?;
+                let slices = shape.slices as usize;
                 let whole = batch.is_some_and(|b| b.step() == step && b.slices().len() == slices);
                 if !whole {
                     return Err(bench_error(format!("step {step} is not what was written")));
@@ -120,8 +124,10 @@ impl Daemon {
     }
 }
 
-impl Used {
-    pub(super) fn since(self, earlier: Self) -> Self {
+impl std::ops::Sub for Used {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
         Self {
             cpu: self.cpu - earlier.cpu,
             fetched: self.fetched - earlier.fetched,

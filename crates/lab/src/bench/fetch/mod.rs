@@ -2,27 +2,27 @@
 //! read the same objects from the same server.
 
 mod daemon;
-mod place;
 mod raw;
-mod rounds;
 mod written;
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use batchweave_console::CliError;
+use batchweave_console::output::{Style, table};
 use batchweave_daemon::config::ByteSize;
 use batchweave_store::Store;
 use clap::Args;
 use serde::Serialize;
 
-use self::daemon::Daemon;
-use self::place::Place;
+use self::daemon::{Daemon, Used};
 use self::raw::Raw;
-use self::rounds::Rounds;
 use self::written::Shape;
-use batchweave_console::CliError;
-use batchweave_console::context::Context;
-use batchweave_console::output::{Style, table};
+use super::cpu::median;
+use super::server::Server;
+use crate::error::bench_error;
 
 /// Largest step in the table: four must fit in the arena.
 const STEP_BYTES_MAX: u64 = 256 << 20;
@@ -43,16 +43,7 @@ pub(crate) struct FetchArgs {
     /// Slices in a step, all read on this node
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1,8,64", value_parser = clap::value_parser!(u32).range(1..=1024))]
     slices: Vec<u32>,
-    /// Number of objects that hold a step; 1: several steps share an object
-    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    objects: Vec<u32>,
-    /// Vary the size of slices, so that the reader needs index entries to locate them
-    #[arg(long)]
-    uneven: bool,
-    /// Data ranks of the job; this node has the first
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    dp_size: u32,
-    /// Bytes read in one pass if all slices are read
+    /// Bytes read in one pass
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     bytes: ByteSize,
     /// Passes of each kind, alternating; the report has medians
@@ -68,55 +59,24 @@ pub(crate) struct FetchArgs {
 struct Case {
     slice_bytes: u64,
     slices: u32,
-    /// Objects that hold a step, and those of them with slices of the rank.
-    objects: u64,
-    objects_read: u64,
-    uneven: bool,
-    dp_size: u32,
     steps: u64,
     /// Payload bytes of one pass.
     bytes: u64,
     mib_per_second: f64,
-    raw_mib_per_second: Option<f64>,
-    ratio_to_raw_tcp: Option<f64>,
+    raw_mib_per_second: f64,
+    ratio_to_raw_tcp: f64,
     /// CPU time of the daemon, checksums included.
     cpu_s_per_gib: f64,
-    raw_cpu_s_per_gib: Option<f64>,
-    /// CPU time of the server during the daemon's and the raw sockets' passes; `None` for a foreign server.
-    server_cpu_s_per_gib: Option<f64>,
-    raw_server_cpu_s_per_gib: Option<f64>,
+    raw_cpu_s_per_gib: f64,
+    /// CPU time of the server during the daemon's and the raw sockets' passes.
+    server_cpu_s_per_gib: f64,
+    raw_server_cpu_s_per_gib: f64,
     read_amplification: f64,
     requests_per_step: f64,
 }
 
-impl Case {
-    /// Returns the cells of the table.
-    fn row(&self) -> Vec<String> {
-        vec![
-            ByteSize(self.slice_bytes).to_string(),
-            self.slices.to_string(),
-            self.objects.to_string(),
-            self.objects_read.to_string(),
-            format!("{:.0}", self.mib_per_second),
-            part(self.raw_mib_per_second, 0),
-            part(self.ratio_to_raw_tcp, 2),
-            format!("{:.2}", self.cpu_s_per_gib),
-            part(self.raw_cpu_s_per_gib, 2),
-            part(self.server_cpu_s_per_gib, 2),
-            part(self.raw_server_cpu_s_per_gib, 2),
-            format!("{:.4}", self.read_amplification),
-            format!("{:.3}", self.requests_per_step),
-        ]
-    }
-}
-
-/// Formats a figure, or `-` if it is unknown.
-fn part(value: Option<f64>, digits: usize) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-}
 #[derive(Debug, Serialize)]
 pub(crate) struct FetchReport {
-    endpoint: String,
     connections: u16,
     rounds: u32,
     /// Medians over the cases with slices of 1 MiB and more.
@@ -128,121 +88,161 @@ pub(crate) struct FetchReport {
     cases: Vec<Case>,
 }
 
-pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<FetchReport, CliError> {
-    let least = written::ROW_BYTES * u64::from(if args.uneven { written::SIZES } else { 1 });
-    for size in &args.slice_bytes {
-        if args.uneven && size.bytes() < least {
-            let text = format!("--slice-bytes {size}: with --uneven at least 12KiB");
-            return Err(CliError::Usage(text));
-        }
-        if size.bytes() == 0 || !size.bytes().is_multiple_of(written::ROW_BYTES) {
-            let text = format!("--slice-bytes {size}: must be a whole multiple of 4KiB");
-            return Err(CliError::Usage(text));
-        }
-    }
-    let folder = tempfile::tempdir()?;
-    let place = Place::new(context, folder.path()).await?;
-    let (shapes, mut cases) = (shapes(args), Vec::new());
-    if shapes.is_empty() {
-        let text = "nothing to measure: --dp-size must divide --slices, --objects must not be above it, and a \
-                    step has at most 256MiB";
-        return Err(CliError::Usage(text.to_owned()));
-    }
-    for shape in shapes {
-        cases.push(measure_case(&place, args, shape).await?);
-    }
-    let endpoint = place.endpoint.clone();
-    Ok(FetchReport::new(args, endpoint.unwrap_or_default(), cases))
+/// A pass of the raw sockets, and one of the daemon.
+struct Round {
+    raw_wall: Duration,
+    raw_cpu: Duration,
+    raw_served: f64,
+    wall: Duration,
+    used: Used,
+    served: f64,
 }
 
-/// Returns the cases whose steps fit, whose slices the ranks share, and that fill the objects.
-fn shapes(args: &FetchArgs) -> Vec<Shape> {
-    let mut shapes = Vec::new();
+pub(crate) async fn measure(args: &FetchArgs) -> Result<FetchReport, CliError> {
+    let wrong =
+        |size: &&ByteSize| size.bytes() == 0 || !size.bytes().is_multiple_of(written::ROW_BYTES);
+    if let Some(size) = args.slice_bytes.iter().find(wrong) {
+        let text = format!("--slice-bytes {size}: must be a whole multiple of 4KiB");
+        return Err(CliError::Usage(text));
+    }
+    let folder = tempfile::tempdir()?;
+    let server = Server::start(folder.path()).await?;
+    let mut cases = Vec::new();
     for size in &args.slice_bytes {
         for &slices in &args.slices {
-            for &objects in &args.objects {
-                let step = size.bytes() * u64::from(slices);
-                let fits = slices.is_multiple_of(args.dp_size) && objects <= slices;
-                if step <= STEP_BYTES_MAX && fits {
-                    shapes.push(Shape {
-                        slice_bytes: size.bytes(),
-                        slices,
-                        steps: (args.bytes.bytes() / step).max(STEPS_MIN),
-                        objects,
-                        uneven: args.uneven,
-                    });
-                }
+            let step = size.bytes() * u64::from(slices);
+            if step <= STEP_BYTES_MAX {
+                let shape = Shape {
+                    slice_bytes: size.bytes(),
+                    slices,
+                    steps: (args.bytes.bytes() / step).max(STEPS_MIN),
+                };
+                cases.push(measure_case(&server, folder.path(), args, shape).await?);
             }
         }
     }
-    shapes
+    if cases.is_empty() {
+        let text = "nothing to measure: a step has at most 256MiB; give smaller --slice-bytes or fewer --slices";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    Ok(FetchReport::new(args, cases))
 }
 
-async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<Case, CliError> {
-    let name = format!(
-        "{}k-{}-{}",
-        shape.slice_bytes >> 10,
-        shape.slices,
-        shape.objects
-    );
-    let store = place.store(&name).await?;
+async fn measure_case(
+    server: &Server,
+    folder: &Path,
+    args: &FetchArgs,
+    shape: Shape,
+) -> Result<Case, CliError> {
+    let name = format!("{}k-{}", shape.slice_bytes >> 10, shape.slices);
+    let store = server.store(&name).await?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let own = shape.slices / args.dp_size;
-    let objects = written::write(&shared, shape, own).await?;
-    let connected = match args.dp_size {
-        1 => Raw::new(&store, args.connections.into()).await?,
-        // The raw sockets read all slices.
-        _ => None,
-    };
-    let daemon = Daemon::start(place, &name, shape, args.connections.into(), args.dp_size)?;
+    written::write(&shared, shape).await?;
+    let raw = Arc::new(Raw::new(&store, args.connections.into()).await?);
+    let daemon = Daemon::start(server, folder, &name, shape, args.connections)?;
     // A warm-up: the arena exists, connections are open, the server's memory is warm.
     daemon.pass().await?;
-    let mut rounds = Rounds::new(connected);
+    let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        rounds.measure(place, &daemon).await?;
+        rounds.push(Round::measure(server, &raw, &daemon).await?);
     }
     daemon.stop().await?;
-    clean(&shared).await?;
-    Ok(rounds.figures(args, shape, objects))
-}
-
-/// Deletes a case's objects.
-async fn clean(store: &Arc<dyn Store>) -> Result<(), CliError> {
-    let objects = batchweave_console::context::list(store.as_ref(), "").await?;
+    // The server has it all in memory.
+    let objects = batchweave_console::context::list(shared.as_ref(), "").await?;
     let keys: Vec<String> = objects.into_iter().map(|object| object.key).collect();
-    let refused = store.delete_many(&keys).await?;
-    match refused.into_iter().next() {
+    match shared.delete_many(&keys).await?.into_iter().next() {
         Some((_, why)) => Err(why.into()),
-        None => Ok(()),
+        None => Ok(Case::new(shape, raw.bytes, &rounds)),
     }
 }
 
-fn middle(mut all: Vec<f64>) -> Option<f64> {
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied()
+impl Round {
+    async fn measure(server: &Server, raw: &Arc<Raw>, daemon: &Daemon) -> Result<Self, CliError> {
+        let idle = server.cpu()?;
+        let passing = Arc::clone(raw);
+        let pass = tokio::task::spawn_blocking(move || passing.pass());
+        let (raw_wall, raw_cpu) = pass.await.map_err(bench_error)??;
+        let between = server.cpu()?;
+        let before = daemon.used().await?;
+        let wall = daemon.pass().await?;
+        Ok(Self {
+            raw_wall,
+            raw_cpu,
+            raw_served: between - idle,
+            wall,
+            used: daemon.used().await? - before,
+            served: server.cpu()? - between,
+        })
+    }
+}
+
+impl Case {
+    fn new(shape: Shape, raw_bytes: u64, rounds: &[Round]) -> Self {
+        let bytes = shape.step_bytes() * shape.steps;
+        let rate = bytes as f64 / MIB / median(rounds, |r| r.wall.as_secs_f64());
+        let raw_rate = raw_bytes as f64 / MIB / median(rounds, |r| r.raw_wall.as_secs_f64());
+        let sum = |value: fn(&Round) -> f64| rounds.iter().map(value).sum::<f64>();
+        let per_gib = |value| sum(value) / (rounds.len() as f64 * bytes as f64 / GIB);
+        Self {
+            slice_bytes: shape.slice_bytes,
+            slices: shape.slices,
+            steps: shape.steps,
+            bytes,
+            mib_per_second: rate,
+            raw_mib_per_second: raw_rate,
+            ratio_to_raw_tcp: rate / raw_rate,
+            cpu_s_per_gib: per_gib(|r| r.used.cpu),
+            raw_cpu_s_per_gib: per_gib(|r| r.raw_cpu.as_secs_f64()),
+            server_cpu_s_per_gib: per_gib(|r| r.served),
+            raw_server_cpu_s_per_gib: per_gib(|r| r.raw_served),
+            read_amplification: sum(|r| r.used.fetched) / sum(|r| r.used.needed).max(1.0),
+            requests_per_step: sum(|r| r.used.requests) / rounds.len() as f64 / shape.steps as f64,
+        }
+    }
+
+    /// Returns the cells of the table.
+    fn row(&self) -> Vec<String> {
+        vec![
+            ByteSize(self.slice_bytes).to_string(),
+            self.slices.to_string(),
+            format!("{:.0}", self.mib_per_second),
+            format!("{:.0}", self.raw_mib_per_second),
+            format!("{:.2}", self.ratio_to_raw_tcp),
+            format!("{:.2}", self.cpu_s_per_gib),
+            format!("{:.2}", self.raw_cpu_s_per_gib),
+            format!("{:.2}", self.server_cpu_s_per_gib),
+            format!("{:.2}", self.raw_server_cpu_s_per_gib),
+            format!("{:.4}", self.read_amplification),
+            format!("{:.3}", self.requests_per_step),
+        ]
+    }
+}
+
+/// Formats a figure, or `-` without cases.
+fn part(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 impl FetchReport {
-    fn new(args: &FetchArgs, endpoint: String, cases: Vec<Case>) -> Self {
-        let of = |least: u64, field: &dyn Fn(&Case) -> Option<f64>| -> Vec<f64> {
+    fn new(args: &FetchArgs, cases: Vec<Case>) -> Self {
+        let of = |least: u64, field: fn(&Case) -> f64| -> Vec<f64> {
             let large = cases.iter().filter(|case| case.slice_bytes >= least);
-            large.filter_map(field).collect()
+            large.map(field).collect()
         };
-        let worst = |field: &dyn Fn(&Case) -> Option<f64>| {
-            of(64 << 10, field).into_iter().max_by(f64::total_cmp)
+        let middle = |all: Vec<f64>| (!all.is_empty()).then(|| median(&all, |value| *value));
+        let worst = |all: Vec<f64>| all.into_iter().max_by(f64::total_cmp);
+        // A step larger than one request takes several.
+        let one = |case: &&Case| {
+            case.slice_bytes >= 64 << 10 && case.slice_bytes * u64::from(case.slices) <= 8 << 20
         };
+        let requests = cases.iter().filter(one).map(|case| case.requests_per_step);
         Self {
-            endpoint,
             connections: args.connections,
             rounds: args.rounds,
-            ratio_to_raw_tcp: middle(of(1 << 20, &|case| case.ratio_to_raw_tcp)),
-            cpu_s_per_gib: middle(of(1 << 20, &|case| Some(case.cpu_s_per_gib))),
-            read_amplification: worst(&|case| Some(case.read_amplification)),
-            requests_per_step: worst(&|case| {
-                // A step larger than one request takes several.
-                let one = case.slice_bytes * u64::from(case.slices) <= 8 << 20;
-                one.then_some(case.requests_per_step)
-            }),
+            ratio_to_raw_tcp: middle(of(1 << 20, |case| case.ratio_to_raw_tcp)),
+            cpu_s_per_gib: middle(of(1 << 20, |case| case.cpu_s_per_gib)),
+            read_amplification: worst(of(64 << 10, |case| case.read_amplification)),
+            requests_per_step: worst(requests.collect()),
             cases,
         }
     }
@@ -251,8 +251,6 @@ impl FetchReport {
         let header = [
             "slice",
             "slices",
-            "objects",
-            "read",
             "MiB/s",
             "raw",
             "ratio",
@@ -265,8 +263,8 @@ impl FetchReport {
         ];
         let rows: Vec<_> = self.cases.iter().map(Case::row).collect();
         let mut text = format!(
-            "from {} with {} connections, medians of {} rounds\n\n",
-            self.endpoint, self.connections, self.rounds
+            "from dev-s3 with {} connections, medians of {} rounds\n\n",
+            self.connections, self.rounds
         );
         text.push_str(&table(style, &header, rows));
         let _ = writeln!(

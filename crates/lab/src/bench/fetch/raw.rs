@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use batchweave_arena::{FrameBuf, MemoryLimits, Segment};
+use batchweave_console::CliError;
 use batchweave_core::keys;
 use batchweave_store::s3::S3Store;
 
-use super::super::cpu::thread_time;
+use crate::bench::cpu::thread_time;
 use crate::error::bench_error;
-use batchweave_console::CliError;
 
 /// Size of a request: the daemon's largest.
 const PIECE_BYTES: u64 = 16 << 20;
@@ -34,28 +34,20 @@ pub(super) struct Raw {
     pub(super) bytes: u64,
 }
 
-/// The wall time of one pass, and the CPU time of all connections' threads.
-pub(super) struct Took {
-    pub(super) wall: Duration,
-    pub(super) cpu: Duration,
-}
-
 fn socket_error(what: impl std::fmt::Display) -> CliError {
     bench_error(format!("raw sockets: {what}"))
 }
 
 impl Raw {
-    /// `None` where the endpoint speaks TLS, which raw sockets do not.
-    pub(super) async fn new(store: &S3Store, connections: usize) -> Result<Option<Self>, CliError> {
+    /// Connects to nothing yet; the store's endpoint speaks plain HTTP.
+    pub(super) async fn new(store: &S3Store, connections: usize) -> Result<Self, CliError> {
         let (mut host, mut pieces, mut bytes) = (String::new(), Vec::new(), 0);
         for object in batchweave_console::context::list(store, keys::DATA).await? {
             let url = store.presigned_get(&object.key, SIGNED_FOR).await?;
-            let Some(rest) = url.strip_prefix("http://") else {
-                return Ok(None);
-            };
+            let rest = url.strip_prefix("http://");
             let (at, path) = rest
-                .split_once('/')
-                .ok_or_else(|| socket_error("a URL without path"))?;
+                .and_then(|rest| rest.split_once('/'))
+                .ok_or_else(|| socket_error("an object's URL is not http://HOST/PATH"))?;
             at.clone_into(&mut host);
             bytes += object.size;
             for start in (0..object.size).step_by(PIECE_BYTES as usize) {
@@ -74,16 +66,16 @@ impl Raw {
                 .map(Mutex::new)
         };
         let buffers: Result<_, _> = (0..connections as u64).map(reserve).collect();
-        Ok(Some(Self {
+        Ok(Self {
             host,
             pieces,
             buffers: buffers.map_err(socket_error)?,
             bytes,
-        }))
+        })
     }
 
-    /// Reads all objects once.
-    pub(super) fn pass(&self) -> Result<Took, CliError> {
+    /// Reads all objects once. Returns the wall time, and the CPU time of all connections' threads.
+    pub(super) fn pass(&self) -> Result<(Duration, Duration), CliError> {
         let next = AtomicUsize::new(0);
         let begun = Instant::now();
         let cpu = std::thread::scope(|scope| {
@@ -100,8 +92,7 @@ impl Raw {
             }
             Ok::<_, CliError>(cpu)
         })?;
-        let wall = begun.elapsed();
-        Ok(Took { wall, cpu })
+        Ok((begun.elapsed(), cpu))
     }
 
     fn connection(

@@ -1,31 +1,33 @@
 //! `bench commit-growth`: the cost of a commit late in a long log, compared with an early one.
 
-mod below;
-mod latent;
-mod turns;
+mod delayed;
+mod stream;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_console::CliError;
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
-use batchweave_dev_s3::LatencyProfile;
+use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_log::{Located, Log, LogOptions};
 use batchweave_store::Store;
+use batchweave_store::counting::Counted;
 use batchweave_store::memory::MemoryStore;
 use clap::Args;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::cpu::thread_time;
-use super::stream::Growing;
 use crate::error::bench_error;
-use batchweave_console::CliError;
-use below::Below;
-use latent::{Delay, Latent};
-use turns::{EARLY, PERIOD, in_turns};
+use delayed::{Delay, Delayed};
+use stream::Growing;
 
+/// The version at which the early window begins: the first snapshot and segment that the hundredth
+/// commit has a share in are written within the window, as in every later window.
+const EARLY: Version = 300;
+/// Commits between two points at which snapshots and segments are equally far.
+const PERIOD: u64 = SEGMENT_STEPS;
 const PERIODS_MAX: u64 = 32;
 /// Duration of a request when rounds are counted.
 const ROUND: Duration = Duration::from_millis(100);
@@ -63,44 +65,30 @@ pub(crate) struct GrowthReport {
     late: Window,
     requests_ratio: f64,
     bytes_ratio: f64,
-    /// Medians over turns: 1,024 commits at the end of the long log, and as many of a short one.
-    early_cpu_us_per_commit: f64,
-    late_cpu_us_per_commit: f64,
-    cpu_ratio: f64,
-    /// Sequential rounds of requests until a reader has the head's state.
-    open_rounds: u64,
-    open_requests: u64,
-    open_bytes: u64,
-    /// Further rounds until it has located an old step.
-    locate_rounds: u64,
+    #[serde(flatten)]
+    opened: Opened,
     /// Seconds to open, locate an old step and read a slice of it: the slowest opening.
     first_batch_seconds: f64,
     first_batch_p50_seconds: f64,
     openings: u64,
-    latency_profile: String,
     seed: u64,
 }
 
 pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError> {
-    let whole: Arc<dyn Store> = MemoryStore::new();
-    let memory = Below::over(&whole, "long");
-    let counted = Latent::new(&memory, Delay::None);
-    let store: Arc<dyn Store> = Arc::clone(&counted) as _;
+    let memory: Arc<dyn Store> = MemoryStore::new();
+    let counted = Counted::new(Arc::clone(&memory));
+    let store: Arc<dyn Store> = Arc::new(counted.clone());
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
     let late = EARLY + (args.versions - periods * PERIOD - EARLY) / PERIOD * PERIOD;
     let asked = asked_versions(EARLY + periods * PERIOD, late);
 
     let mut growing = Box::pin(Growing::new(&store)).await?;
     growing.grow(EARLY, &asked).await?;
-    let before = counted.counts();
-    growing.grow(EARLY + periods * PERIOD, &[]).await?;
-    let early = Window::new(EARLY, periods, before, counted.counts());
+    let early = Window::measure(&mut growing, &counted, EARLY, periods).await?;
     growing.grow(late, &asked).await?;
-    let before = counted.counts();
-    let cpu = Box::pin(in_turns(&mut growing, late, periods, &whole)).await?;
-    let late = Window::new(late, periods, before, counted.counts());
+    let late = Window::measure(&mut growing, &counted, late, periods).await?;
     growing.grow(args.versions, &asked).await?;
-    growing.settle().await?;
+    growing.settle().await;
 
     let opened = open_in_rounds(&memory, asked[3]).await?;
     let seconds = open_old_steps(&memory, &asked, args).await?;
@@ -114,19 +102,12 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         snapshot_bytes: snapshots.last().map_or(0, |meta| meta.size),
         requests_ratio: late.requests_per_commit / early.requests_per_commit,
         bytes_ratio: late.bytes_per_commit / early.bytes_per_commit,
-        early_cpu_us_per_commit: cpu.early_us,
-        late_cpu_us_per_commit: cpu.late_us,
-        cpu_ratio: cpu.ratio,
         early,
         late,
-        open_rounds: opened.rounds,
-        open_requests: opened.requests,
-        open_bytes: opened.bytes,
-        locate_rounds: opened.locate_rounds,
+        opened,
         first_batch_seconds: seconds.last().copied().unwrap_or_default(),
         first_batch_p50_seconds: seconds[seconds.len() / 2],
         openings: args.openings,
-        latency_profile: LatencyProfile::S3Standard.to_string(),
         seed: args.seed,
     })
 }
@@ -134,6 +115,28 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
 /// Returns the versions whose steps readers request, outside the windows: uploads are not counted.
 fn asked_versions(first: Version, last: Version) -> Vec<Version> {
     (1..=8).map(|n| first + (last - first) * n / 9).collect()
+}
+
+impl Window {
+    /// Grows the stream by `periods` periods, and averages what they cost.
+    async fn measure(
+        growing: &mut Growing,
+        counted: &Counted,
+        first_version: Version,
+        periods: u64,
+    ) -> Result<Self, CliError> {
+        let before = counted.counts();
+        let commits = periods * PERIOD;
+        growing.grow(first_version + commits, &[]).await?;
+        let cost = counted.counts().since(&before);
+        let bytes = cost.bytes_read() + cost.bytes_written();
+        Ok(Self {
+            first_version,
+            commits,
+            requests_per_commit: cost.requests() as f64 / commits as f64,
+            bytes_per_commit: bytes as f64 / commits as f64,
+        })
+    }
 }
 
 /// Measures the seconds of each opening at an old step, the shortest first.
@@ -151,31 +154,14 @@ async fn open_old_steps(
     Ok(seconds)
 }
 
-impl Window {
-    /// `before` and `after` count requests and bytes.
-    fn new(first_version: Version, periods: u64, before: (u64, u64), after: (u64, u64)) -> Self {
-        let commits = periods * PERIOD;
-        Self {
-            first_version,
-            commits,
-            requests_per_commit: (after.0 - before.0) as f64 / commits as f64,
-            bytes_per_commit: (after.1 - before.1) as f64 / commits as f64,
-        }
-    }
-
-    fn write_row(&self, text: &mut String, cpu_us: f64) {
-        let _ = writeln!(
-            text,
-            "{:>21}    {:8.3} {:9.0} {:9.1}",
-            self.first_version, self.requests_per_commit, self.bytes_per_commit, cpu_us
-        );
-    }
-}
-
+/// The requests of a reader that opens the end of the log.
+#[derive(Debug, Serialize)]
 struct Opened {
-    rounds: u64,
-    requests: u64,
-    bytes: u64,
+    /// Sequential rounds of requests until it has the head's state.
+    open_rounds: u64,
+    open_requests: u64,
+    open_bytes: u64,
+    /// Further rounds until it has located an old step.
     locate_rounds: u64,
 }
 
@@ -188,31 +174,29 @@ fn reading() -> LogOptions {
 
 /// Every request takes one unit of virtual time, so the time is the number of sequential rounds.
 async fn open_in_rounds(memory: &Arc<dyn Store>, version: Version) -> Result<Opened, CliError> {
-    let store = Latent::new(memory, Delay::Round(ROUND));
+    let counted = Counted::new(Delayed::over(memory, Delay::Round(ROUND)));
     let start = Instant::now();
     let rounds = || (start.elapsed().as_millis() / ROUND.as_millis()) as u64;
-    let mut log = Log::open(Arc::clone(&store) as _, &reading()).await?;
-    let (requests, bytes) = store.counts();
-    let opened = rounds();
+    let mut log = Log::open(Arc::new(counted.clone()), &reading()).await?;
+    let (cost, opened) = (counted.counts(), rounds());
     log.locate(Growing::step(version)).await?;
     Ok(Opened {
-        rounds: opened,
-        requests,
-        bytes,
+        open_rounds: opened,
+        open_requests: cost.requests(),
+        open_bytes: cost.bytes_read(),
         locate_rounds: rounds() - opened,
     })
 }
 
-/// Virtual time for the requests and CPU time for the rest, as if they never overlapped.
+/// Returns the virtual time of the requests and the CPU time of the rest, as if they never overlapped.
 async fn first_batch(
     memory: &Arc<dyn Store>,
     version: Version,
     seed: u64,
 ) -> Result<f64, CliError> {
-    let delay = Delay::profile(LatencyProfile::S3Standard, seed);
-    let store: Arc<dyn Store> = Latent::new(memory, delay);
+    let store = Delayed::over(memory, Delay::s3_standard(seed));
     let (start, cpu) = (Instant::now(), thread_time()?);
-    let mut log = Log::open(Arc::clone(&store), &reading()).await?;
+    let mut log = Log::open(store, &reading()).await?;
     let step = Growing::step(version);
     let Located::At(entry) = log.locate(step).await? else {
         return Err(bench_error(format!("step {step} is not there")));
@@ -228,42 +212,34 @@ async fn first_batch(
 impl GrowthReport {
     /// Formats the report as text.
     pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "{} versions by {} producers, records of {} bytes, snapshots of {} bytes\n",
-            self.versions, self.producers, self.record_bytes, self.snapshot_bytes
-        );
-        let _ = writeln!(
-            text,
-            "a commit from version    requests     bytes    CPU us"
-        );
-        let windows = [
-            (&self.early, self.early_cpu_us_per_commit),
-            (&self.late, self.late_cpu_us_per_commit),
-        ];
-        for (window, cpu_us) in windows {
-            window.write_row(&mut text, cpu_us);
-        }
-        let _ = writeln!(
-            text,
-            "{:>21}    {:8.4} {:9.4} {:9.3}\n",
-            "ratio", self.requests_ratio, self.bytes_ratio, self.cpu_ratio
-        );
-        let _ = writeln!(
-            text,
-            "opening at the end: {} rounds, {} requests, {} bytes; an old step: {} rounds more",
-            self.open_rounds, self.open_requests, self.open_bytes, self.locate_rounds
-        );
-        let _ = writeln!(
-            text,
-            "first batch of an old step ({}): {:.3} s at p50, {:.3} s at most, of {} openings",
-            self.latency_profile,
+        let row = |window: &Window| {
+            format!(
+                "{:>21}    {:8.3} {:9.0}",
+                window.first_version, window.requests_per_commit, window.bytes_per_commit
+            )
+        };
+        format!(
+            "{} versions by {} producers, records of {} bytes, snapshots of {} bytes\n\n\
+             a commit from version    requests     bytes\n{}\n{}\n{:>21}    {:8.4} {:9.4}\n\n\
+             opening at the end: {} rounds, {} requests, {} bytes; an old step: {} rounds more\n\
+             first batch of an old step (s3-standard): {:.3} s at p50, {:.3} s at most, of {} openings\n",
+            self.versions,
+            self.producers,
+            self.record_bytes,
+            self.snapshot_bytes,
+            row(&self.early),
+            row(&self.late),
+            "ratio",
+            self.requests_ratio,
+            self.bytes_ratio,
+            self.opened.open_rounds,
+            self.opened.open_requests,
+            self.opened.open_bytes,
+            self.opened.locate_rounds,
             self.first_batch_p50_seconds,
             self.first_batch_seconds,
             self.openings
-        );
-        text
+        )
     }
 }
 
@@ -282,9 +258,9 @@ mod tests {
         let json = serde_json::to_string(&report).unwrap();
         assert!((0.99..=1.01).contains(&report.requests_ratio), "{json}");
         assert!((0.99..=1.01).contains(&report.bytes_ratio), "{json}");
-        assert!(report.open_rounds <= 3, "{json}");
-        assert!(report.locate_rounds <= 2, "{json}");
-        assert!(report.open_requests <= 300, "{json}");
+        assert!(report.opened.open_rounds <= 3, "{json}");
+        assert!(report.opened.locate_rounds <= 2, "{json}");
+        assert!(report.opened.open_requests <= 300, "{json}");
         assert!(report.first_batch_seconds < 2.0, "virtual time, {json}");
         assert!(report.text().contains("ratio"), "{}", report.text());
     }

@@ -6,20 +6,21 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use batchweave_console::CliError;
 use batchweave_daemon::config::ByteSize;
 use batchweave_producer::config::{PackingMode, ProducerConfig, TokenizerKind};
 use batchweave_store::OpenOptions;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::super::cpu::{cores, median, on_all_cores};
 use super::produce::{Ours, until_finished};
-use super::server::Server;
 use super::{blobs, mb};
-use batchweave_console::CliError;
+use crate::bench::cpu::{cores, in_turns, median, on_all_cores};
+use crate::bench::server::Server;
 
 /// The form of a batch: as many ranks as a small job has, and samples as in a micro-batch.
 const SLICES: u32 = 16;
@@ -55,7 +56,6 @@ enum Kind {
 #[derive(Debug, Serialize)]
 pub(crate) struct IngestReport {
     cores: usize,
-    load: f64,
     slices: u32,
     rows_per_slice: u32,
     rounds: u64,
@@ -73,8 +73,6 @@ struct Case {
     batches: u64,
     batches_per_second: f64,
     bytes_per_second: f64,
-    /// The rates of the fastest and the slowest round.
-    bytes_per_second_range: [f64; 2],
     copy_bytes_per_second: f64,
     ratio_to_copy: f64,
     cpu_seconds_per_gb: f64,
@@ -91,7 +89,6 @@ struct Round {
 pub(crate) async fn measure(args: &IngestArgs) -> Result<IngestReport, CliError> {
     let mut report = IngestReport {
         cores: cores(),
-        load: load(),
         slices: SLICES,
         rows_per_slice: ROWS_PER_SLICE,
         rounds: args.rounds,
@@ -123,11 +120,11 @@ async fn case(
 ) -> Result<Case, CliError> {
     let mut rounds = Vec::new();
     for n in 0..args.rounds {
-        // The order alternates, so that other load on the machine affects both sides.
-        rounds.push(round(n % 2 == 0, folder, input, store).await?);
+        let copy = async || copy(folder, &input.files);
+        let (copy, ours) = in_turns(n, copy, async || run(folder, input, store).await).await?;
+        rounds.push(Round { ours, copy });
     }
     let bytes = input.bytes as f64;
-    let rates = || rounds.iter().map(|round| bytes / round.ours.wall);
     let batches = rounds.last().map_or(0, |round| round.ours.batches);
     Ok(Case {
         batch_bytes,
@@ -137,10 +134,6 @@ async fn case(
         batches,
         batches_per_second: median(&rounds, |r| r.ours.batches as f64 / r.ours.wall),
         bytes_per_second: median(&rounds, |r| bytes / r.ours.wall),
-        bytes_per_second_range: [
-            rates().fold(f64::INFINITY, f64::min),
-            rates().fold(0.0, f64::max),
-        ],
         copy_bytes_per_second: median(&rounds, |r| bytes / r.copy),
         ratio_to_copy: median(&rounds, |r| r.copy / r.ours.wall),
         cpu_seconds_per_gb: median(&rounds, |r| r.ours.cpu / bytes * 1e9),
@@ -149,33 +142,14 @@ async fn case(
     })
 }
 
-/// Measures the producer and a plain copy of its input, one after the other.
-async fn round(
-    copy_first: bool,
-    folder: &Path,
-    input: &blobs::Input,
-    store: Kind,
-) -> Result<Round, CliError> {
-    let (ours, copy) = if copy_first {
-        let copy = copy(folder, &input.files)?;
-        (run(folder, input, store).await?, copy)
-    } else {
-        let ours = run(folder, input, store).await?;
-        (ours, copy(folder, &input.files)?)
-    };
-    Ok(Round { ours, copy })
-}
-
 /// Runs a producer of the input to its end, and removes what it wrote.
 async fn run(folder: &Path, input: &blobs::Input, store: Kind) -> Result<Ours, CliError> {
     let config = config(input);
     match store {
         Kind::DevS3 => {
-            let server = Server::start(folder).await?;
-            let store = server.store("stream").await?;
-            let ours = until_finished(store, &config, Some(server.process()?)).await?;
-            server.stop().await?;
-            Ok(ours)
+            let server = Arc::new(Server::start(folder).await?);
+            let store = Arc::new(server.store("stream").await?);
+            until_finished(store, &config, Some(server)).await
         }
         Kind::Folder => {
             let stream = folder.join("stream");
@@ -234,37 +208,24 @@ fn copy(folder: &Path, files: &[PathBuf]) -> Result<f64, CliError> {
     Ok(seconds)
 }
 
-/// Returns the machine's load over the last minute.
-fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let first = text.split(' ').next().map(str::parse);
-    first.and_then(Result::ok).unwrap_or_default()
-}
-
 impl IngestReport {
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "batches of {} slices of {} samples, medians of {} rounds, {} cores, load {:.1}\n\
-             batch     store   input  to the log (range)                    copied       of it  batches/s  CPU s/GB  server's\n",
-            self.slices, self.rows_per_slice, self.rounds, self.cores, self.load
+            "batches of {} slices of {} samples, medians of {} rounds, {} cores\n\
+             batch     store   input  to the log    copied        of it  batches/s  CPU s/GB  server's\n",
+            self.slices, self.rows_per_slice, self.rounds, self.cores
         );
         for case in &self.cases {
-            let [least, most] = case.bytes_per_second_range;
             let store = match case.store {
                 Kind::Folder => "folder",
                 Kind::DevS3 => "dev-s3",
             };
             let _ = writeln!(
                 text,
-                "{:<9} {store:<7} {:<6} {:<37} {:<12} {:>5.2} {:>10.1} {:>9.2} {:>9.2}",
+                "{:<9} {store:<7} {:<6} {:<13} {:<12} {:>6.2} {:>10.1} {:>9.2} {:>9.2}",
                 ByteSize(case.batch_bytes).to_string(),
                 case.input,
-                format!(
-                    "{} ({:.1} to {:.1})",
-                    mb(case.bytes_per_second),
-                    least / 1e6,
-                    most / 1e6
-                ),
+                mb(case.bytes_per_second),
                 mb(case.copy_bytes_per_second),
                 case.ratio_to_copy,
                 case.batches_per_second,

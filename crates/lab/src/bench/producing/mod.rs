@@ -4,48 +4,29 @@ mod blobs;
 pub(super) mod ingest;
 pub(super) mod pack;
 pub(super) mod produce;
-mod server;
-mod sink;
 mod text;
-pub(super) mod tokenize;
-pub(super) mod upload;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use batchweave_console::CliError;
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
 use batchweave_producer::tokenizer::{Choice, Encoding, Tokenizer, load};
-use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
 pub(super) use self::text::Text;
-use super::cpu::{cores, on_all_cores, process_seconds};
+use super::cpu::{on_all_cores, process_seconds};
 use crate::error::bench_error;
-use batchweave_console::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TextArgs {
-    /// A text file, a folder of them, or .jsonl files with a field "text"; by default generated text
-    #[arg(long, value_name = "PATH")]
-    text: Option<std::path::PathBuf>,
     /// Amount of text to generate; none of it repeats
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
     mib: u64,
     /// Measurements of each side, alternating; the report has medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: u64,
-}
-
-impl TextArgs {
-    /// Returns the arguments for this amount of generated text.
-    pub(super) fn generated(mib: u64) -> Self {
-        Self {
-            text: None,
-            mib,
-            rounds: 1,
-        }
-    }
 }
 
 /// Returns the configuration of a producer of this text with cl100k_base, on all cores.
@@ -66,15 +47,7 @@ fn tokenizer() -> Result<Arc<dyn Tokenizer>, CliError> {
     load(&Choice::Embedded(Encoding::Cl100k)).map_err(bench_error)
 }
 
-async fn transform(config: &ProducerConfig) -> Result<Arc<DocumentTransform>, CliError> {
-    let config = config.clone();
-    let transform = tokio::task::spawn_blocking(move || DocumentTransform::new(&config));
-    Ok(Arc::new(
-        transform.await.map_err(bench_error)?.map_err(bench_error)?,
-    ))
-}
-
-/// One measurement of some work.
+/// One measurement of the tokenizer alone.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
     /// Seconds of wall time.
@@ -84,33 +57,11 @@ struct Measured {
     tokens: u64,
 }
 
-/// A measurement that has started.
-struct Watch {
-    wall: Instant,
-    cpu: f64,
-}
-
-impl Watch {
-    fn start() -> Result<Self, CliError> {
-        let cpu = process_seconds("self")?;
-        let wall = Instant::now();
-        Ok(Self { wall, cpu })
-    }
-
-    fn stop(&self, tokens: u64) -> Result<Measured, CliError> {
-        Ok(Measured {
-            wall: self.wall.elapsed().as_secs_f64(),
-            cpu: process_seconds("self")? - self.cpu,
-            tokens,
-        })
-    }
-}
-
 /// Measures the baseline: a new tokenizer alone, document by document on all cores, from memory.
 fn alone(documents: &[String]) -> Result<Measured, CliError> {
     let tokenizer = tokenizer()?;
     let (next, tokens) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let watch = Watch::start()?;
+    let (began, cpu) = (Instant::now(), process_seconds("self")?);
     let work = || {
         while let Some(text) = documents.get(next.fetch_add(1, Ordering::Relaxed)) {
             let encoded = tokenizer.encode(text).map_err(bench_error)?;
@@ -119,7 +70,11 @@ fn alone(documents: &[String]) -> Result<Measured, CliError> {
         Ok::<(), CliError>(())
     };
     on_all_cores(work)?;
-    watch.stop(tokens.into_inner() as u64)
+    Ok(Measured {
+        wall: began.elapsed().as_secs_f64(),
+        cpu: process_seconds("self")? - cpu,
+        tokens: tokens.into_inner() as u64,
+    })
 }
 
 fn mb(rate: f64) -> String {

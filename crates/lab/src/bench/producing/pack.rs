@@ -3,18 +3,18 @@
 
 use std::time::{Duration, Instant};
 
+use batchweave_console::CliError;
 use batchweave_producer::config::{PackingMode, ProducerConfig};
 use batchweave_producer::packing::{
-    Batches, Content, Document, Extra, PackedBatch, Point, Restart, Within,
+    Batches, Content, Document, PackedBatch, Point, Restart, Within,
 };
 use batchweave_producer::sources::Place;
 use batchweave_producer::transform::DocumentTransform;
 use serde::Serialize;
 
-use super::super::cpu::median;
-use super::{Text, TextArgs, config, tokenizer, transform};
+use super::{Text, TextArgs, config, tokenizer};
+use crate::bench::cpu::median;
 use crate::error::bench_error;
-use batchweave_console::CliError;
 
 /// Documents per measured batch; copies are made between measurements.
 const AT_ONCE: usize = 256;
@@ -32,7 +32,6 @@ pub(crate) struct PackReport {
 #[derive(Debug, Serialize)]
 struct Packed {
     mode: &'static str,
-    fields: bool,
     /// Rate of packing and encoding together.
     tokens_per_second: f64,
     /// Rate of packing alone.
@@ -51,30 +50,38 @@ struct Round {
 }
 
 pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
-    let text = Text::new(args)?;
+    let args = args.clone();
+    let measured = tokio::task::spawn_blocking(move || report(&args));
+    measured.await.map_err(bench_error)?
+}
+
+fn report(args: &TextArgs) -> Result<PackReport, CliError> {
+    let text = Text::new(args.mib)?;
     let documents = documents(&text)?;
     let tokens: u64 = documents.iter().map(|d| d.content.items()).sum();
     let limits: Vec<f64> = (0..args.rounds).map(|_| copy(&documents)).collect();
     let limit = tokens as f64 / median(&limits, |seconds| *seconds);
-    let work = Work {
-        documents: &documents,
-        tokens,
-        limit,
-        rounds: args.rounds,
-    };
     let mut modes = Vec::new();
-    for (name, mode, fields) in [
-        ("concat", PackingMode::Concat, false),
-        ("concat", PackingMode::Concat, true),
-        ("best_fit", PackingMode::BestFit, false),
-        ("best_fit", PackingMode::BestFit, true),
+    for (mode, packing) in [
+        ("concat", PackingMode::Concat),
+        ("best_fit", PackingMode::BestFit),
     ] {
         let mut config = config(&text);
-        config.packing.mode = mode;
-        if fields {
-            config.packing.fields = Extra::ALL.to_vec();
-        }
-        modes.push(work.measure(name, fields, &config).await?);
+        config.packing.mode = packing;
+        let transform = DocumentTransform::new(&config).map_err(bench_error)?;
+        let rounds: Result<Vec<Round>, CliError> = (0..args.rounds)
+            .map(|_| Round::measure(&transform, &documents))
+            .collect();
+        let rounds = rounds?;
+        let per_second = |time: Duration| tokens as f64 / time.as_secs_f64();
+        let rate = median(&rounds, |r| per_second(r.packing + r.encoding));
+        modes.push(Packed {
+            mode,
+            tokens_per_second: rate,
+            packing_tokens_per_second: median(&rounds, |r| per_second(r.packing)),
+            ratio_to_copy: rate / limit,
+            waste: rounds.last().map_or(0., |round| round.waste(&config)),
+        });
     }
     Ok(PackReport {
         tokens,
@@ -105,40 +112,6 @@ fn documents(text: &Text) -> Result<Vec<Document>, CliError> {
         });
     }
     Ok(documents)
-}
-
-/// The documents to pack, and the rate that a copy of their tokens reaches.
-struct Work<'a> {
-    documents: &'a [Document],
-    tokens: u64,
-    /// The rate of the copy in tokens per second.
-    limit: f64,
-    rounds: u64,
-}
-
-impl Work<'_> {
-    async fn measure(
-        &self,
-        mode: &'static str,
-        fields: bool,
-        config: &ProducerConfig,
-    ) -> Result<Packed, CliError> {
-        let transform = transform(config).await?;
-        let mut rounds = Vec::new();
-        for _ in 0..self.rounds {
-            rounds.push(Round::measure(&transform, self.documents)?);
-        }
-        let per_second = |time: Duration| self.tokens as f64 / time.as_secs_f64();
-        let rate = median(&rounds, |r| per_second(r.packing + r.encoding));
-        Ok(Packed {
-            mode,
-            fields,
-            tokens_per_second: rate,
-            packing_tokens_per_second: median(&rounds, |r| per_second(r.packing)),
-            ratio_to_copy: rate / self.limit,
-            waste: rounds.last().map_or(0., |round| round.waste(config)),
-        })
-    }
 }
 
 /// Wall time in seconds.
@@ -223,10 +196,9 @@ impl PackReport {
             self.limit_tokens_per_second / 1e6,
         );
         for mode in &self.modes {
-            let fields = if mode.fields { " with all fields" } else { "" };
-            let name = format!("{}{fields}", mode.mode);
             let line = format!(
-                "{name:<24} {:.0} million tokens/s ({:.0} before encoding), {:.2} % padding\n",
+                "{:<24} {:.0} million tokens/s ({:.0} before encoding), {:.2} % padding\n",
+                mode.mode,
                 mode.tokens_per_second / 1e6,
                 mode.packing_tokens_per_second / 1e6,
                 100. * mode.waste,

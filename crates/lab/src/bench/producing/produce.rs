@@ -8,18 +8,19 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use batchweave_producer::config::ProducerConfig;
+use batchweave_console::CliError;
+use batchweave_daemon::config::ByteSize;
+use batchweave_producer::config::{ProducerConfig, ShuffleConfig};
 use batchweave_producer::{Outcome, run_watched};
 use batchweave_store::Store;
 use clap::Args;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::super::cpu::{median, process_seconds};
-use super::server::Server;
-use super::{Measured, Text, TextArgs, alone, config, cores, mb};
+use super::{Measured, Text, TextArgs, alone, config, mb};
+use crate::bench::cpu::{cores, in_turns, median, process_seconds};
+use crate::bench::server::Server;
 use crate::error::bench_error;
-use batchweave_console::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProduceArgs {
@@ -34,6 +35,9 @@ pub(crate) struct ProduceArgs {
     /// Tokens that a row advances by; each takes four bytes
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     seq_len: u32,
+    /// Also measure the same text in shuffled order, with windows of this size
+    #[arg(long, value_name = "WINDOW")]
+    shuffle: Option<ByteSize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,6 +59,8 @@ pub(crate) struct ProduceReport {
     ratio_with_server: f64,
     /// CPU time of the tokenizer alone divided by that of the producer.
     ratio_of_cpu: f64,
+    /// Ratio of the rates of shuffled and ordered text by wall time; with `--shuffle`.
+    shuffled_over_ordered_speed: Option<f64>,
     /// Seconds from the first document to the last commit.
     wall_seconds: f64,
     cpu_seconds: f64,
@@ -66,6 +72,7 @@ pub(crate) struct ProduceReport {
 struct Round {
     limit: Measured,
     ours: Ours,
+    shuffled: Option<Ours>,
 }
 
 /// A run of a producer in this process, in seconds.
@@ -88,22 +95,29 @@ impl Round {
 }
 
 pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliError> {
-    let text = Text::new(&args.text)?;
+    let text = Text::new(args.text.mib)?;
     let mut config = config(&text);
     config.stream.slices = args.slices;
     config.stream.rows_per_slice = args.rows_per_slice;
     config.stream.seq_len = args.seq_len;
+    let shuffled = args.shuffle.map(|window| {
+        let mut shuffled = config.clone();
+        shuffled.source.shuffle = Some(ShuffleConfig { seed: 1, window });
+        shuffled
+    });
     let mut rounds = Vec::new();
     for n in 0..args.text.rounds {
-        // The order alternates, so that other load on the machine affects both sides.
-        let (limit, ours) = if n % 2 == 0 {
-            let limit = alone(&text.documents)?;
-            (limit, run(&text, &config).await?)
-        } else {
-            let ours = run(&text, &config).await?;
-            (alone(&text.documents)?, ours)
+        let limit = async || alone(&text.documents);
+        let (limit, ours) = in_turns(n, limit, async || run(&text, &config).await).await?;
+        let shuffled = match &shuffled {
+            Some(shuffled) => Some(run(&text, shuffled).await?),
+            None => None,
         };
-        rounds.push(Round { limit, ours });
+        rounds.push(Round {
+            limit,
+            ours,
+            shuffled,
+        });
     }
     let bytes = text.bytes as f64;
     let last = rounds.last().map(|round| (round.limit.tokens, round.ours));
@@ -121,6 +135,10 @@ pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliErro
         ratio_to_tokenizer: median(&rounds, |r| r.limit.wall / r.seconds()),
         ratio_with_server: median(&rounds, |r| r.limit.wall / r.ours.wall),
         ratio_of_cpu: median(&rounds, |r| r.limit.cpu / r.ours.cpu),
+        shuffled_over_ordered_speed: args.shuffle.map(|_| {
+            let shuffled = |r: &Round| r.shuffled.map_or(f64::NAN, |s| s.wall);
+            median(&rounds, |r| r.ours.wall / shuffled(r))
+        }),
         wall_seconds: median(&rounds, |r| r.ours.wall),
         cpu_seconds: median(&rounds, |r| r.ours.cpu),
         server_cpu_seconds: median(&rounds, |r| r.ours.server),
@@ -129,21 +147,19 @@ pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliErro
 }
 
 async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
-    let server = Server::start(text.folder()).await?;
-    let store = server.store("stream").await?;
-    let ours = until_finished(store, config, Some(server.process()?)).await?;
-    server.stop().await?;
-    Ok(ours)
+    let server = Arc::new(Server::start(text.folder()).await?);
+    let store = Arc::new(server.store("stream").await?);
+    until_finished(store, config, Some(server)).await
 }
 
 /// Runs a producer on `store` until all its input is committed; `server` is the process of the store, if it has one.
 pub(super) async fn until_finished(
     store: Arc<dyn Store>,
     config: &ProducerConfig,
-    server: Option<String>,
+    server: Option<Arc<Server>>,
 ) -> Result<Ours, CliError> {
     let used = move || {
-        let served = server.as_deref().map_or(Ok(0.0), process_seconds);
+        let served = server.as_ref().map_or(Ok(0.0), |server| server.cpu());
         Ok::<_, CliError>((process_seconds("self")?, served?))
     };
     let first = Arc::new(OnceLock::new());
@@ -177,11 +193,16 @@ pub(super) async fn until_finished(
 
 impl ProduceReport {
     pub(crate) fn text(&self) -> String {
+        let shuffled = self
+            .shuffled_over_ordered_speed
+            .map_or_else(String::new, |ratio| {
+                format!("shuffled                    {ratio:.2} of that rate\n")
+            });
         format!(
             "{} documents, {:.1} MB, {} tokens of {}, {} cores, {} batches ({:.0} per second)\n\
              the tokenizer alone         {}\n\
              from documents to the log   {}, {:.2} of it ({:.2} with the S3 server on the same cores; {:.2} by CPU time)\n\
-             in {:.2} s after {:.2} s to start; CPU time {:.2} s, and {:.2} s of the S3 server\n",
+             in {:.2} s after {:.2} s to start; CPU time {:.2} s, and {:.2} s of the S3 server\n{shuffled}",
             self.documents,
             self.text_bytes as f64 / 1e6,
             self.tokens,

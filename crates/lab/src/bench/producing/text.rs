@@ -1,19 +1,13 @@
-//! The measured text: the user's own, or generated from a seed. Generated words follow Zipf's law, with new
-//! ones to the end as in real text, so that a caching tokenizer is treated fairly. No two documents are
-//! alike.
+//! The measured text, generated from a seed. Words follow Zipf's law, with new ones to the end as in real text, so that a
+//! caching tokenizer is treated fairly. No two documents are alike.
 
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use batchweave_console::CliError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::Value;
-
-use super::TextArgs;
-use crate::demo::corpus;
-use crate::error::bench_error;
-use batchweave_console::CliError;
 
 const FILES: usize = 8;
 const SEED: u64 = 20_261_121;
@@ -34,53 +28,33 @@ pub(in crate::bench) struct Text {
 }
 
 impl Text {
-    pub(in crate::bench) fn new(args: &TextArgs) -> Result<Self, CliError> {
+    /// Makes about this much text.
+    pub(in crate::bench) fn new(mib: u64) -> Result<Self, CliError> {
         let mut text = Self {
             folder: tempfile::tempdir()?,
             files: Vec::new(),
             documents: Vec::new(),
             bytes: 0,
         };
-        match &args.text {
-            Some(path) => text.read(path)?,
-            None => text.make_up(args.mib << 20)?,
+        let mut writer = Made::new();
+        for n in 0..FILES as u64 {
+            let path = text.folder().join(format!("made-up-{n}.jsonl"));
+            let mut out = BufWriter::with_capacity(1 << 20, fs::File::create(&path)?);
+            while text.bytes * (FILES as u64) < (mib << 20) * (n + 1) {
+                let document = writer.document();
+                let line = serde_json::json!({ "text": document, "id": text.documents.len() });
+                writeln!(out, "{line}")?;
+                text.bytes += document.len() as u64;
+                text.documents.push(document);
+            }
+            out.flush()?;
+            text.files.push(path);
         }
         Ok(text)
     }
 
     pub(in crate::bench) fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    fn read(&mut self, path: &Path) -> Result<(), CliError> {
-        let corpus = corpus::collect(Some(path), &self.folder.path().join("corpus"))?;
-        (self.files, self.bytes) = (corpus.files(), corpus.bytes);
-        for file in &self.files {
-            for line in fs::read_to_string(file)?.lines() {
-                let line: Value = serde_json::from_str(line).map_err(bench_error)?;
-                let text = line["text"].as_str().unwrap_or_default();
-                self.documents.push(text.to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    fn make_up(&mut self, enough: u64) -> Result<(), CliError> {
-        let mut writer = Made::new();
-        for n in 0..FILES as u64 {
-            let path = self.folder.path().join(format!("made-up-{n}.jsonl"));
-            let mut out = BufWriter::with_capacity(1 << 20, fs::File::create(&path)?);
-            while self.bytes * (FILES as u64) < enough * (n + 1) {
-                let document = writer.document();
-                let line = serde_json::json!({ "text": document, "id": self.documents.len() });
-                writeln!(out, "{line}")?;
-                self.bytes += document.len() as u64;
-                self.documents.push(document);
-            }
-            out.flush()?;
-            self.files.push(path);
-        }
-        Ok(())
     }
 }
 

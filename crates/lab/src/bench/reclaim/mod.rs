@@ -2,10 +2,8 @@
 //! rest. A producer, a job with checkpoints and a reclaimer on the embedded S3 server; every object is
 //! really uploaded, listed and deleted, and the bytes are accounted exactly.
 
-mod plot;
 mod run;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
@@ -21,7 +19,6 @@ use serde::Serialize;
 use crate::error::bench_error;
 use batchweave_console::CliError;
 use batchweave_console::output::bytes;
-use plot::Sample;
 use run::{OBJECT_TGBS, STEP_BYTES, SimulatedRun};
 
 /// Dollars per request, as S3 Standard charges: LIST and PUT, GET. DELETE is free.
@@ -45,9 +42,13 @@ pub(crate) struct ReclaimArgs {
     /// Reclaimer passes per checkpoint interval
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=20))]
     passes: u64,
-    /// Draw the stored bytes into this SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+}
+
+/// Stored bytes of data when the job was at a step.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Sample {
+    step: Step,
+    stored_bytes: u64,
 }
 
 /// Requests of the reclaimer.
@@ -71,20 +72,14 @@ pub(crate) struct ReclaimReport {
     ahead: u64,
     step_bytes: u64,
     tgbs_per_object: u64,
-    passes: u64,
-    records: u64,
-    watermark: Step,
     uploaded_bytes: u64,
-    deleted_bytes: u64,
-    deleted_objects: u64,
     /// Upper bound: (keep + 1) intervals, the steps ahead, and neighbours in the same objects.
     bound_bytes: u64,
     most_bytes: u64,
     end_bytes: u64,
-    /// Number of times that the store's listing was compared with uploads less deletions.
-    audits: u64,
     reclaimer: Cost,
-    samples: Vec<Sample>,
+    #[serde(flatten)]
+    passes: Reclaimed,
 }
 
 pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliError> {
@@ -96,7 +91,7 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
     let mut run = SimulatedRun::new(&store, args.keep).await?;
     let mut log = open_log(Arc::new(counted.clone())).await?;
     let before = requests(&counted);
-    let mut measuring = Measuring::default();
+    let mut passes = Reclaimed::default();
     let mut reclaimer = Reclaimer::new();
     let every = (args.interval / args.passes).max(1);
     for at in 1..=args.steps {
@@ -105,21 +100,18 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
         if marked || at.is_multiple_of(every) || at == args.steps {
             run.progress(at, marked).await?;
             let pass = reclaimer.pass(&mut log, Limits::default()).await?;
-            measuring.sample(at, &run);
-            measuring.take(&pass, &run)?;
+            passes.sample(at, &run);
+            passes.take(&pass, &run)?;
         }
-        measuring.sample(at, &run);
+        passes.sample(at, &run);
     }
     let now = requests(&counted);
     let (cost, log_gets) = (now.0.since(&before.0), now.1 - before.1);
     server.shutdown().await;
-    let report = measuring.report(args, &run, cost, log_gets);
+    let report = passes.report(args, &run, cost, log_gets);
     if report.most_bytes > report.bound_bytes {
         let (most, bound) = (bytes(report.most_bytes), bytes(report.bound_bytes));
         return Err(bench_error(format!("{most} stored, more than {bound}")));
-    }
-    if let Some(path) = &args.plot {
-        write_plot(path, args, &report)?;
     }
     Ok(report)
 }
@@ -131,12 +123,6 @@ async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
         ..LogOptions::new([9; 32])
     };
     Ok(Log::open(store, &options).await?)
-}
-
-fn write_plot(path: &Path, args: &ReclaimArgs, report: &ReclaimReport) -> Result<(), CliError> {
-    let bytes = (report.bound_bytes, report.most_bytes);
-    let plot = plot::svg(args.interval, bytes, &report.samples);
-    std::fs::write(path, plot).map_err(|e| bench_error(format!("{}: {e}", path.display())))
 }
 
 /// Returns all requests, and the number of log reads among them.
@@ -161,15 +147,17 @@ async fn store(server: &Server) -> Result<Arc<dyn Store>, CliError> {
     Ok(batchweave_store::open("s3://batchweave/bench", &options).await?)
 }
 
-#[derive(Debug, Default)]
-struct Measuring {
-    samples: Vec<Sample>,
-    deleted_bytes: u64,
-    deleted_objects: u64,
+/// The passes of the reclaimer, and the stored bytes after each step.
+#[derive(Debug, Default, Serialize)]
+struct Reclaimed {
     passes: u64,
     records: u64,
-    audits: u64,
     watermark: Step,
+    deleted_bytes: u64,
+    deleted_objects: u64,
+    /// Number of times that the store's listing was compared with uploads less deletions.
+    audits: u64,
+    samples: Vec<Sample>,
 }
 
 impl ReclaimArgs {
@@ -198,7 +186,7 @@ impl Cost {
     }
 }
 
-impl Measuring {
+impl Reclaimed {
     fn stored(&self, run: &SimulatedRun) -> u64 {
         run.uploaded_bytes() - self.deleted_bytes
     }
@@ -242,12 +230,7 @@ impl Measuring {
             ahead: args.ahead,
             step_bytes: STEP_BYTES,
             tgbs_per_object: OBJECT_TGBS,
-            passes: self.passes,
-            records: self.records,
-            watermark: self.watermark,
             uploaded_bytes: run.uploaded_bytes(),
-            deleted_bytes: self.deleted_bytes,
-            deleted_objects: self.deleted_objects,
             bound_bytes: (args.steps_kept() + 2 * OBJECT_TGBS) * STEP_BYTES,
             most_bytes: self
                 .samples
@@ -256,9 +239,8 @@ impl Measuring {
                 .max()
                 .unwrap_or(0),
             end_bytes: self.stored(run),
-            audits: self.audits,
             reclaimer: Cost::for_the_run(args, &cost, log_gets),
-            samples: self.samples,
+            passes: self,
         }
     }
 }
@@ -266,7 +248,7 @@ impl Measuring {
 impl ReclaimReport {
     /// Formats the report as text.
     pub(crate) fn text(&self) -> String {
-        let cost = &self.reclaimer;
+        let (cost, passes) = (&self.reclaimer, &self.passes);
         format!(
             "{} steps of {}, a checkpoint every {}, {} kept, {} ahead: {} passes, {} watermarks\n\
              uploaded   {}\n\
@@ -280,15 +262,15 @@ impl ReclaimReport {
             self.interval,
             self.keep,
             self.ahead,
-            self.passes,
-            self.records,
+            passes.passes,
+            passes.records,
             bytes(self.uploaded_bytes),
-            bytes(self.deleted_bytes),
-            self.deleted_objects,
-            self.watermark,
+            bytes(passes.deleted_bytes),
+            passes.deleted_objects,
+            passes.watermark,
             bytes(self.most_bytes),
             bytes(self.bound_bytes),
-            self.audits,
+            passes.audits,
             cost.lists,
             cost.gets,
             cost.puts,
@@ -304,28 +286,25 @@ impl ReclaimReport {
 mod tests {
     use super::*;
 
-    /// Like the long run of docs/performance.md: accounted to the byte, within the bound, drawn.
+    /// Like the long run of docs/performance.md: accounted to the byte and within the bound.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_short_run_is_accounted_to_the_byte() {
-        let folder = tempfile::tempdir().unwrap();
-        let plot = folder.path().join("stored.svg");
         let args = ReclaimArgs {
             steps: 1000,
             interval: 100,
             keep: 2,
             ahead: 40,
             passes: 2,
-            plot: Some(plot.clone()),
         };
         let report = Box::pin(measure(&args)).await.unwrap();
-        assert_eq!((report.watermark, report.audits), (900, 20));
+        assert_eq!((report.passes.watermark, report.passes.audits), (900, 20));
         assert_eq!(report.uploaded_bytes, 1000 * STEP_BYTES);
         assert_eq!(report.end_bytes, 100 * STEP_BYTES);
-        assert_eq!(report.deleted_bytes, 900 * STEP_BYTES);
+        assert_eq!(report.passes.deleted_bytes, 900 * STEP_BYTES);
         // Two intervals, and the steps ahead when the second mark is made.
         assert_eq!(report.most_bytes, (2 * 100 + 40) * STEP_BYTES);
         assert!(report.most_bytes < report.bound_bytes);
         assert!(report.reclaimer.requests_per_tgb < 1.0);
-        assert!(std::fs::read_to_string(plot).unwrap().contains("bound: "));
+        assert!(report.text().contains("audited    20 times"));
     }
 }

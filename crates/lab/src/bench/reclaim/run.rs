@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
-use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::retention::{Mark, Progress};
+use batchweave_core::stream::StreamConfig;
 use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::Store;
 use bytes::Bytes;
 
-use crate::bench::single_commits::SingleCommits;
-use crate::bench::stream::{SLICES, config};
+use crate::bench::stream::{SingleCommits, config};
 use crate::error::bench_error;
 use batchweave_console::CliError;
 
+const SLICES: u32 = 4;
 /// TGBs per object and per commit.
 pub(super) const OBJECT_TGBS: u64 = 4;
 /// The run's only attempt.
@@ -33,16 +32,17 @@ pub(super) struct SimulatedRun {
     uploaded: u64,
 }
 
+fn stream() -> StreamConfig {
+    config(SLICES, 1, 8)
+}
+
 impl SimulatedRun {
     pub(super) async fn new(store: &Arc<dyn Store>, keep: u32) -> Result<Self, CliError> {
-        let _ = batchweave_log::create(store, &config()).await?;
-        let open = async |seed| {
-            let options = LogOptions::new([seed; 32]);
-            Log::open(Arc::clone(store), &options).await
-        };
-        let producer = SingleCommits::open(open(1).await?, "tokenizer-00").await?;
+        let _ = batchweave_log::create(store, &stream()).await?;
+        let producer = SingleCommits::open(store, stream(), "tokenizer-00", 1).await?;
         let job: JobName = "run".parse().map_err(bench_error)?;
-        let opened = open_job(&mut open(2).await?, &job, keep).await?;
+        let mut log = Log::open(Arc::clone(store), &LogOptions::new([2; 32])).await?;
+        let opened = open_job(&mut log, &job, keep).await?;
         Ok(Self {
             store: Arc::clone(store),
             producer,
@@ -65,20 +65,18 @@ impl SimulatedRun {
     }
 
     async fn commit(&mut self) -> Result<(), CliError> {
-        let (p, first) = (&self.producer, self.producer.next_seq());
-        let seqs = (first, first + OBJECT_TGBS - 1);
-        let key = keys::data(p.name(), p.epoch(), p.nonce(), seqs, first, 0);
+        let first = self.producer.next_seq();
+        let key = self.producer.key((first, first + OBJECT_TGBS - 1), 0);
         let body = Bytes::from(vec![7; (OBJECT_TGBS * STEP_BYTES) as usize]);
         let _ = self.store.upload(&key, body).await?;
         self.uploaded += OBJECT_TGBS * STEP_BYTES;
-        let tgbs: Vec<_> = (0..OBJECT_TGBS).map(|n| tgb(&key, n)).collect();
-        let cursor = Cursor(serde_json::json!({ "row": seqs.1 }));
-        self.producer.commit(tgbs, cursor).await
+        let tgbs = (0..OBJECT_TGBS).map(|n| tgb(&key, n)).collect();
+        self.producer.commit(tgbs).await
     }
 
     /// Stores the job's progress up to `step`, and a checkpoint there if `marked`.
     pub(super) async fn progress(&self, step: Step, marked: bool) -> Result<(), CliError> {
-        let (job, opened, stream) = (self.job.clone(), self.opened, config().stream_id);
+        let (job, opened, stream) = (self.job.clone(), self.opened, stream().stream_id);
         let progress = Progress {
             format: 1,
             stream,
@@ -104,15 +102,10 @@ impl SimulatedRun {
             step,
             state: "{}".to_owned(),
         };
-        let _ = self
-            .store
-            .create(&progress.key(), progress.to_json().into())
-            .await?;
+        let put = async |key: String, body: Vec<u8>| self.store.create(&key, body.into()).await;
+        let _ = put(progress.key(), progress.to_json()).await?;
         if marked {
-            let _ = self
-                .store
-                .create(&mark.key(), mark.to_json().into())
-                .await?;
+            let _ = put(mark.key(), mark.to_json()).await?;
         }
         Ok(())
     }

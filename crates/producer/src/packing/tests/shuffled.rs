@@ -1,6 +1,6 @@
 //! Rows in shuffled order: the same rows as without, and the same batches from any point on, whatever the input has become.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::several::{Mode, documents};
 use super::*;
@@ -204,6 +204,23 @@ fn rows_of_a_sequence_stand_alone() {
             .iter()
             .all(|batch| batch.padding() == 0 && batch.own == 16)
     );
+}
+
+/// Neighbouring rows are rarely of one document where the window is large beside it.
+#[test]
+fn large_windows_part_the_rows_of_a_long_document() {
+    let neighbours = |window: u64| {
+        let packer = shuffled(Mode::Concat, window, 1, 0, Restart::default());
+        let (mixed, full) = pack(Box::new(packer), &long_documents(), Point::default());
+        let rows = rows_of(&mixed[..full]);
+        let in_row = |row: &Content| row.2.iter().map(|piece| piece.0).collect::<BTreeSet<_>>();
+        let same = rows
+            .windows(2)
+            .filter(|pair| !in_row(&pair[0]).is_disjoint(&in_row(&pair[1])));
+        same.count() as f64 / rows.len() as f64
+    };
+    let (narrow, wide) = (neighbours(2), neighbours(32));
+    assert!(wide < 0.25 && narrow > 0.4, "{narrow} {wide}");
 }
 
 /// The deliberate mistake: without the number of documents a window that ended with the input becomes another one.

@@ -1,4 +1,4 @@
-//! The measured documents in other forms than lines: Parquet and zstd.
+//! The measured documents as lines, Parquet and zstd.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,5 +1,7 @@
-//! `bench order --restart`: the time from a place in the middle of a large file to the next document, compared with
-//! reading that file once.
+//! `bench restart`: the time from a place in the middle of a large file to the next document, compared with reading that
+//! file once.
+
+mod files;
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -8,22 +10,36 @@ use std::time::Instant;
 
 use batchweave_console::CliError;
 use batchweave_core::order::{Blocks, FileShape, Portion, Position, Shuffle, SourceOrder, Walk};
+use batchweave_daemon::config::ByteSize;
 use batchweave_producer::sources::{
     FileReader, Format, InputList, Place, ReadContent, ReadOptions, SourceFiles, find_all,
 };
 use batchweave_store::OpenOptions;
+use clap::Args;
 use futures::FutureExt;
 use serde::Serialize;
 
-use super::{OrderArgs, corpus};
 use crate::bench::cpu::median;
-use crate::bench::producing::{Text, TextArgs};
+use crate::bench::producing::Text;
 use crate::error::bench_error;
 
 /// Distinct text, which is repeated to the wanted size.
 const DISTINCT_MIB: u64 = 32;
 /// Rows of a row group.
 const GROUP_ROWS: usize = 20_000;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RestartArgs {
+    /// Size of the file, before compression
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    bytes: ByteSize,
+    /// Documents that are shuffled among themselves
+    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
+    window: ByteSize,
+    /// Measurements of each form; the report has medians
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
+    rounds: u64,
+}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct RestartReport {
@@ -55,12 +71,14 @@ struct Case {
     shape: FileShape,
 }
 
-pub(super) async fn measure(args: &OrderArgs) -> Result<RestartReport, CliError> {
-    let text = Text::new(&TextArgs::generated(DISTINCT_MIB))?;
+pub(crate) async fn measure(args: &RestartArgs) -> Result<RestartReport, CliError> {
+    let bytes = args.bytes.bytes();
+    let distinct = (bytes >> 20).clamp(1, DISTINCT_MIB);
+    let text = Text::new(distinct)?;
     let mut forms = Vec::new();
     let makers: [Make; 3] = [lines, row_groups, packed];
     for make in makers {
-        let case = make(&text, args.restart_bytes.bytes())?;
+        let case = make(&text, bytes)?;
         let list = list(&case.path).await?;
         let args = args.clone();
         let measured = tokio::task::spawn_blocking(move || {
@@ -72,14 +90,14 @@ pub(super) async fn measure(args: &OrderArgs) -> Result<RestartReport, CliError>
         forms.push(measured.await.map_err(bench_error)??);
     }
     Ok(RestartReport {
-        content_bytes: args.restart_bytes.bytes(),
+        content_bytes: bytes,
         forms,
     })
 }
 
 fn lines(text: &Text, bytes: u64) -> Result<Case, CliError> {
     let path = text.folder().join("large.jsonl");
-    corpus::lines(File::create(&path)?, &text.documents, bytes)?;
+    files::lines(File::create(&path)?, &text.documents, bytes)?;
     Ok(Case {
         form: "lines",
         path,
@@ -90,7 +108,7 @@ fn lines(text: &Text, bytes: u64) -> Result<Case, CliError> {
 
 fn packed(text: &Text, bytes: u64) -> Result<Case, CliError> {
     let path = text.folder().join("large.jsonl.zst");
-    corpus::packed_lines(&path, &text.documents, bytes)?;
+    files::packed_lines(&path, &text.documents, bytes)?;
     Ok(Case {
         form: "compressed",
         path,
@@ -106,7 +124,7 @@ fn row_groups(text: &Text, bytes: u64) -> Result<Case, CliError> {
         .flatten()
         .cloned()
         .collect();
-    let groups = corpus::parquet(&path, &many, GROUP_ROWS)?;
+    let groups = files::parquet(&path, &many, GROUP_ROWS)?;
     Ok(Case {
         form: "row groups",
         path,
@@ -124,7 +142,7 @@ async fn list(path: &Path) -> Result<InputList, CliError> {
     find_all(&paths, &open).await.map_err(bench_error)
 }
 
-fn form(args: &OrderArgs, case: &Case, list: &InputList) -> Result<FormReport, CliError> {
+fn form(args: &RestartArgs, case: &Case, list: &InputList) -> Result<FormReport, CliError> {
     let options = ReadOptions {
         format: case.format,
         content: ReadContent::Documents,
@@ -141,7 +159,7 @@ fn form(args: &OrderArgs, case: &Case, list: &InputList) -> Result<FormReport, C
     let file_bytes = case.path.metadata()?.len();
     let blocks = Blocks::plan([(0, file_bytes, case.shape.clone())]);
     let shuffle = Shuffle {
-        seed: args.seed,
+        seed: 1,
         window: args.window.bytes(),
     };
     let order = SourceOrder::new(case.form, blocks, Some(shuffle), Portion::ALL);
@@ -213,11 +231,12 @@ fn resume(
 }
 
 impl RestartReport {
-    pub(super) fn text(&self, text: &mut String) {
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("files with {} of text\n", ByteSize(self.content_bytes));
         for form in &self.forms {
             let _ = writeln!(
                 text,
-                "restart    {:<10} {:.2} s in the middle, {:.2} s at the end; read once: {:.2} s ({:.2} and {:.2} of it)",
+                "{:<10} {:.2} s in the middle, {:.2} s at the end; read once: {:.2} s ({:.2} and {:.2} of it)",
                 form.form,
                 form.middle_seconds,
                 form.end_seconds,
@@ -226,5 +245,28 @@ impl RestartReport {
                 form.end_over_read_once,
             );
         }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn restarts_within_each_form_of_file_are_measured() {
+        let args = RestartArgs {
+            bytes: ByteSize(1 << 20),
+            window: ByteSize(256 << 10),
+            rounds: 1,
+        };
+        let report = measure(&args).await.unwrap();
+        let names: Vec<_> = report.forms.iter().map(|form| form.form).collect();
+        assert_eq!(names, ["lines", "row groups", "compressed"]);
+        for form in &report.forms {
+            assert!(form.middle_over_read_once > 0.0, "{form:?}");
+            assert!(form.end_over_read_once > 0.0, "{form:?}");
+        }
+        assert_eq!(report.text().lines().count(), 4);
     }
 }

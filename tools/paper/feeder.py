@@ -1,9 +1,9 @@
-"""The other side of the benchmark: a process that hands frames over as the consumer daemon does.
+"""The other side of `paper.handover`: a process that hands frames over as a consumer daemon does.
 
 It fills its arena once and then only sends and counts, so what is measured is the hand-over and the
 client. It speaks docs/socket.md to one rank at a time, and says in each frame when it was sent.
 
-    python -m batchweave.bench.feeder SOCKET SLICES SLICE_BYTES CREDITS DELAY_US
+    python -m paper.feeder SOCKET SLICES SLICE_BYTES CREDITS DELAY_US
 
 With a delay it keeps one step in flight, and sends the next one that long after the last was
 released: then `next()` waits for it.
@@ -12,6 +12,7 @@ released: then `next()` waits for it.
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import json
 import mmap
@@ -134,21 +135,12 @@ def _message(kind: int, body: bytes) -> bytes:
     return struct.pack("<4sHHII", b"BWSK", 1, kind, _HEADER_BYTES + len(body), 0) + body
 
 
-def main() -> None:
-    """Serves until it is killed."""
-    path, numbers = sys.argv[1], sys.argv[2:]
-    feeder = Feeder(*map(int, numbers))
+if __name__ == "__main__":
+    made = Feeder(*map(int, sys.argv[2:]))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(path)
+    listener.bind(sys.argv[1])
     listener.listen(1)
     while True:
-        connected, _ = listener.accept()
-        with connected:
-            try:
-                feeder.serve(connected)
-            except OSError as gone:
-                print(f"feeder: {gone}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()
+        rank, _ = listener.accept()
+        with rank, contextlib.suppress(OSError):
+            made.serve(rank)

@@ -1,0 +1,159 @@
+"""What a rank pays for a batch: the hand-over from a daemon's memory, beside a queue of Python.
+
+    python -m paper.handover {batchweave,queue} BYTES CALLS
+
+Prints the medians of one round in microseconds; a feeder stands for the daemon:
+
+- queued: `next()` and taking the three arrays of one slice, with batches waiting and 30 us of busy
+  work between calls;
+- blocking: from the daemon's send to the array, where the rank waits; 0.15 ms idle before each;
+- per slice: what each further slice of a step adds, its three arrays taken;
+- release: dropping the arrays, the message to the daemon included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paper.experiment import Context, Experiment, Outcome, in_turns, quantile
+from paper.programs import Program, lines
+
+KIB, MIB = 1 << 10, 1 << 20
+_MANY = 16
+_BUSY_NS, _IDLE_US = 30_000, 150
+_GOALS = {"queued_p50_us": 5, "queued_p99_us": 50, "blocking_p50_us": 30, "per_slice_us": 2.5}
+
+
+def run(ctx: Context, out: Outcome) -> None:
+    """Measures both ways in turns, at each size of slices."""
+    for size in ctx.of([64 * KIB], [64 * KIB], [64 * KIB, 64 * MIB]):
+        calls = ctx.of(100, 2000, 4000)
+        sides = {
+            "BatchWeave": functools.partial(_measured, ctx, "batchweave", size, calls),
+            "multiprocessing.Queue": functools.partial(_measured, ctx, "queue", size, calls // 10),
+        }
+        found = in_turns(ctx.of(1, 3, 5), sides)
+        for name, values in found.items():
+            out.rows.append({"system": name, "slice_kib": size / KIB, **values})
+        for figure, goal in _GOALS.items() if size == 64 * KIB else ():
+            out.at_most(f"64 KiB, {figure}", found["BatchWeave"][figure], goal)
+
+
+def _measured(ctx: Context, way: str, size: int, calls: int) -> dict[str, float]:
+    words = [ctx.python, "-m", "paper.handover", way, str(size), str(calls)]
+    found: dict[str, float] = lines(words, ctx.env, ctx.folder / "handover.log")[0]
+    return found
+
+
+@contextlib.contextmanager
+def feeding(slices: int, slice_bytes: int, credits: int, delay_us: int) -> Iterator[Path]:
+    """Starts a feeder process and returns its socket."""
+    with tempfile.TemporaryDirectory(prefix="paper-feeder-") as folder:
+        path = Path(folder) / "s"
+        numbers = (slices, slice_bytes, credits, delay_us)
+        words = [sys.executable, "-m", "paper.feeder", str(path), *map(str, numbers)]
+        with Program("feeder", words, Path(folder) / "log"):
+            yield path
+
+
+def _busy() -> None:
+    until = time.perf_counter_ns() + _BUSY_NS
+    while time.perf_counter_ns() < until:
+        pass
+
+
+def queued(path: Path, calls: int, credits: int) -> tuple[list[float], list[float]]:
+    """Microseconds of each call that found its batch waiting, and of each release."""
+    taken, released = [], []
+    clock, client = time.perf_counter_ns, importlib.import_module("batchweave")
+    with client.connect(path, credits=credits, timeout=60) as reader:
+        for _ in range(calls):
+            _busy()
+            began = clock()
+            batch = next(reader)
+            for piece in batch.slices:
+                a, b, c = piece["stamp"], piece["tokens"], piece["segment_ids"]
+            ended = clock()
+            del batch, piece, a, b, c
+            released.append((clock() - ended) / 1e3)
+            taken.append((ended - began) / 1e3)
+    # The first calls map the segments and fill caches.
+    return taken[len(taken) // 10 :], released[len(released) // 10 :]
+
+
+def blocking(path: Path, calls: int, credits: int) -> list[float]:
+    """Microseconds from the daemon's send to the array, of each call that waited."""
+    found, client = [], importlib.import_module("batchweave")
+    with client.connect(path, credits=credits, timeout=60) as reader:
+        for _ in range(calls):
+            batch = next(reader)
+            sent = int(batch.slices[0]["stamp"][0])
+            found.append((time.monotonic_ns() - sent) / 1e3)
+            del batch
+    return found[len(found) // 10 :]
+
+
+def ours(size: int, calls: int) -> dict[str, float]:
+    """Measures all figures for one size of slices."""
+    credits, many = (4, 4) if size > MIB else (8, _MANY)
+    with feeding(1, size, credits, 0) as one:
+        taken, released = queued(one, calls, credits)
+    with feeding(many, min(size, 16 * MIB), credits, 0) as wide:
+        more, _ = queued(wide, calls // 4, credits)
+    with feeding(1, size, 2, _IDLE_US) as slow:
+        waits = blocking(slow, calls // 4, 2)
+    extra = statistics.median(more) - statistics.median(taken)
+    return {
+        "queued_p50_us": statistics.median(taken),
+        "queued_p99_us": quantile(taken, 0.99),
+        "blocking_p50_us": statistics.median(waits),
+        "per_slice_us": extra / (many - 1),
+        "release_us": statistics.median(released),
+    }
+
+
+def _put_all(queue: Any, size: int, calls: int) -> None:
+    data = np.ones(size, np.uint8)
+    for _ in range(calls):
+        queue.put(data)
+
+
+def theirs(size: int, calls: int) -> dict[str, float]:
+    """Measures a bounded multiprocessing.Queue of numpy arrays, with the same work between."""
+    context = multiprocessing.get_context("fork")
+    queue: Any = context.Queue(4)
+    sender = context.Process(target=_put_all, args=(queue, size, calls), daemon=True)
+    sender.start()
+    found = []
+    for _ in range(calls):
+        _busy()
+        began = time.perf_counter()
+        queue.get()
+        found.append((time.perf_counter() - began) * 1e6)
+    sender.join()
+    return {"queued_p50_us": statistics.median(found), "queued_p99_us": quantile(found, 0.99)}
+
+
+EXPERIMENT = Experiment(
+    "handover", "hand-over to a rank", "a goal of this project: 5 us for a waiting batch", run
+)
+
+if __name__ == "__main__":
+    # As in trainers; a collection would show in the 99th percentile.
+    gc.disable()
+    way, numbers = sys.argv[1], map(int, sys.argv[2:])
+    print(json.dumps((ours if way == "batchweave" else theirs)(*numbers)))

@@ -161,6 +161,37 @@ def test_the_ablation_of_the_page_is_a_fork_with_another_shape(tmp_path: Path) -
     assert given + fork_checker.documents(child, fork_checker.steps(child)) == tokens
 
 
+def test_a_fork_of_a_stream_with_stages_has_its_batches(tmp_path: Path) -> None:
+    stages, commands = examples()["Long context"]
+    corpus(tmp_path)
+    parent = tmp_path / "pretrain"
+    paths = configure(tmp_path, parent, stages, CONFIGS)
+    for path, producer in zip(paths, NAMES, strict=True):
+        open_producer(path, parent, producer)
+    page_command(tmp_path, commands[0])
+    produce(paths)
+    wanted = fork_checker.steps(parent)
+    # Step 6 is the first one in the stage; from 5 on it begins for a producer at the fork.
+    for step, carried in ((0, False), (4, False), (5, True), (8, True), (len(wanted), True)):
+        child = tmp_path / f"fork-{step}"
+        url = f"file://{child}"
+        forked = run(
+            "batchweave", "fork", f"file://{parent}", "--at-step", str(step), url, "--json"
+        )
+        assert forked.code == 0, forked
+        report = json.loads(forked.out)
+        assert report["stages"] == (["long"] if carried else []), report
+        assert report["left_behind"]["stages"] == ([] if carried else ["long"]), report
+        paths = configure(tmp_path, child, stages, CONFIGS)
+        if not carried:
+            for path, producer in zip(paths, NAMES, strict=True):
+                open_producer(path, child, producer)
+            page_command(tmp_path, f"{commands[0]} --store {url}")
+        produce(paths)
+        found = fork_checker.steps(child)
+        assert [tgb.digest for tgb in found] == [tgb.digest for tgb in wanted[step:]], step
+
+
 @pytest.mark.parametrize(
     ("before", "after", "part"),
     [

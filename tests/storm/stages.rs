@@ -39,7 +39,7 @@ const CHAT: [Shape; 2] = [
     ("again", 2, 400, "look_ahead = 64"),
 ];
 
-/// What happens beside the producers' kills: the stages, the job, and its kills.
+/// The part of a storm beside the kills of producers: the stages, the job, and its kills.
 struct Person {
     job: Job,
     started: bool,

@@ -29,7 +29,7 @@ def of_fields(fields: dict[str, Any]) -> Stage:
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError("a number of a stage is none")
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a name of a stage is no text")
+        raise ValueError("a name of a stage must be text")
     return Stage(numbers[0], texts[0], numbers[1], numbers[2], texts[1])
 
 
@@ -37,7 +37,7 @@ def of_message(body: memoryview) -> Stage | None:
     """Decodes a `stage`; None for the shape of stream.json."""
     fields = json.loads(bytes(body))
     if not isinstance(fields, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it must be an object")
     found = of_fields(fields)
     return found if found.id else None
 

@@ -196,7 +196,7 @@ async fn a_record_that_others_have_read_is_not_repaired() {
     assert!(!world.path("repairs").exists());
     fs::write(&path, good).unwrap();
     assert_eq!(world.json(&["repair"])["repair"], "none");
-    fs::write(world.path(&keys::log(3)), r#"{"format":2}"#).unwrap();
+    fs::write(world.path(&keys::log(3)), r#"{"format":3}"#).unwrap();
     let newer = world.run(&["repair", "--apply", "--reason", "x"]);
     assert!(
         newer.code == 76 && newer.out.contains("upgrade"),

@@ -107,8 +107,8 @@ async fn a_gap_and_an_unreadable_record_stop_everything() {
         doctor.code == 76 && doctor.out.contains("FAIL  log"),
         "{doctor:?}"
     );
-    fs::write(&middle, r#"{"format":2}"#).unwrap();
+    fs::write(&middle, r#"{"format":3}"#).unwrap();
     world
         .run(&["status"])
-        .fails(76, &[&keys::log(1), "format 2"]);
+        .fails(76, &[&keys::log(1), "format 3"]);
 }

@@ -183,6 +183,12 @@ pub fn of_producer(key: &str) -> Option<String> {
     if key.starts_with("sources.") && found.starts_with("the input is") {
         return Some("the files of a source are its `paths`, a list".to_owned());
     }
+    if key.starts_with("stages.") {
+        // A stage has its own shape beside that of the stream.
+        return found
+            .contains("stream.")
+            .then(|| found.replace("stream.", ""));
+    }
     let table = key.split_once('.').map(|(table, _)| table);
     let input = table.is_none_or(|table| INPUT_TABLES.contains(&table) || table == "store");
     let of_input = OF_INPUT.iter().any(|begin| found.starts_with(begin));
@@ -268,6 +274,8 @@ mod tests {
             assert_eq!(of_producer(key).as_ref(), Some(&shuffled), "{key}");
         }
         assert!(of_producer("store.path").unwrap().contains("store.url"));
+        let of_stage = of_producer("stages.seqlen").unwrap();
+        assert_eq!(of_stage, "the tokens of a row are `seq_len`");
         let of_rows = of_producer("packing.shuffle_rows.window").unwrap();
         assert!(of_rows.contains("packing.shuffle_rows.tokens"), "{of_rows}");
         assert!(

@@ -112,7 +112,7 @@ impl ProducerStages {
         format!(
             "producer {} holds before its batch {first}: there stage {name:?} begins, and {lacks}. Set [[stages]] with name = \
              {name:?}, rows_per_slice = {}, seq_len = {} and the [stages.packing] of the other producers (form {:?}, fingerprint \
-             {:.16}), and start again; or set another stage at the same batch (`batchweave stage set`)",
+             {:.16}), and start again; or set another stage at the same batch (`batchweave stage set NAME --config FILE`)",
             self.producer,
             stage.rows_per_slice,
             stage.seq_len,

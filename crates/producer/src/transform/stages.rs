@@ -11,7 +11,7 @@ use super::{DocumentTransform, Kind};
 use crate::config::{PackingMode, ProducerConfig, StageConfig};
 use crate::packing::{AddedTokens, BestFit, Concat, Encoder, Packer, Pairs, Restart, Shape};
 
-/// What makes batches of one shape.
+/// The parts that make batches of one shape.
 #[derive(Debug, Clone)]
 pub struct BatchForm {
     /// The name of the stage; empty for the shape of stream.json.

@@ -54,7 +54,7 @@ pub(super) struct Producer {
     retired: bool,
     /// Mixtures by the first sequence number at which they apply.
     mixtures: BTreeMap<Seq, u64>,
-    /// Stages, likewise.
+    /// Stages by the first sequence number at which they apply.
     stages: BTreeMap<Seq, u64>,
     /// Committed TGBs without a step.
     pub(super) waiting: VecDeque<Tgb>,

@@ -27,7 +27,7 @@ pub(super) struct History {
     pub(super) steps: Vec<(ProducerName, Seq)>,
     /// The mixtures of this log and its ancestors: number, first batch of each producer, version in this log.
     pub(super) mixtures: Vec<Change>,
-    /// The stages, likewise.
+    /// The stages of this log and its ancestors, in the form of the mixtures.
     pub(super) stages: Vec<Change>,
     /// Producers that opened behind a stage that does not name them, with the stage in which they began.
     pub(super) late: BTreeMap<ProducerName, u64>,

@@ -115,6 +115,12 @@ pub fn fields_from(width: usize, rows: &[(&str, String)]) -> String {
     text
 }
 
+/// Whether a cell is a number. An id of hexadecimal digits, as `4e534497`, is none.
+fn is_number(cell: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_digit() || "+-.".contains(c);
+    cell.chars().all(is_plain) && cell.parse::<f64>().is_ok()
+}
+
 /// Formats a table with aligned columns; a column of numbers and `-` only is aligned to the right.
 pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let rows: Vec<_> = rows.into_iter().collect();
@@ -124,7 +130,7 @@ pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<S
         .map(|(i, title)| {
             let cells = rows.iter().filter_map(|row| row.get(i));
             let width = cells.clone().map(|cell| cell.chars().count()).max();
-            let mut numbers = cells.map(|cell| cell == "-" || cell.parse::<f64>().is_ok());
+            let mut numbers = cells.map(|cell| cell == "-" || is_number(cell));
             (width.unwrap_or(0).max(title.len()), numbers.all(|is| is))
         })
         .collect();
@@ -246,6 +252,9 @@ mod tests {
         let text = table(Style::default(), &["NAME", "SEQ", "WHO"], rows);
         let expected = "NAME         SEQ  WHO\np0             7  here\nproducer-1  1234\n";
         assert_eq!(text, expected);
+        let ids = [vec!["4e534497".to_owned()], vec!["53e75985".to_owned()]];
+        let text = table(Style::default(), &["ID"], ids);
+        assert_eq!(text, "ID\n4e534497\n53e75985\n");
     }
 
     #[test]

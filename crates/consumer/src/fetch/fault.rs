@@ -71,23 +71,19 @@ pub(super) fn unreadable<E: FetchEvents>(
     fault.at_step(step).at_key(key)
 }
 
-/// Returns the fault of a deleted object: the steps that lost slices, and those that did not.
+/// Returns the fault of a deleted object: the steps that lost slices, and those that did not. Of steps behind the known
+/// ones it is not known.
 fn missing(head: &Head, (first, last): (Step, Step), detail: &str) -> Fault {
     let from = head.watermark;
-    let remains = match (first > from, last + 1 < head.next_step) {
-        (true, true) => format!(
-            "{from} to {} and {} to {}",
-            first - 1,
-            last + 1,
-            head.next_step - 1
-        ),
-        (true, false) => format!("{from} to {}", first - 1),
-        (false, true) => format!("{} to {}", last + 1, head.next_step - 1),
-        (false, false) => "none".to_owned(),
-    };
+    let mut others = String::new();
+    if first > from {
+        others = format!(", steps {from} to {} are not in it", first - 1);
+    }
+    if last + 1 < head.next_step {
+        others.push_str(", later ones may be");
+    }
     let message = format!(
-        "the log names an object that is not in the store ({detail}): slices of steps {first} to {last} are \
-         gone, steps {remains} are not in it"
+        "the log names an object that is not in the store ({detail}): slices of steps {first} to {last} are gone{others}"
     );
     let remedy = format!(
         "restore the object from a backup or a bucket version, or pass over the steps in a new attempt after \

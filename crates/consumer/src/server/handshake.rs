@@ -255,7 +255,7 @@ impl Handshake<'_> {
     }
 
     /// Has the attempt's record written. Returns the reason to wait if that failed and may pass; `None` when the
-    /// rank was refused meanwhile.
+    /// rank was refused meanwhile, or the daemon stops: the rank then connects again.
     async fn open(&mut self, attempt: AttemptRequest) -> Option<Result<Option<WaitReason>, Fault>> {
         if let Err(wait) = self
             .node
@@ -267,7 +267,7 @@ impl Handshake<'_> {
         let (answer, mut answered) = oneshot::channel();
         let request = LogRequest::Open(Box::new(attempt.clone()), answer);
         if self.node.requests.send(request).await.is_err() {
-            return Some(Err(stopping()));
+            return None;
         }
         let outcome = loop {
             let answer = self
@@ -287,7 +287,7 @@ impl Handshake<'_> {
         Some(match outcome {
             Ok(Ok(())) => Ok(None),
             Ok(Err(why)) => refusal(&attempt, why, &self.node.resources.stream).map(Some),
-            Err(_) => Err(stopping()),
+            Err(_) => return None,
         })
     }
 
@@ -335,8 +335,4 @@ fn unread(fault: Fault) -> WaitReason {
         detail: "the log can't be read".to_owned(),
         fault,
     }
-}
-
-fn stopping() -> Fault {
-    Fault::new(ErrorName::Internal, "the daemon stops").remedy("connect again")
 }

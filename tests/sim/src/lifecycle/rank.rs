@@ -9,7 +9,7 @@ use std::time::Duration;
 use batchweave_core::ids::{AttemptId, AttemptNo, Step, Version};
 use batchweave_store::Store;
 use batchweave_wire::{
-    ClientMessage, DaemonMessage, Hello, Mode, Parent, Progress, Replaces, Welcome,
+    ClientMessage, DaemonMessage, Hello, Mode, Parent, Progress, Replaces, STAGES, Welcome,
 };
 
 use super::job::Job;
@@ -145,6 +145,7 @@ impl Rank {
     fn hello(&self, link: &mut Link) {
         let (wanted, position) = (&self.wanted, &self.position);
         let mut hello = Hello::new("rank", position.next);
+        hello.forms = vec![STAGES.to_owned()];
         hello.job = Some(self.job.name.to_string());
         hello.attempt = Some(wanted.id.to_string());
         hello.parent = wanted.parent.map(|(attempt, id)| Parent {

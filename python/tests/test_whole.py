@@ -85,6 +85,7 @@ def test_readers_and_modules_show_what_matters(path: Path) -> None:
             "Ragged",
             "Reader",
             "Slice",
+            "Stage",
             "Stream",
             "connect",
             "errors",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from batchweave._bins import no_rows
@@ -14,6 +14,7 @@ from batchweave._loaders import check_joined, check_loader
 from batchweave._micro_batches import MicroBatch
 from batchweave._names import check_names
 from batchweave._rows import is_balanced
+from batchweave._stages import Stage
 from batchweave._stopping import StopRequest, used_by_readers
 from batchweave._tensors import model_inputs
 from batchweave.batch import Batch
@@ -98,6 +99,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         seq_len: int | None = None,
         rows_per_slice: int | None = None,
         limit: int | None = None,
+        on_stage: Callable[[Stage | None], object] | None = None,
         labels: str | None = None,
         dtype: Any = "int64",
         micro_batches: bool = False,
@@ -116,7 +118,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self._finished = False
         self._stopping = StopRequest()
         self.last: Batch | None = None
-        """The batch of the last item; it holds the daemon's memory until the next one."""
+        """The batch of the last item, with its stage; it holds the daemon's memory until the next."""
         if state is not None:
             self.load_state_dict(state)
 

@@ -118,7 +118,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self._finished = False
         self._stopping = StopRequest()
         self.last: Batch | None = None
-        """The batch of the last item, with its stage; it holds the daemon's memory until the next."""
+        """The batch of the last item; it holds the daemon's memory until the next one."""
         if state is not None:
             self.load_state_dict(state)
 

@@ -4,19 +4,24 @@ configurations, its commands are run, and every step has its shape and each toke
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import batchweave
 import fork_checker
 import pytest
 from probes import refused, run
 from shell_blocks import blocks
-from site_of_daemons import ROOT
+from site_of_daemons import BINARIES, ROOT
 from test_fork import open_producer
 
+TOML: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 NAMES = ["tokens-0", "tokens-1"]
 # The steps of the page, in a stream of a few dozen.
 STEPS = {"40000": "6", "60000": "9"}
@@ -192,6 +197,27 @@ def test_a_fork_of_a_stream_with_stages_has_its_batches(tmp_path: Path) -> None:
         produce(paths)
         found = fork_checker.steps(child)
         assert [tgb.digest for tgb in found] == [tgb.digest for tgb in wanted[step:]], step
+
+
+def test_a_producer_that_holds_names_the_lines_to_add_and_its_batches(tmp_path: Path) -> None:
+    stages, commands = examples()["Long context"]
+    corpus(tmp_path)
+    root = tmp_path / "pretrain"
+    for path, producer in zip(configure(tmp_path, root, stages, CONFIGS), NAMES, strict=True):
+        open_producer(path, root, producer)
+    page_command(tmp_path, commands[0])
+    (path, _) = configure(tmp_path, root, "", CONFIGS)
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stderr is not None
+        held = next(line for line in daemon.stderr if "ERROR" in line)
+        daemon.terminate()
+        rest = daemon.stderr.read()
+    lines = re.search(r"with (name = .*?, rows_per_slice = \d+, seq_len = \d+) and", held)
+    assert lines is not None, held
+    added = TOML.loads("\n".join(lines[1].split(", ")))
+    assert added == {"name": "long", "rows_per_slice": 1, "seq_len": 32768}
+    assert "stopped while holding before a stage; a restart continues from here batches=3" in rest
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::commit_policy::Dac;
+use batchweave_core::ids::Seq;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions, CommitQueue, Committer};
 use batchweave_store::Store;
@@ -56,11 +57,11 @@ pub(crate) async fn run(
         let produced = produce(opened, config, stop, &site, started);
         match Box::pin(produced).await? {
             Next::Done(outcome) => return Ok(outcome),
-            Next::Held(missing) => {
+            Next::Held(missing, batches) => {
                 if stage_hold::wait(&site, &missing, stop).await {
                     continue;
                 }
-                return Ok(ending::stopped_early());
+                return Ok(ending::stopped_holding(batches));
             }
             Next::Again => {}
         }
@@ -76,8 +77,8 @@ enum Next {
     Done(Outcome),
     /// It begins again from its stored cursor.
     Again,
-    /// It lacks the stage of its next batch.
-    Held(MissingStage),
+    /// It lacks the stage of its next batch, behind this number of batches.
+    Held(MissingStage, Option<Seq>),
 }
 
 /// Moves documents from the input to the log, until one of them ends or `stop` is cancelled.
@@ -142,7 +143,7 @@ async fn produce(
     let held = held.get().filter(|_| !stop.is_cancelled());
     Ok(match (outcome, held) {
         (None, _) => Next::Again,
-        (Some(Outcome::Stopped { .. }), Some(missing)) => Next::Held(missing.clone()),
+        (Some(Outcome::Stopped { batches }), Some(missing)) => Next::Held(missing.clone(), batches),
         (Some(outcome), _) => {
             let totals = Totals::read(&site.metrics, began.elapsed());
             Next::Done(ending::produced(

@@ -119,7 +119,9 @@ impl WantedStage {
         {
             return Err(CliError::Refused(format!(
                 "stage {:?} has begun with another shape ({} x {}): give this one a name of its own",
-                self.name, other.rows_per_slice, other.seq_len
+                self.name.as_str(),
+                other.rows_per_slice,
+                other.seq_len
             )));
         }
         Ok(())

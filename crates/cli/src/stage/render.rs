@@ -17,7 +17,9 @@ pub(super) fn change(report: &ChangeReport, style: Style) -> String {
     };
     let shape = format!(
         "stage {id} {:?} ({} x {} tokens per slice)",
-        stage.name, stage.rows_per_slice, stage.seq_len
+        stage.name.as_str(),
+        stage.rows_per_slice,
+        stage.seq_len
     );
     let head = if report.planned {
         format!("{shape} would be set; nothing is written")

@@ -104,7 +104,7 @@ impl ProducerStages {
     }
 
     fn missing(&self, stage: &StageState, found: Option<&BatchForm>, first: Seq) -> String {
-        let name = &stage.name;
+        let name = stage.name.as_str();
         let lacks = match found {
             None => "this configuration has none of that name".to_owned(),
             Some(form) => format!("the one of this configuration is another: {}", form.words()),

@@ -172,6 +172,15 @@ pub(crate) fn stopped_early() -> Outcome {
     Outcome::Stopped { batches: None }
 }
 
+/// Logs a stop while the producer held before a stage that it lacks, and returns the outcome.
+pub(crate) fn stopped_holding(batches: Option<Seq>) -> Outcome {
+    tracing::info!(
+        batches,
+        "stopped while holding before a stage; a restart continues from here"
+    );
+    Outcome::Stopped { batches }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

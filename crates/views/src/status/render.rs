@@ -57,11 +57,7 @@ pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, St
             (p.state != "finished").then(|| stage.to_owned())
         };
         let now: BTreeSet<String> = report.producers.iter().filter_map(of).collect();
-        let text = format!(
-            "{}; `batchweave stage show` has all {}",
-            joined(now, "-"),
-            report.stages.len()
-        );
+        let text = format!("{}; see `batchweave stage show`", joined(now, "-"));
         rows.push(("stage", text));
     }
     let end = match (report.end, report.sealed) {

@@ -48,7 +48,7 @@ struct OpenArgs {
     /// Name of the job
     #[arg(value_name = "NAME")]
     job: JobName,
-    /// First step that the job reads
+    /// First step that the job reads; 0 is the first of the stream
     #[arg(long, value_name = "STEP", default_value_t = 0)]
     start: Step,
     /// Number of restart points that data is kept for

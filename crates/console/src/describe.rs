@@ -110,8 +110,14 @@ fn attempt_opened(e: &AttemptOpened) -> String {
     let parent = e.parent.map_or(String::new(), |parent| {
         format!(", out of attempt {} at {}", parent.attempt, parent.step)
     });
+    let inherited = e.inherited.map_or(String::new(), |from| {
+        format!(
+            ", out of attempt {} of the parent stream at {}",
+            from.attempt, from.step
+        )
+    });
     format!(
-        "attempt of {job}@{opened} from step {}, dp {}{parent}",
+        "attempt of {job}@{opened} from step {}, dp {}{parent}{inherited}",
         e.start, e.dp_size
     )
 }

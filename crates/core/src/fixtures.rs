@@ -3,7 +3,7 @@
 
 use crate::ids::{AttemptId, AttemptNo, Hash, JobName, ProducerName, Step, StreamId, Version};
 use crate::retention::{Mark, Progress};
-use crate::stream::{StreamConfig, StreamOrder, TokenizerId};
+use crate::stream::{ParentStream, StreamConfig, StreamOrder, TokenizerId};
 use crate::tgb::{Digest, ObjectPart, TgbRecord};
 
 /// Slices per TGB of the fixture stream.
@@ -28,6 +28,24 @@ pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) ->
         created: "2026-11-21T00:00:00Z".into(),
         form: None,
         parent: None,
+    }
+}
+
+/// Returns the stream as a fork of `parent` that begins at `step`.
+pub fn fork(stream: StreamConfig, parent: StreamId, step: Step) -> StreamConfig {
+    let parent = ParentStream {
+        stream: parent,
+        root: "file:///parent".into(),
+        step,
+        version: None,
+        record: Hash([0; 32]),
+        view: Hash([0; 32]),
+        state: Hash([0; 32]),
+    };
+    StreamConfig {
+        format: 2,
+        parent: Some(parent),
+        ..stream
     }
 }
 

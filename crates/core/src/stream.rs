@@ -109,6 +109,11 @@ impl StreamConfig {
         self.parent.as_ref().map_or(0, |parent| parent.step)
     }
 
+    /// Returns the step at which a job begins that is to read from `asked` on; 0 is the first of the stream.
+    pub fn job_start(&self, asked: Step) -> Step {
+        if asked == 0 { self.first_step() } else { asked }
+    }
+
     /// Returns the parent that has `step`, where this stream is a fork that begins later.
     pub fn parent_with(&self, step: Step) -> Option<&ParentStream> {
         self.parent.as_ref().filter(|parent| step < parent.step)

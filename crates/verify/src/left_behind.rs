@@ -36,7 +36,8 @@ impl LeftBehind {
         let mut points: BTreeMap<Step, AttemptNo> = BTreeMap::new();
         for attempt in attempts {
             let state = &attempt.state;
-            let newest = points.last_key_value().filter(|_| state.parent.is_none());
+            let unstated = state.parent.is_none() && attempt.inherited.is_none();
+            let newest = points.last_key_value().filter(|_| unstated);
             if let Some((checkpoint, of)) = newest.filter(|(step, _)| **step > state.start) {
                 left.push(Self {
                     attempt: state.number,
@@ -95,6 +96,7 @@ mod tests {
                     mesh: Vec::new(),
                     head: None,
                 },
+                inherited: None,
                 skips: Vec::new(),
             })
             .collect();

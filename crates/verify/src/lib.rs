@@ -4,9 +4,9 @@
 //! - `fold`: the log from its beginning, with the `objects` that it names; both checks begin with it; `bar`: its progress.
 //! - `stream`: the check of a stream: `copies` of the log's information, `bundles` of its records, and with --data all
 //!   `data`.
-//! - `job`: the proof of a run from the ledgers in its `listing`; `mend` stores missing ones, `left_behind` names
-//!   attempts behind a newer checkpoint; `training` adds what ranks reported, `report` and
-//!   `picture` show the result.
+//! - `job`: the proof of a run from the ledgers in its `listing`, attempt by attempt in `proof`, and in `parents` of a fork;
+//!   `mend` stores missing ledgers, `left_behind` names attempts behind a newer checkpoint; `training` adds what ranks
+//!   reported, `report` and `picture` show the result.
 #![forbid(unsafe_code)]
 
 mod bar;
@@ -19,7 +19,9 @@ mod left_behind;
 mod listing;
 mod mend;
 mod objects;
+mod parents;
 mod picture;
+mod proof;
 mod report;
 mod stream;
 mod training;
@@ -39,6 +41,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bar::Bar;
 use crate::fold::Folding;
+use crate::job::Asked;
+use crate::proof::Proven;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +51,7 @@ Examples:
   batchweave verify --job llm --svg lineage.svg         prove what a run received, also after reclamation
   batchweave verify --job llm@812 --to 20000 --json     an earlier incarnation, up to a step
   batchweave verify --job llm --trained                 also prove that ranks trained it, as they reported
+  batchweave verify --job llm --parents                 also prove what the parents of a fork have of the run
   batchweave verify --job llm --mend                    store ledgers that dead daemons did not, while the data exists
 
 The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. It proves
@@ -80,6 +85,9 @@ pub struct VerifyArgs {
     /// last checkpoint mark
     #[arg(long, requires = "job")]
     trained: bool,
+    /// With --job, of a fork: also prove the steps before it, from the logs and ledgers of its parent streams
+    #[arg(long, requires = "job")]
+    parents: bool,
     /// With --job: draw the lineage into this SVG file
     #[arg(long, value_name = "FILE", requires = "job")]
     svg: Option<PathBuf>,
@@ -158,25 +166,26 @@ async fn prove(
     args: &VerifyArgs,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let report = job::prove(store, job, args.to, (args.mend, args.trained)).await?;
+    let asked = Asked {
+        to: args.to,
+        mend: args.mend,
+        trained: args.trained,
+    };
+    let folding = job::fold(store).await?;
+    let Proven {
+        mut report,
+        inherited,
+    } = job::prove(store, &folding, job, asked).await?;
+    if args.parents {
+        let parents = parents::prove(&folding, inherited, args.trained, context);
+        report.parents = Some(parents.await?);
+    }
     if let Some(file) = &args.svg {
         let write = std::fs::write(file, picture::svg(&report));
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
     }
     context.out.report(&report, report::RunReport::text)?;
-    let named = |why: &String| format!("job {} of {}: {why}", report.name(), report.root);
-    let untrained = report
-        .training
-        .as_ref()
-        .and_then(|t| t.not_trained.as_ref());
-    match (
-        &report.contradiction,
-        report.not_proved.as_ref().or(untrained),
-    ) {
-        (None, None) => Ok(Exit::Ok),
-        (Some(why), _) => Err(CliError::Unsound(named(why))),
-        (None, Some(why)) => Err(CliError::NotProved(format!("not proved: {}", named(why)))),
-    }
+    report.fault().map_or(Ok(Exit::Ok), Err)
 }
 
 /// The steps of a job that its ledgers prove.
@@ -200,7 +209,8 @@ pub fn prove_job(
             name: job,
             opened: None,
         };
-        let report = job::prove(store, &newest, None, (false, false)).await?;
+        let folding = job::fold(store).await?;
+        let Proven { report, .. } = job::prove(store, &folding, &newest, Asked::default()).await?;
         Ok(JobProof {
             to: report.to,
             steps: report.steps,

@@ -1,5 +1,6 @@
 //! The report of a proof: as text, as JSON, and for the picture.
 
+use batchweave_console::CliError;
 use batchweave_console::output::{Style, cells, count, fields, joined, or_dash, range, table};
 use batchweave_core::ids::{AttemptNo, Step, Version};
 use batchweave_core::manifest::entry::Parent;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use crate::left_behind::LeftBehind;
 use crate::listing::JobListing;
 use crate::mend::Mended;
+use crate::parents::ParentReport;
 use crate::training::TrainingReport;
 
 /// The result of proving a run.
@@ -47,6 +49,9 @@ pub(crate) struct RunReport {
     /// With --trained: what ranks reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) training: Option<TrainingReport>,
+    /// With --parents: what the streams before a fork have of the run, the nearest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parents: Option<Vec<ParentReport>>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -256,7 +261,35 @@ impl RunReport {
                 self.compared(),
             )),
         };
-        text + &verdict + &self.training(style)
+        let parents = match self.parents.as_deref() {
+            None => String::new(),
+            Some([]) => "\nthe stream has no parent".to_owned(),
+            Some(all) => all.iter().map(|parent| parent.text(style)).collect(),
+        };
+        text + &verdict + &self.training(style) + &parents
+    }
+
+    /// Returns the first fault of the run and of its parts in parent streams.
+    pub(crate) fn fault(&self) -> Option<CliError> {
+        let named = |why: &String| format!("job {} of {}: {why}", self.name(), self.root);
+        if let Some(why) = &self.contradiction {
+            return Some(CliError::Unsound(named(why)));
+        }
+        let parents = || self.parents.iter().flatten();
+        let inner: Vec<_> = parents().filter_map(|p| p.run.as_ref()?.fault()).collect();
+        let untrained = self.training.as_ref().and_then(|t| t.not_trained.as_ref());
+        let own = self.not_proved.as_ref().or(untrained);
+        let own = own.map(|why| CliError::NotProved(format!("not proved: {}", named(why))));
+        let unread = parents().find_map(|p| p.fault().map(CliError::NotProved));
+        let (unsound, open): (Vec<_>, Vec<_>) = inner
+            .into_iter()
+            .partition(|why| matches!(why, CliError::Unsound(_)));
+        unsound
+            .into_iter()
+            .chain(own)
+            .chain(open)
+            .chain(unread)
+            .next()
     }
 
     /// Says which of the received steps were trained, as far as the job reported it.

@@ -36,13 +36,16 @@ class Info(Welcome):
 
     @property
     def vocabulary(self) -> int | None:
-        """The number of token ids: all ids are below it. None if it is not known, too."""
+        """The number of token ids: all ids are below it. Also None where the daemon has none."""
         found = self._asked()
         return None if found is None else found.vocabulary
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that the log has, those to come included; asks the daemon each time."""
+        """The stages that the log has, those to come included; asks the daemon each time.
+
+        Raises `NoTokenizerError` with a daemon of an older release, which describes nothing.
+        """
         return self._list_stages()
 
     def _asked(self) -> Described | None:

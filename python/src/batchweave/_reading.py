@@ -254,6 +254,8 @@ class Reading:
                 self._last = session
             else:
                 self._session = session
+            # The daemon has checked the first one: a fork takes a state of its parent.
+            self._stream_id = welcome.stream_id if first else self._stream_id
             self._welcome, self._mode = welcome, "resume"
         except BaseException as error:
             for half_open in opened:
@@ -268,9 +270,8 @@ class Reading:
             _log.info(
                 "connected again at step %d (%s)", self._position, "lost" if lost else "resync"
             )
-        if self._stream_id not in (None, welcome.stream_id):
+        if self._stream_id != welcome.stream_id:
             raise self._fail(self._other_stream(welcome.stream_id, self._stream_id))
-        self._stream_id = welcome.stream_id
         self._origin = session.origin = State(
             welcome.stream_id, 0, welcome.attempt, welcome.attempt_number, self._options.dp_size
         )

@@ -146,6 +146,7 @@ impl Spec {
                 attempt: attempt_id(trainer),
                 predecessor: predecessor.map(attempt_id),
                 parent: None::<Parent>,
+                inherited: None,
                 start: start.into(),
                 dp_size: coordinates.into(),
                 mesh: Vec::new(),

@@ -88,6 +88,7 @@ fn first_attempt(attempt: &Attempt, start: Step) -> AttemptOpened {
         attempt: attempt.id(),
         predecessor: None,
         parent: None,
+        inherited: None,
         start,
         dp_size: 1,
         mesh: vec![Axis {

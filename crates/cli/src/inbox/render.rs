@@ -65,13 +65,23 @@ fn cells_of(w: &WriterRow) -> Vec<String> {
 
 pub(super) fn verify(report: &VerifyReport, style: Style) -> String {
     let mut lines: Vec<String> = report.faults.clone();
+    if report.more_faults > 0 {
+        lines.push(format!(
+            "and {}",
+            count_grouped(report.more_faults, "more file")
+        ));
+    }
     let rows = count_grouped(report.rows_once, "row");
     let writers = count(report.writers, "writer");
+    let once = format!("{rows} of {writers} are in the stream");
+    let (twice, missing) = (report.rows_twice, report.rows_missing);
     lines.push(if report.faults.is_empty() {
-        style.green(&format!("{rows} of {writers} are in the stream, each once"))
+        style.green(&format!("{once}, each once"))
+    } else if twice == 0 && report.steps_unknown > 0 {
+        style.yellow(&format!("{once} once, {missing} in no step that is known"))
     } else {
         style.red(&format!(
-            "{rows} of {writers} are in the stream once; see above for the others"
+            "{once} once, {missing} are missing and {twice} doubled"
         ))
     });
     if report.steps_unknown > 0 {

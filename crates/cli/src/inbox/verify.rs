@@ -62,6 +62,7 @@ pub(super) async fn run(args: &LsArgs, context: &Context) -> Result<Exit, CliErr
             report.file(&file.pin.name, counts, due);
         }
     }
+    report.conclude();
     let missing = report.rows_missing > 0 && steps_unknown == 0;
     let faulty = report.rows_twice > 0 || missing;
     context.out.report(&report, render::verify)?;
@@ -78,6 +79,8 @@ impl VerifyReport {
             rows_missing: 0,
             steps_unknown,
             faults: Vec::new(),
+            more_faults: 0,
+            incomplete: Vec::new(),
         }
     }
 
@@ -95,11 +98,25 @@ impl VerifyReport {
         self.rows_once += once;
         self.rows_twice += twice;
         self.rows_missing += missing;
-        if twice + missing > 0 && self.faults.len() < FAULTS_MAX {
-            self.faults.push(format!(
+        let listed = match (twice, missing) {
+            (0, 0) => return,
+            (0, _) => &mut self.incomplete,
+            _ => &mut self.faults,
+        };
+        if listed.len() == FAULTS_MAX {
+            self.more_faults += 1;
+        } else {
+            listed.push(format!(
                 "{name}: of {due} committed rows {missing} are missing and {twice} doubled"
             ));
         }
+    }
+
+    /// Joins the lists of files within their bound.
+    fn conclude(&mut self) {
+        self.faults.append(&mut self.incomplete);
+        self.more_faults += self.faults.len().saturating_sub(FAULTS_MAX) as u64;
+        self.faults.truncate(FAULTS_MAX);
     }
 }
 
@@ -130,8 +147,9 @@ async fn begins(log: &mut Log) -> Result<(Begins, u64), CliError> {
     let mut begins = Begins::new();
     while let Some((provenance, tgbs)) = reads.try_next().await? {
         for (producer, seq) in tgbs {
-            if let Some(sources) = provenance.get(seq) {
-                count_begins(&mut begins, &producer, sources, seq > 0);
+            match provenance.get(seq) {
+                Some(sources) => count_begins(&mut begins, &producer, sources, seq > 0),
+                None => unknown += 1,
             }
         }
     }
@@ -161,16 +179,9 @@ mod tests {
 
     #[test]
     fn missing_and_doubled_rows_are_counted() {
-        let mut report = VerifyReport {
-            inbox: String::new(),
-            writers: 1,
-            rows_once: 0,
-            rows_twice: 0,
-            rows_missing: 0,
-            steps_unknown: 0,
-            faults: Vec::new(),
-        };
+        let mut report = VerifyReport::new("", 0);
         report.file("a", &[1, 1, 1], 2);
+        report.conclude();
         assert!(report.faults.is_empty());
         report.file("b", &[1, 0, 2], 4);
         assert_eq!(
@@ -181,5 +192,21 @@ mod tests {
             report.faults,
             ["b: of 4 committed rows 2 are missing and 1 doubled"]
         );
+    }
+
+    #[test]
+    fn files_with_doubled_rows_are_listed_first_and_those_left_out_are_counted() {
+        let mut report = VerifyReport::new("", 0);
+        for n in 0..FAULTS_MAX + 5 {
+            report.file(&format!("missing {n}"), &[], 1);
+        }
+        for n in 0..3 {
+            report.file(&format!("doubled {n}"), &[2], 1);
+        }
+        report.conclude();
+        assert_eq!(report.faults.len(), FAULTS_MAX);
+        assert!(report.faults[2].starts_with("doubled 2:"), "{report:?}");
+        assert!(report.faults[3].starts_with("missing 0:"), "{report:?}");
+        assert_eq!(report.more_faults, 8);
     }
 }

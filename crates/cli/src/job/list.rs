@@ -1,4 +1,4 @@
-//! `batchweave job list`.
+//! `batchweave job list`: the open jobs, and what holds the watermark, below which steps are reclaimed.
 
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
@@ -14,7 +14,7 @@ struct JobListReport {
     /// Steps in the stream.
     steps: Step,
     watermark: Step,
-    /// The reason why the watermark stays where it is.
+    /// What holds the watermark, or where it may move.
     reclaim: ReclaimStatus,
     jobs: Vec<JobStatus>,
 }

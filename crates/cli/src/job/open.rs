@@ -36,7 +36,7 @@ pub(super) async fn run(args: &OpenArgs, context: &Context) -> Result<Exit, CliE
     let entry = Entry::JobOpened(JobOpened {
         request: admin::request(args.request, &mut log),
         job: args.job.clone(),
-        start: args.start,
+        start: log.manifest().stream().job_start(args.start),
         keep: args.keep,
         holds: !args.no_holds,
         paces: !args.no_paces,

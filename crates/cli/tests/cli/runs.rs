@@ -21,6 +21,7 @@ impl World {
                 attempt: AttemptId([number + 1; 16]),
                 predecessor: state.attempts.last().map(|a| a.id),
                 parent: parent.map(|(attempt, step)| Parent { attempt, step }),
+                inherited: None,
                 start,
                 dp_size: dp,
                 mesh: vec![

@@ -14,7 +14,7 @@ pub struct JobTable {
     pub names: Vec<String>,
     /// Whether to open the job if it is not open.
     pub open: bool,
-    /// First step that the job reads.
+    /// First step that the job reads; 0 is the first of the stream.
     pub start: Step,
     /// Number of restart points for which data is kept.
     pub keep: u32,

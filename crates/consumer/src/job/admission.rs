@@ -169,20 +169,7 @@ fn check_job(hello: &Hello, served: &[String]) -> Result<(), Fault> {
 }
 
 fn check_stream(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
-    let ours = stream.stream_id.to_string();
-    if let Some(theirs) = hello.stream.as_ref().filter(|id| **id != ours) {
-        let message = format!("the state belongs to stream {theirs}, this daemon serves {ours}");
-        let fault = Fault::new(ErrorName::OtherStream, message);
-        let parent = stream.parent.as_ref();
-        return Err(match parent.filter(|p| p.stream.to_string() == *theirs) {
-            None => fault,
-            Some(parent) => fault.remedy(format!(
-                "that stream is the parent of this fork: load the model of step {}, and pass start={} in place of \
-                 state=",
-                parent.step, parent.step
-            )),
-        });
-    }
+    check_state(hello, stream)?;
     if stream.is_balanced() && !hello.forms.iter().any(|form| form == BALANCED) {
         let message = format!(
             "the slices of this stream are bins of equal cost, which the client ({}) does not know",
@@ -211,6 +198,32 @@ fn check_stream(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::new(ErrorName::BadHello, wrong.join("; ")))
+}
+
+/// Checks that the rank's state is of this stream, or of the parent at the step where this fork begins.
+fn check_state(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
+    let ours = stream.stream_id.to_string();
+    let Some(theirs) = hello.stream.as_ref().filter(|id| **id != ours) else {
+        return Ok(());
+    };
+    let parent = stream.parent.as_ref();
+    let Some(parent) = parent.filter(|p| p.stream.to_string() == *theirs) else {
+        let message = format!("the state belongs to stream {theirs}, this daemon serves {ours}");
+        return Err(Fault::new(ErrorName::OtherStream, message));
+    };
+    let (found, begins) = (hello.next_step, parent.step);
+    if found == begins {
+        return Ok(());
+    }
+    let message = format!(
+        "the state is of step {found} of the parent of this stream, a fork that begins at step {begins}"
+    );
+    let remedy = format!(
+        "load a checkpoint of the parent at step {begins}, or fork the parent at step {found}"
+    );
+    Err(Fault::new(ErrorName::OtherStream, message)
+        .at_step(begins)
+        .remedy(remedy))
 }
 
 fn check_position(step: Step, bounds: Bounds, stream: &StreamConfig) -> Result<(), Fault> {

@@ -39,10 +39,11 @@ pub(crate) async fn open_job(
     let request = log.new_request();
     loop {
         log.catch_up().await?;
+        let start = log.manifest().stream().job_start(table.start);
         if let Some(state) = log.manifest().jobs().get(&job) {
-            return compare(&job, table, state);
+            return compare(&job, table, start, state);
         }
-        let entry = Entry::JobOpened(wanted(&job, table, request));
+        let entry = Entry::JobOpened(wanted(&job, table, start, request));
         match log.commit_entry(writer, |_| entry.clone()).await {
             Ok(_) => tracing::info!(%job, "opened the job"),
             // Another node opened it first.
@@ -69,10 +70,13 @@ pub(crate) fn check_job(
     let Ok(job) = name.parse::<JobName>() else {
         return Ok(false);
     };
+    let (step, watermark) = (
+        manifest.stream().job_start(table.start),
+        manifest.watermark(),
+    );
     if let Some(state) = manifest.jobs().get(&job) {
-        return compare(&job, table, state).map(|()| true);
+        return compare(&job, table, step, state).map(|()| true);
     }
-    let (step, watermark) = (table.start, manifest.watermark());
     if step < watermark {
         return Err(RunError::JobStart {
             job,
@@ -83,11 +87,11 @@ pub(crate) fn check_job(
     Ok(false)
 }
 
-fn wanted(job: &JobName, table: &JobTable, request: RequestId) -> JobOpened {
+fn wanted(job: &JobName, table: &JobTable, start: Step, request: RequestId) -> JobOpened {
     JobOpened {
         request,
         job: job.clone(),
-        start: table.start,
+        start,
         keep: table.keep,
         holds: table.holds,
         paces: table.paces,
@@ -95,10 +99,11 @@ fn wanted(job: &JobName, table: &JobTable, request: RequestId) -> JobOpened {
     }
 }
 
-fn compare(job: &JobName, table: &JobTable, state: &JobState) -> Result<(), RunError> {
+/// Compares an open job with the table, which would open it at step `start`.
+fn compare(job: &JobName, table: &JobTable, start: Step, state: &JobState) -> Result<(), RunError> {
     let lease = |seconds: Option<u64>| seconds.map_or("none".into(), |s| format!("{s}s"));
     let pairs = [
-        ("start", state.start.to_string(), table.start.to_string()),
+        ("start", state.start.to_string(), start.to_string()),
         ("keep", state.keep.to_string(), table.keep.to_string()),
         ("holds", state.holds.to_string(), table.holds.to_string()),
         ("paces", state.paces.to_string(), table.paces.to_string()),
@@ -172,6 +177,7 @@ fn record(m: &Manifest, request: &AttemptRequest, after: Predecessor) -> Entry {
             Predecessor::Only(newest) => newest,
         },
         parent: job.and_then(|job| request.parent_in(job)),
+        inherited: request.inherited(m.stream()),
         start: request.start,
         dp_size: request.dp_size,
         mesh: vec![axis],

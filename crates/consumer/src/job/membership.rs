@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, Version};
-use batchweave_core::manifest::entry::Parent;
+use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
+use batchweave_core::manifest::entry::{Inherited, Parent};
 use batchweave_core::manifest::state::{AttemptState, JobState};
+use batchweave_core::stream::StreamConfig;
 use batchweave_wire::{Begin, ErrorName, Fault, Hello, Mode, WaitCause};
 
 use crate::quarantine::QuarantineRanges;
@@ -71,6 +72,8 @@ pub(crate) struct AttemptRequest {
     /// The attempt and step of the checkpoint that the ranks restored, according to rank 0. Checked against
     /// the log only when the record is written.
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
+    /// The stream of that checkpoint.
+    pub(crate) stream: Option<StreamId>,
     pub(crate) start: Step,
     /// The rank's statement of the start.
     pub(crate) begin: Begin,
@@ -80,6 +83,18 @@ pub(crate) struct AttemptRequest {
 }
 
 impl AttemptRequest {
+    /// Returns the checkpoint of the stream that `stream` is a fork of, for the record; `None` if it is of another.
+    pub(crate) fn inherited(&self, stream: &StreamConfig) -> Option<Inherited> {
+        let parent = stream.parent.as_ref()?.stream;
+        let (attempt, id, step) = self.parent.filter(|_| self.stream == Some(parent))?;
+        Some(Inherited {
+            stream: parent,
+            attempt,
+            id,
+            step,
+        })
+    }
+
     /// Returns the parent for the record; `None` if it is not an attempt of this incarnation of the job.
     pub(crate) fn parent_in(&self, job: &JobState) -> Option<Parent> {
         let (attempt, id, step) = self.parent?;
@@ -183,6 +198,7 @@ fn request_for(
         opened: state.opened,
         id,
         parent: parent.transpose()?,
+        stream: hello.stream.as_deref().map(parsed).transpose()?,
         start: hello.next_step,
         begin: hello.begin,
         dp_size: hello.dp_size,

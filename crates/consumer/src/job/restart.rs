@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::retention::{JobObjects, restart_points};
+use batchweave_core::stream::StreamConfig;
 use batchweave_log::{Log, LogError};
 use batchweave_wire::{Begin, ErrorName, Fault};
 
@@ -66,6 +67,7 @@ pub(crate) async fn found(log: &mut Log, request: &AttemptRequest) -> Result<Fou
         Some(job) if !known => {
             let objects = objects.unwrap_or_default();
             begin(request, job, &objects, m.watermark())
+                .and_then(|request| in_fork(m.stream(), request))
                 .map_err(|fault| NotOpened::Forgotten(Box::new(fault)))?
         }
         _ => request.clone(),
@@ -101,6 +103,22 @@ fn begin(
         }
         _ => Ok(request.clone()),
     }
+}
+
+/// Refuses an attempt that states no start where the stream is a fork: its steps go on behind a checkpoint of the parent.
+fn in_fork(stream: &StreamConfig, request: AttemptRequest) -> Result<AttemptRequest, Fault> {
+    let parent = stream.parent_with(request.start);
+    let Some(parent) = parent.filter(|_| request.begin == Begin::Unstated) else {
+        return Ok(request);
+    };
+    let (job, step) = (&request.job, parent.step);
+    let message = format!("the attempt of job {job} states no start, and {parent}");
+    let remedy = format!(
+        "pass the state= of the parent's checkpoint at step {step}, or start={step} with the model saved there"
+    );
+    Err(Fault::new(ErrorName::ForgottenState, message)
+        .at_step(step)
+        .remedy(remedy))
 }
 
 /// Returns the newest attempt of which `step` is a restart point, as a parent.

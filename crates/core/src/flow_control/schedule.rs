@@ -4,24 +4,24 @@
 //! speed. While a job advances, its position is read each time it has used an eighth of its lead at its measured
 //! rate. While it stands still, the pause grows to an eighth of the time since its last progress.
 //!
-//! Cost: at most 8 reads per lead of steps of an advancing job, and one more per hold. Each producer pauses for at
-//! least twice the time that its read took, so one reads as often as its store is fast; several together read about
-//! 200 to 400 times per second at most. Where the store tells of new positions, each pauses for twice the time of its
-//! read only.
+//! Cost: at most 8 reads per lead of steps of an advancing job, and one more per hold. Before the jitter each producer
+//! pauses for twice the time that its read took, half a second at most, so one reads as often as its store is fast. Up to
+//! 100 producers together read about 200 to 400 times per second at most, and each of more than that twice per second.
+//! Where the store tells of new positions, each pauses for twice the time of its read only.
 
 use std::time::Duration;
 
 /// The parts of its lead after which the position of an advancing job is read.
 const READS_PER_LEAD: f64 = 8.0;
-/// The part of the time since the last progress after which the position of a resting job is read: a job that
-/// becomes ten times faster is noticed before it has read a quarter of its backlog.
+/// The part of the time since the last progress after which the position of a resting job is read.
 const QUIET_SHARE: u32 = 8;
 /// The range of the pause of a job that rests or is slow.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// The shortest pause, and its part for each further producer of the stream.
+/// The shortest pause of a lone producer.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
+/// The part of the shortest pause for each further producer of the stream.
 const PAUSE_PER_PRODUCER: Duration = Duration::from_millis(5);
-/// The shortest pause, in durations of a read.
+/// The shortest pause, in durations of the last read.
 const PAUSE_PER_READ: u32 = 2;
 /// The least factor of the jitter, and its range.
 const JITTER: (f64, f64) = (0.75, 0.5);
@@ -65,7 +65,7 @@ pub struct PositionSchedule {
 impl PositionSchedule {
     /// Notes that all bounds are far: nothing is read.
     pub fn note_far(&mut self) {
-        self.near = false;
+        (self.near, self.held) = (false, false);
     }
 
     /// Notes that a bound is near, and whether it holds back a commit; returns when the next read is due.
@@ -83,7 +83,7 @@ impl PositionSchedule {
         self.due
     }
 
-    /// Notes that the store has new positions by its own account: they are read as soon as it is this fast.
+    /// Notes that the store tells of new positions: they are read after twice the time of the last read.
     pub fn note_hint(&mut self) {
         if let Some(last) = self.last {
             self.due = self.due.min(last.ended + last.before_hint);
@@ -143,8 +143,8 @@ mod tests {
         Duration::from_secs_f64(ms / 1e3)
     }
 
-    /// A held producer whose reads take `took`, and a job that has used its lead `cycle` after it got it; the
-    /// times of the reads within a range.
+    /// Returns the times of a held producer's reads within a range; each takes `took`, and the job has used up its
+    /// steps `cycle` after it got them.
     fn reads(
         schedule: &mut PositionSchedule,
         within: Range<Duration>,
@@ -265,6 +265,22 @@ mod tests {
         assert_eq!(schedule.note_near(ms(0.2), true), ms(500.1));
         schedule.note_hint();
         assert_eq!(schedule.note_near(ms(0.2), true), ms(0.3));
+    }
+
+    #[test]
+    fn a_hold_behind_a_far_bound_is_a_new_one() {
+        let mut schedule = PositionSchedule::default();
+        let read = PositionRead {
+            began: ms(0.0),
+            ended: ms(1.0),
+            lead: LEAD,
+            progress: 0,
+            producers: 1,
+        };
+        assert_eq!(schedule.note_near(ms(0.0), true), ms(0.0));
+        schedule.note_read(read, 0.5);
+        schedule.note_far();
+        assert_eq!(schedule.note_near(ms(2.0), true), ms(3.0));
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn attempt(b: &mut Bench, job: &str, opened: u64, number: u8, start: u64) {
         attempt: AttemptId([number; 16]),
         predecessor: (number > 0).then(|| AttemptId([number - 1; 16])),
         parent: None,
+        inherited: None,
         start,
         dp_size: 1,
         mesh: vec![Axis {

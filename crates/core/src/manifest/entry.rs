@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cursor::Cursor;
 use crate::ids::{
     AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, StageName,
-    Step, Version,
+    Step, StreamId, Version,
 };
 use crate::tgb::TgbRecord;
 
@@ -156,6 +156,19 @@ pub struct Parent {
     pub step: Step,
 }
 
+/// The checkpoint of the parent stream that an attempt of a fork starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inherited {
+    /// The parent stream.
+    pub stream: StreamId,
+    /// The attempt of the parent's job that made the checkpoint; its id names the job, too.
+    pub attempt: AttemptNo,
+    pub id: AttemptId,
+    /// The first step of the fork.
+    pub step: Step,
+}
+
 /// The opening of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -169,6 +182,9 @@ pub struct AttemptOpened {
     pub predecessor: Option<AttemptId>,
     /// The checkpoint that the attempt starts from.
     pub parent: Option<Parent>,
+    /// The checkpoint of the parent stream that it starts from, in place of `parent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherited: Option<Inherited>,
     pub start: Step,
     /// Data-parallel size: the number of readers of different slices.
     pub dp_size: u32,

@@ -75,6 +75,8 @@ pub enum Void {
     WrongPredecessor,
     #[error("the parent attempt {0} does not exist")]
     NoParent(u64),
+    #[error("the checkpoint is not one of the parent stream at the step where this fork begins")]
+    NotInherited,
     #[error("the mesh does not fit: {0}")]
     BadMesh(String),
     #[error("mixture {found} does not follow {current}")]

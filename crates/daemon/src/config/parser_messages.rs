@@ -56,7 +56,6 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("missing escaped value", ESCAPE),
     ("too few unicode value digits", ESCAPE),
-    ("invalid escape sequence", ESCAPE),
     (
         "unclosed array",
         "the list has no closing ]; write it behind the last item",
@@ -80,11 +79,11 @@ const SENTENCES: &[(&str, &str)] = &[
     ("missing comma between key-value pairs", TWO_KEYS),
     (
         "extra comma in array",
-        "two commas with nothing between them; remove one",
+        "a comma has no value before it; remove the comma, or write the value",
     ),
     (
         "extra comma in inline table",
-        "two commas with nothing between them; remove one",
+        "a comma has no KEY = VALUE before it; remove the comma, or write what is missing",
     ),
     (
         "unexpected `=` in array",
@@ -92,7 +91,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the sentence for a message, or the message itself, with what a line is.
+/// Returns the sentence for a message of the parser; for one without, the message itself and the forms of a line.
 pub(super) fn sentence(what: &str) -> String {
     match SENTENCES.iter().find(|(message, _)| *message == what) {
         Some((_, sentence)) => (*sentence).to_owned(),

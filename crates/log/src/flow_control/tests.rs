@@ -48,6 +48,7 @@ async fn open_attempt(log: &mut Log, opened: Version, start: Step) {
             attempt: id,
             predecessor: m.jobs()[&job()].attempts.last().map(|a| a.id),
             parent: None,
+            inherited: None,
             start,
             dp_size: 2,
             mesh: vec![batchweave_core::manifest::entry::Axis {

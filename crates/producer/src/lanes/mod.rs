@@ -1,13 +1,13 @@
 //! Several lanes of a stream in one daemon: a producer for each, and the takeover of lanes whose daemon is gone.
 //!
 //! - `takeover` decides (pure) which lane to take; `watch` reads the log for it;
-//! - `metrics` and `page` join what the producers report.
+//! - `metrics` and `health` join what the producers report.
 //!
 //! Invariants: what a lane contains depends on its place in `stream.producers` alone, never on the daemon that runs it;
 //! a lane that another daemon took ends here and fails nothing; any other failure stops all lanes.
 
+mod health;
 mod metrics;
-mod page;
 mod takeover;
 mod watch;
 
@@ -23,8 +23,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::health::LaneHealth;
 use self::metrics::LaneMetrics;
-use self::page::Pages;
 use self::takeover::Takeover;
 use self::watch::Seen;
 use crate::config::ProducerConfig;
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     let stop = stop.child_token();
     let mut lanes = Lanes {
         metrics: LaneMetrics::new(&shared.registry)?,
-        pages: Pages::start(shared.health.clone()),
+        pages: LaneHealth::start(shared.health.clone()),
         takeover: Arc::new(Mutex::new(Takeover::new(config.producer.takeover_after.0))),
         shared,
         config,
@@ -86,7 +86,7 @@ struct Lanes<'a> {
     config: &'a ProducerConfig,
     transform: SharedTransform,
     metrics: LaneMetrics,
-    pages: Pages,
+    pages: LaneHealth,
     takeover: Arc<Mutex<Takeover>>,
     held: HeldByJob,
     /// Makes the watch look at once: the stream may be over.

@@ -188,9 +188,7 @@ async fn the_first_source_is_the_same_when_it_has_a_name() {
 async fn another_first_source_and_a_weight_at_once_are_refused() {
     let world = World::new();
     let config = first(&world);
-    let mut begun = config.clone();
-    begun.shutdown.deadline.0 = Duration::from_millis(50);
-    world.run_until_silent(begun, 80).await.unwrap();
+    world.run_until_more_than(0, config.clone()).await;
     let refused = async |change: fn(&mut ProducerConfig), part: &str| {
         let mut config = joined(&world, &config);
         change(&mut config);

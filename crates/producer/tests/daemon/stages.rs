@@ -323,8 +323,7 @@ async fn a_stage_that_has_begun_stays_as_it_is() {
     let first = with_stages(config.clone(), &[("long", 1, 24, 0)]);
     world.open_producer(first.clone()).await;
     set(&world, &first, "long", Ok(4)).await;
-    world.run_until_silent(first.clone(), 60).await.unwrap();
-    assert!(world.payloads().await.len() > 4);
+    world.run_until_more_than(4, first.clone()).await;
     let other = with_stages(config.clone(), &[("long", 1, 25, 0)]);
     let why = world.run(other).await.unwrap_err().to_string();
     assert!(

@@ -131,6 +131,21 @@ impl World {
         tokio::join!(run, ask).0
     }
 
+    /// Runs and stops until more than `batches` are committed: how many requests that takes depends on the machine.
+    pub async fn run_until_more_than(&self, batches: usize, mut config: ProducerConfig) {
+        config.shutdown.deadline.0 = Duration::from_millis(50);
+        for request in (40..).step_by(10) {
+            let outcome = self
+                .run_until_silent(config.clone(), request)
+                .await
+                .unwrap();
+            assert!(matches!(outcome, Outcome::Stopped { .. }), "{outcome:?}");
+            if self.payloads().await.len() > batches {
+                return;
+            }
+        }
+    }
+
     /// Opens the producer of `config`, and stops it before or soon after its first batch.
     pub async fn open_producer(&self, mut config: ProducerConfig) {
         config.shutdown.deadline.0 = Duration::from_millis(50);

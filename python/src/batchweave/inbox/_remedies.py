@@ -11,7 +11,7 @@ Use = Literal["put", "list", "get", "delete"]
 """A use of objects for which a store has a permission."""
 
 NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
-"""Codes of stores whose bucket does not exist; an absent object has another one."""
+"""Codes of answers where the bucket does not exist; for an absent object they are others."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _METADATA = "//169.254."
@@ -23,9 +23,13 @@ class Remedies:
     """What to do about refusals that no repetition mends, by the store's code or by status."""
 
     permissions: Mapping[Use, str]
+    """The store's name of the permission for each use."""
     denied: str
+    """What else to check after a 403."""
     no_role: str
+    """What to do where a machine has neither keys nor a role."""
     by_code: Mapping[str, str]
+    """By the code in the answer's body, for refusals whose status has a remedy, too."""
     by_status: Mapping[str, str]
 
     def remedy(self, text: str, use: Use) -> str | None:
@@ -65,6 +69,7 @@ S3 = Remedies(
         "SignatureDoesNotMatch": "check the secret key",
         "InvalidAccessKeyId": "check the access key",
         "ExpiredToken": "renew the session token",
+        "InvalidToken": "check the session token",
         "NoSuchBucket": "create the bucket, or correct its name",
     },
     by_status={
@@ -102,7 +107,8 @@ AZURE = Remedies(
     by_code={
         "ContainerNotFound": "create the container, or correct its name",
         "AuthenticationFailed": "check the account's key or SAS, and this machine's clock",
-        "AuthorizationFailure": "check the account's key or SAS, and this machine's clock",
+        "AuthorizationFailure": "allow this machine in the account's network rules, and check what "
+        "the SAS is for",
     },
     by_status={"404": "create the container, or correct its name"},
 )

@@ -223,6 +223,7 @@ fn attempts(state: &Manifest) -> impl Iterator<Item = Entry> {
             attempt: AttemptId([0xf3; 16]),
             predecessor: job.attempts.last().map(|attempt| attempt.id),
             parent: None,
+            inherited: None,
             start: state.watermark(),
             dp_size: 1,
             mesh: Vec::new(),

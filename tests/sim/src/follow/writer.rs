@@ -52,6 +52,7 @@ pub(super) async fn open_attempt(shared: &Arc<Shared>) -> Result<(), LogError> {
         attempt: AttemptId([1; 16]),
         predecessor: None,
         parent: None,
+        inherited: None,
         start: 0,
         dp_size: shared.plan.nodes,
         mesh: Vec::new(),

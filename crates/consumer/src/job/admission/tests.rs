@@ -1,5 +1,6 @@
 //! Each refusal once, and admitted hellos.
 
+use batchweave_core::fixtures;
 use batchweave_core::ids::{Hash, StreamId};
 use batchweave_core::stream::{SliceForm, StreamOrder, TokenizerId};
 
@@ -106,6 +107,31 @@ fn every_refusal_names_what_is_wrong() {
         text.contains("seq_len") && text.contains("rows_per_slice"),
         "all at once: {text}"
     );
+}
+
+#[test]
+fn a_state_of_the_parent_is_taken_at_the_first_step_of_the_fork() {
+    let parent = StreamId::from_random([8; 16]);
+    let of = |step, stream: &StreamConfig| {
+        let mut state = hello(0, 1, step);
+        state.stream = Some(parent.to_string());
+        check(&state, stream, &["llm".to_owned()])
+    };
+    assert!(of(9, &stream()).is_err(), "no fork");
+    let fork = fixtures::fork(stream(), parent, 9);
+    assert_eq!(of(9, &fork), Ok(()));
+    for step in [8, 10] {
+        let fault = of(step, &fork).unwrap_err();
+        assert_eq!(fault.known_name(), Some(ErrorName::OtherStream));
+        let text = fault.to_string();
+        for part in [
+            format!("is of step {step} of the parent"),
+            "begins at step 9".to_owned(),
+            format!("fork the parent at step {step}"),
+        ] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+    }
 }
 
 fn member(dp_rank: u32, id: u8, rank: Option<u32>) -> Member {

@@ -1,5 +1,8 @@
 //! Each membership of a rank, and each contradiction between hello and record.
 
+use batchweave_core::fixtures;
+use batchweave_core::stream::StreamOrder;
+
 use super::*;
 
 fn attempt(number: AttemptNo, start: Step, dp_size: u32) -> AttemptState {
@@ -130,6 +133,35 @@ fn a_parent_is_of_this_incarnation() {
     assert_eq!(of(0, 0), Some(Parent { attempt, step }));
     assert_eq!(of(0, 5), None, "another incarnation's attempt 0");
     assert_eq!(of(3, 0), None);
+}
+
+#[test]
+fn a_checkpoint_of_the_parent_stream_is_named_in_a_fork_alone() {
+    let parent = StreamId::from_random([8; 16]);
+    let mut hello = hello(0, 9, 100);
+    hello.stream = Some(parent.to_string());
+    hello.parent = Some(batchweave_wire::Parent {
+        attempt: 3,
+        id: AttemptId([5; 16]).to_string(),
+        step: 100,
+    });
+    let Ok(Membership::MustOpen(request)) = membership_of(&hello, &jobs(vec![attempt(0, 0, 4)]))
+    else {
+        panic!("rank 0 opens")
+    };
+    let stream = fixtures::stream([1; 16], StreamOrder::Arrival, Vec::new());
+    assert_eq!(request.inherited(&stream), None, "no fork");
+    let fork = fixtures::fork(stream, parent, 100);
+    let inherited = Inherited {
+        stream: parent,
+        attempt: 3,
+        id: AttemptId([5; 16]),
+        step: 100,
+    };
+    assert_eq!(request.inherited(&fork), Some(inherited));
+    let mut own = (*request).clone();
+    own.stream = Some(fork.stream_id);
+    assert_eq!(own.inherited(&fork), None, "of this stream");
 }
 
 #[test]

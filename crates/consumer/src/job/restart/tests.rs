@@ -1,7 +1,9 @@
 //! Where an attempt begins, for all small histories of a job, against the rule in one line; and the message.
 
-use batchweave_core::keys;
+use batchweave_core::ids::StreamId;
 use batchweave_core::manifest::state::AttemptState;
+use batchweave_core::stream::StreamOrder;
+use batchweave_core::{fixtures, keys};
 
 use super::*;
 use crate::mistakes::is_found;
@@ -51,6 +53,7 @@ fn request(begin: Begin) -> AttemptRequest {
         opened: 7,
         id: AttemptId([9; 16]),
         parent: None,
+        stream: None,
         start: 0,
         begin,
         dp_size: 2,
@@ -137,4 +140,27 @@ fn the_newest_restart_points_are_listed_and_reclaimed_ones_are_not() {
     for part in ["state=", "start=STEP", "resume=\"latest\"", "fresh=True"] {
         assert!(fault.remedy.contains(part), "{fault}");
     }
+}
+
+#[test]
+fn an_attempt_in_a_fork_must_state_its_start() {
+    let stream = fixtures::stream([1; 16], StreamOrder::Arrival, Vec::new());
+    let fork = fixtures::fork(stream.clone(), StreamId::from_random([8; 16]), 40);
+    let fault = in_fork(&fork, request(Begin::Unstated)).unwrap_err();
+    assert_eq!(fault.known_name(), Some(ErrorName::ForgottenState));
+    let text = fault.to_string();
+    for part in [
+        "begins at step 40",
+        "state= of the parent's checkpoint",
+        "start=40",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let later = AttemptRequest {
+        start: 40,
+        ..request(Begin::Latest)
+    };
+    assert_eq!(in_fork(&fork, later.clone()), Ok(later));
+    let unstated = request(Begin::Unstated);
+    assert_eq!(in_fork(&stream, unstated.clone()), Ok(unstated));
 }

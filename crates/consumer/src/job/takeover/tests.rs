@@ -35,6 +35,7 @@ fn request(attempt: u8, yields: bool) -> AttemptRequest {
         opened: 7,
         id: AttemptId([attempt; 16]),
         parent: None,
+        stream: None,
         start: 0,
         begin: Begin::Stated,
         dp_size: 1,

@@ -70,6 +70,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
         opened: 0,
         id: ID,
         parent: None,
+        stream: None,
         start: 0,
         begin: Begin::Stated,
         dp_size: 2,

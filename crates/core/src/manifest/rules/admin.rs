@@ -58,9 +58,25 @@ pub(super) fn attempt_opened(m: &Manifest, e: &AttemptOpened) -> Result<Validity
     {
         return Err(Void::NoParent(parent.attempt));
     }
+    inherited(m, e)?;
     mesh(m.stream.slices, e)?;
     at_watermark(m, e.start)?;
     Ok(Validity::Applies)
+}
+
+/// Checks that a checkpoint of the parent stream is one at the first step of this fork, where the attempt starts.
+fn inherited(m: &Manifest, e: &AttemptOpened) -> Result<(), Void> {
+    let Some(inherited) = e.inherited else {
+        return Ok(());
+    };
+    let parent = m.stream.parent.as_ref();
+    let fits = parent.is_some_and(|p| {
+        (p.stream, p.step) == (inherited.stream, inherited.step) && e.start == p.step
+    });
+    if !fits || e.parent.is_some() {
+        return Err(Void::NotInherited);
+    }
+    Ok(())
 }
 
 fn mesh(slices: u32, e: &AttemptOpened) -> Result<(), Void> {

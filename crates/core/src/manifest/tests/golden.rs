@@ -68,6 +68,7 @@ fn history() -> Bench {
             attempt: attempt(1),
             predecessor: None,
             parent: None,
+            inherited: None,
             start: 0,
             dp_size: 2,
             mesh: vec![Axis {
@@ -84,6 +85,7 @@ fn history() -> Bench {
                 attempt: 0,
                 step: 1,
             }),
+            inherited: None,
             start: 1,
             dp_size: 4,
             mesh: Vec::new(),

@@ -49,6 +49,7 @@ fn entry(b: &Bench, kind: u8, who: usize, n: u64) -> Entry {
             opened,
             attempt: AttemptId([b.m.next_version() as u8; 16]),
             parent: None,
+            inherited: None,
             start: b.m.watermark() + n,
             dp_size: 1,
             mesh: vec![Axis {

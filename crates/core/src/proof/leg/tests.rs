@@ -64,7 +64,11 @@ impl Run {
             head: None,
         };
         let skips: Vec<_> = skips.iter().map(|(a, b)| *a..*b).collect();
-        self.job.attempts.push(AttemptRecord { state, skips });
+        self.job.attempts.push(AttemptRecord {
+            state,
+            inherited: None,
+            skips,
+        });
         self.ledgers.insert(number, Vec::new());
         let mut from = start;
         while from < end {

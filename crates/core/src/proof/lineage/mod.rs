@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::ids::{AttemptNo, JobName, RequestId, Step, Version};
-use crate::manifest::entry::Parent;
+use crate::ids::{AttemptId, AttemptNo, JobName, RequestId, Step, Version};
+use crate::manifest::entry::{Inherited, Parent};
 use crate::manifest::rules::Validity;
 use crate::manifest::state::AttemptState;
 use crate::manifest::{Entry, Folded};
@@ -15,6 +15,8 @@ use crate::manifest::{Entry, Folded};
 pub struct AttemptRecord {
     /// The attempt as in its open record.
     pub state: AttemptState,
+    /// The checkpoint of the parent stream that it started from.
+    pub inherited: Option<Inherited>,
     /// The ranges quarantined at its open record: sorted, joined, half open.
     pub skips: Vec<Range<Step>>,
 }
@@ -138,8 +140,13 @@ impl JobRecord {
 
     /// Returns the legs of the newest attempt's lineage, the oldest first; none without attempts.
     pub fn lineage(&self) -> Result<Vec<Leg>, LineageError> {
+        self.lineage_of(self.attempts.last())
+    }
+
+    /// Returns the legs of the lineage of one of its attempts, the oldest first.
+    pub fn lineage_of(&self, last: Option<&AttemptRecord>) -> Result<Vec<Leg>, LineageError> {
         let mut legs = Vec::new();
-        let mut at = self.attempts.last();
+        let mut at = last;
         let mut to = None;
         while let Some(record) = at {
             let AttemptState { number, start, .. } = record.state;
@@ -149,7 +156,7 @@ impl JobRecord {
                 to,
             });
             let Some(parent) = record.state.parent else {
-                if start != self.start {
+                if start != self.start && record.inherited.is_none() {
                     return Err(LineageError::Rootless {
                         attempt: number,
                         start,
@@ -245,8 +252,11 @@ impl History {
                         mesh: e.mesh.clone(),
                         head: None,
                     };
-                    let skips = Vec::new();
-                    job.attempts.push(AttemptRecord { state, skips });
+                    job.attempts.push(AttemptRecord {
+                        state,
+                        inherited: e.inherited,
+                        skips: Vec::new(),
+                    });
                 }
             }
             Entry::Quarantined(e) => {
@@ -261,6 +271,17 @@ impl History {
     /// Returns all incarnations of all jobs, by name and opening.
     pub fn jobs(&self) -> impl Iterator<Item = &JobRecord> {
         self.jobs.values()
+    }
+
+    /// Returns the attempt of that id and number, with its job.
+    pub fn attempt(
+        &self,
+        id: AttemptId,
+        number: AttemptNo,
+    ) -> Option<(&JobRecord, &AttemptRecord)> {
+        let found = |job: &'_ JobRecord| job.attempt(number).is_some_and(|a| a.state.id == id);
+        let job = self.jobs().find(|job| found(job))?;
+        Some((job, job.attempt(number)?))
     }
 
     /// Returns the incarnation of a job that was opened at `opened`, or its newest.

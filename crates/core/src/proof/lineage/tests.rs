@@ -55,6 +55,7 @@ impl Log {
             attempt: AttemptId([attempts.len() as u8; 16]),
             predecessor: attempts.last().map(|a| a.state.id),
             parent,
+            inherited: None,
             start,
             dp_size: 4,
             mesh: Vec::new(),
@@ -189,4 +190,37 @@ fn a_quarantine_in_the_record_of_an_attempt_counts_as_daemons_count_it() {
     as_daemons(&log);
     let skips: Vec<_> = log.job().attempts.iter().map(|a| a.skips.clone()).collect();
     assert_eq!(skips, [vec![60..66], vec![80..86]]);
+}
+
+#[test]
+fn an_attempt_with_a_checkpoint_of_the_parent_stream_begins_where_the_fork_does() {
+    let mut log = Log::new();
+    log.attempt(10, None);
+    log.attempt(30, Some((0, 30)));
+    let mut job = log.job().clone();
+    let inherited = Inherited {
+        stream: crate::ids::StreamId::from_random([8; 16]),
+        attempt: 4,
+        id: AttemptId([9; 16]),
+        step: 5,
+    };
+    job.attempts[0].state.start = 5;
+    let error = job.lineage().unwrap_err().to_string();
+    assert!(error.contains("names no checkpoint"), "{error}");
+    job.attempts[0].inherited = Some(inherited);
+    let starts: Vec<_> = job.lineage().unwrap().iter().map(|l| l.from).collect();
+    assert_eq!(starts, [5, 30]);
+    let first = job.lineage_of(job.attempt(0)).unwrap();
+    assert_eq!((first.len(), first[0].to), (1, None));
+}
+
+#[test]
+fn an_attempt_is_found_by_its_id_and_number() {
+    let mut log = Log::new();
+    log.attempt(10, None);
+    log.attempt(30, Some((0, 30)));
+    let (job, attempt) = log.history.attempt(AttemptId([1; 16]), 1).unwrap();
+    assert_eq!((job.opened, attempt.state.start), (0, 30));
+    assert!(log.history.attempt(AttemptId([1; 16]), 0).is_none());
+    assert!(log.history.attempt(AttemptId([5; 16]), 1).is_none());
 }

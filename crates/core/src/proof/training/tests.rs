@@ -16,6 +16,7 @@ fn attempt(dp_size: u32, skips: &[(Step, Step)]) -> AttemptRecord {
             mesh: Vec::new(),
             head: None,
         },
+        inherited: None,
         skips: skips.iter().map(|(a, b)| *a..*b).collect(),
     }
 }

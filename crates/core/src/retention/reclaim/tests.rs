@@ -251,6 +251,7 @@ fn with_job() -> (Bench, JobName) {
             attempt: AttemptId([n; 16]),
             predecessor: (n > 1).then_some(AttemptId([n - 1; 16])),
             parent: None,
+            inherited: None,
             start,
             dp_size: 2,
             mesh: Vec::new(),

@@ -167,7 +167,15 @@ fn each_slip_has_its_sentence() {
         ),
         (
             "a = [1,, 2]",
-            "two commas with nothing between them; remove one",
+            "a comma has no value before it; remove the comma, or write the value",
+        ),
+        (
+            "a = [, 1]",
+            "a comma has no value before it; remove the comma, or write the value",
+        ),
+        (
+            "a = { b = 1,, c = 2 }",
+            "a comma has no KEY = VALUE before it; remove the comma, or write what is missing",
         ),
     ] {
         assert_eq!(first(text).1, expected, "{text}");

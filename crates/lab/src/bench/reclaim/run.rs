@@ -150,6 +150,7 @@ async fn open_job(log: &mut Log, job: &JobName, keep: u32) -> Result<Version, Cl
         attempt: ATTEMPT,
         predecessor: None,
         parent: None,
+        inherited: None,
         start: 0,
         dp_size: 1,
         mesh: Vec::new(),

@@ -40,6 +40,7 @@ pub(super) async fn followed(store: &Arc<dyn Store>, coordinates: u32) -> Commit
         attempt: AttemptId([1; 16]),
         predecessor: None,
         parent: None,
+        inherited: None,
         start: 0,
         dp_size: coordinates,
         mesh: Vec::new(),

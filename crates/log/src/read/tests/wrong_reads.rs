@@ -191,6 +191,7 @@ async fn open_attempt(store: &Arc<dyn Store>) -> u64 {
         attempt: AttemptId([1; 16]),
         predecessor: None,
         parent: None,
+        inherited: None,
         start: 0,
         dp_size: 2,
         mesh: Vec::new(),

@@ -145,7 +145,8 @@ impl Chat {
                     let mut from = 0;
                     for offset in changes {
                         let before = self.tokenizer.encode(&text[..offset])?;
-                        // A token across the border belongs to the text after it.
+                        // From the first token on that the text before the border would not have alone, as one across
+                        // the border, all belong to the text after it.
                         let same = encoded.iter().zip(&before).take_while(|(a, b)| a == b);
                         let to = same.count().max(from);
                         marks.extend(std::iter::repeat_n(learn, to - from));

@@ -110,6 +110,7 @@ impl Scene {
             attempt: AttemptId([n; 16]),
             predecessor: (n > 1).then_some(AttemptId([n - 1; 16])),
             parent: None,
+            inherited: None,
             start,
             dp_size: 2,
             mesh: Vec::new(),

@@ -5,19 +5,17 @@ use super::numbers::{Number, as_float, number, truncated};
 use super::text::is_space;
 use super::value::{Given, Made, Value, fail};
 
-/// Returns a number as Python parses it, with `_` between digits.
+/// Returns the number that Python's `float()` finds in an ASCII text: `_` stands between two digits only.
 fn parsed(text: &str) -> Option<f64> {
-    let number = text.trim_matches(is_space);
-    let plain: String = number.chars().filter(|c| *c != '_').collect();
-    let words = plain.trim_start_matches(['+', '-']).to_ascii_lowercase();
-    let begins = plain.chars().next()?;
-    let ok = number.is_ascii()
-        && !number.contains("__")
-        && (begins.is_ascii_digit() || "+-.".contains(begins) || words.starts_with(['n', 'i']));
-    if !ok || number.starts_with('_') || number.ends_with('_') {
+    let plain = text.trim_matches(is_space);
+    let bytes = plain.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let between = |at: usize| at.checked_sub(1).is_some_and(digit) && digit(at + 1);
+    let mut all = bytes.iter().enumerate();
+    if !plain.is_ascii() || all.any(|(at, byte)| *byte == b'_' && !between(at)) {
         return None;
     }
-    plain.parse().ok()
+    plain.replace('_', "").parse().ok()
 }
 
 pub(super) fn int(value: &Value, given: Given) -> Made<Value> {
@@ -28,6 +26,9 @@ pub(super) fn int(value: &Value, given: Given) -> Made<Value> {
     let other = other.unwrap_or(Value::Int(0));
     match (value, number(value)) {
         (_, Some(Number::Int(value))) => Ok(Value::Int(value)),
+        (_, Some(Number::Float(value))) if value.is_infinite() => {
+            fail("cannot convert float infinity to integer")
+        }
         (_, Some(Number::Float(value))) if value.is_finite() => truncated(value),
         (Value::Text(text), _) => {
             let plain = text.trim_matches(is_space);
@@ -78,7 +79,10 @@ pub(super) fn float(value: &Value, given: Given) -> Made<Value> {
 pub(super) fn absolute(value: &Value) -> Made<Value> {
     value.defined()?;
     match number(value) {
-        Some(Number::Int(value)) => Ok(Value::Int(value.abs())),
+        Some(Number::Int(value)) => match value.checked_abs() {
+            Some(value) => Ok(Value::Int(value)),
+            None => fail("a whole number beyond 127 bits is not supported"),
+        },
         Some(Number::Float(value)) => Ok(Value::Float(value.abs())),
         None => fail(format!(
             "bad operand type for abs(): '{}'",
@@ -120,17 +124,13 @@ pub(super) fn round(value: &Value, given: Given) -> Made<Value> {
     }
 }
 
-/// Returns a number with this many decimals, rounded by `directed`.
+/// Returns a number with this many decimals, rounded by `directed`. Powers of ten above 22 are not exact.
 fn rounded(value: f64, decimals: usize, directed: fn(f64) -> f64) -> Made<Value> {
-    let scale = as_float(Number::Int(
-        10i128
-            .checked_pow(u32::try_from(decimals).unwrap_or(99))
-            .unwrap_or(0),
-    ));
+    let scale = (0..decimals).fold(1.0, |scale, _| scale * 10.0);
     let whole = directed(value * scale);
-    if !whole.is_finite() || scale == 0.0 || whole.abs() > 1e15 {
+    if decimals > 22 || !whole.is_finite() || whole.abs() > 1e15 {
         return fail("round of such a number is not supported");
     }
-    // The whole number in between has no sign of zero.
+    // Python rounds to an int, which has no -0.0.
     Ok(Value::Float((whole + 0.0) / scale))
 }

@@ -1,4 +1,4 @@
-//! The state of all lanes in the daemon's health: /readyz and the status page.
+//! The health of all lanes joined into the daemon's one, which /readyz and the status page show.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,17 +9,18 @@ use tokio::task::AbortHandle;
 
 use crate::flow_control::PRODUCING;
 
+/// The interval of the joins.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Joins the health of the lanes until it is dropped.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct LaneHealth {
     lanes: Arc<Mutex<BTreeMap<String, Health>>>,
     task: AbortHandle,
 }
 
-impl Pages {
-    /// Returns the pages of no lane yet, which report in `health`.
+impl LaneHealth {
+    /// Begins to join the health of lanes into `health`; there is no lane yet.
     pub(super) fn start(health: Health) -> Self {
         let lanes = Arc::new(Mutex::new(BTreeMap::new()));
         let joined = lanes.clone();
@@ -38,7 +39,7 @@ impl Pages {
         }
     }
 
-    /// Returns the health of a lane that begins.
+    /// Adds a lane that begins, in place of an earlier one of its name, and returns its health.
     pub(super) fn begin(&self, lane: &str) -> Health {
         let health = Health::default();
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +59,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for LaneHealth {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -76,8 +77,7 @@ fn join(lanes: &BTreeMap<String, Health>, all: &Health) {
         all.tell(lane.clone(), texts.join("; "));
         if doing != PRODUCING {
             others.push(format!("{lane}: {doing}"));
-        }
-        if let Some(sample) = health.sample() {
+        } else if let Some(sample) = health.sample() {
             all.show_sample(sample);
         }
     }

@@ -109,7 +109,7 @@ class Stream:
     def attempt(
         self, size: int, until: int, state: dict[str, str] | None = None
     ) -> dict[str, str]:
-        """Run an attempt of so many ranks up to step `until`; return the state there."""
+        """Run an attempt of `size` ranks up to step `until`; return the state there."""
         self.attempts += 1
         with ThreadPoolExecutor(size) as ranks:
             asked = [ranks.submit(self.rank, rank, size, until, state) for rank in range(size)]

@@ -83,8 +83,7 @@ pub(super) async fn run(args: &TailArgs, context: &Context) -> Result<Exit, CliE
     }
 }
 
-/// Returns what is new, and the files that a stream has read and deleted since the last look: for a person who watches
-/// that is no fault.
+/// Returns what is new, and the files that a stream has read and deleted since the last look.
 fn passing_over(
     known: &Read,
     listed: Vec<Listed>,

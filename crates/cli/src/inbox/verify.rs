@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_doubled_rows_are_listed_first_and_those_left_out_are_counted() {
+    fn files_with_doubled_rows_are_listed_first_and_the_rest_is_counted() {
         let mut report = VerifyReport::new("", 0);
         for n in 0..FAULTS_MAX + 5 {
             report.file(&format!("missing {n}"), &[], 1);

@@ -17,7 +17,7 @@ pub(super) struct VerifyReport {
     pub(super) steps_unknown: u64,
     /// The first files with doubled or missing rows, a line each, those with doubled rows first.
     pub(super) faults: Vec<String>,
-    /// Further such files.
+    /// The number of further files with doubled or missing rows.
     pub(super) more_faults: u64,
     /// Those without doubled rows, which follow the others at the end.
     #[serde(skip)]

@@ -14,7 +14,7 @@ struct JobListReport {
     /// Steps in the stream.
     steps: Step,
     watermark: Step,
-    /// What holds the watermark, or where it may move.
+    /// The reason why the watermark is held, or the step to which it may move.
     reclaim: ReclaimStatus,
     jobs: Vec<JobStatus>,
 }

@@ -164,6 +164,9 @@ async fn commit(
 /// Builds the record for the state that it would follow.
 fn record(m: &Manifest, request: &AttemptRequest, after: Predecessor) -> Entry {
     let job = m.jobs().get(&request.job);
+    let inherited = request.inherited(m.stream());
+    // A job of the fork may have an attempt of the same number and id.
+    let own = job.filter(|_| inherited.is_none());
     let axis = Axis {
         name: "dp".into(),
         size: request.dp_size,
@@ -176,8 +179,8 @@ fn record(m: &Manifest, request: &AttemptRequest, after: Predecessor) -> Entry {
             Predecessor::Any => job.and_then(|job| job.attempts.last()).map(|a| a.id),
             Predecessor::Only(newest) => newest,
         },
-        parent: job.and_then(|job| request.parent_in(job)),
-        inherited: request.inherited(m.stream()),
+        parent: own.and_then(|job| request.parent_in(job)),
+        inherited,
         start: request.start,
         dp_size: request.dp_size,
         mesh: vec![axis],

@@ -160,7 +160,7 @@ pub struct Parent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inherited {
-    /// The parent stream.
+    /// The parent stream, as stream.json names it.
     pub stream: StreamId,
     /// The attempt of the parent's job that made the checkpoint; its id names the job, too.
     pub attempt: AttemptNo,

@@ -13,6 +13,7 @@ mod admin;
 mod bounds;
 mod forks;
 mod golden;
+mod inherited;
 mod lanes;
 mod rejections;
 mod round_trip;

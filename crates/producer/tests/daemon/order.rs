@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::Duration;
 
 use batchweave_core::tgb::Dtype;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::ByteSize;
-use batchweave_producer::Outcome;
 use batchweave_producer::config::{
     LastBatch, NamedSource, PackingMode, ProducerConfig, ShuffleConfig,
 };

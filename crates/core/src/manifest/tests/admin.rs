@@ -3,10 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use std::sync::Arc;
-
-use crate::fixtures;
-use crate::ids::{JobName, StreamId};
+use crate::ids::JobName;
 
 fn job() -> JobName {
     "llm".parse().unwrap()
@@ -24,7 +21,12 @@ fn opened_job(n: u8, start: u64) -> Entry {
     })
 }
 
-fn attempt_entry(n: u8, opened: u64, predecessor: Option<u8>, start: u64) -> AttemptOpened {
+pub(super) fn attempt_entry(
+    n: u8,
+    opened: u64,
+    predecessor: Option<u8>,
+    start: u64,
+) -> AttemptOpened {
     AttemptOpened {
         job: job(),
         opened,
@@ -48,7 +50,7 @@ fn attempt_entry(n: u8, opened: u64, predecessor: Option<u8>, start: u64) -> Att
 }
 
 /// p0 has ten steps; job llm is open since version 2 with attempt 1.
-fn bench() -> Bench {
+pub(super) fn bench() -> Bench {
     let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 10);
@@ -56,51 +58,6 @@ fn bench() -> Bench {
     b.one(Entry::AttemptOpened(attempt_entry(1, 2, None, 0)))
         .unwrap();
     b
-}
-
-#[test]
-fn a_checkpoint_of_the_parent_stream_is_taken_at_the_first_step_of_a_fork() {
-    let mut b = bench();
-    let inherited = Inherited {
-        stream: StreamId::from_random([8; 16]),
-        attempt: 7,
-        id: attempt(9),
-        step: 4,
-    };
-    let entry = |inherited, start, parent| AttemptOpened {
-        inherited: Some(inherited),
-        parent,
-        ..attempt_entry(2, 2, Some(1), start)
-    };
-    let good = entry(inherited, 4, None);
-    let not_inherited = |b: &mut Bench, entry: &AttemptOpened| {
-        let void = b.one(Entry::AttemptOpened(entry.clone())).unwrap_err();
-        assert_eq!(void, Void::NotInherited);
-    };
-    not_inherited(&mut b, &good);
-    let fork = fixtures::fork(b.m.stream().clone(), inherited.stream, 4);
-    b.m.stream = Arc::new(fork);
-    let other = Inherited {
-        stream: StreamId::from_random([3; 16]),
-        ..inherited
-    };
-    let later = Inherited {
-        step: 5,
-        ..inherited
-    };
-    let own = Parent {
-        attempt: 0,
-        step: 4,
-    };
-    for wrong in [
-        entry(other, 4, None),
-        entry(later, 5, None),
-        entry(inherited, 5, None),
-        entry(inherited, 4, Some(own)),
-    ] {
-        not_inherited(&mut b, &wrong);
-    }
-    assert_eq!(b.one(Entry::AttemptOpened(good)), Ok(Validity::Applies));
 }
 
 #[test]

@@ -64,11 +64,7 @@ impl Run {
             head: None,
         };
         let skips: Vec<_> = skips.iter().map(|(a, b)| *a..*b).collect();
-        self.job.attempts.push(AttemptRecord {
-            state,
-            inherited: None,
-            skips,
-        });
+        self.job.attempts.push(AttemptRecord::new(state, skips));
         self.ledgers.insert(number, Vec::new());
         let mut from = start;
         while from < end {

@@ -113,6 +113,15 @@ pub enum LineageError {
 }
 
 impl AttemptRecord {
+    /// Returns the record of an attempt without a checkpoint of a parent stream.
+    pub fn new(state: AttemptState, skips: Vec<Range<Step>>) -> Self {
+        Self {
+            state,
+            inherited: None,
+            skips,
+        }
+    }
+
     /// Returns whether the attempt passes over `step`.
     pub fn skips(&self, step: Step) -> bool {
         self.skips.iter().any(|range| range.contains(&step))
@@ -253,9 +262,8 @@ impl History {
                         head: None,
                     };
                     job.attempts.push(AttemptRecord {
-                        state,
                         inherited: e.inherited,
-                        skips: Vec::new(),
+                        ..AttemptRecord::new(state, Vec::new())
                     });
                 }
             }

@@ -187,6 +187,9 @@ def test_a_job_over_three_stages_and_two_forks_is_proved(family: Family) -> None
     text = family.grandchild.verify("--parents")
     assert text.out.count("\nproved: steps ") == 3, text
     assert f"parent stream file://{family.parent.root}, steps below 8" in text.out, text
+    assert "attempt 1 of the parent, step 8" in text.out, text
+    whole = f"the whole run is proved: steps 0..{report['to'] - 1}, {report['to']} in all, over 3"
+    assert text.out.rstrip().splitlines()[-1].startswith(whole), text
 
 
 def test_without_a_ledger_of_the_parent_it_is_not(family: Family, tmp_path: Path) -> None:
@@ -208,6 +211,7 @@ def test_a_parent_that_is_gone_is_named(family: Family) -> None:
     family.parent.root.rename(hidden)
     try:
         found = family.grandchild.verify("--parents", "--json")
+        partly = family.grandchild.verify("--parents")
         without = family.grandchild.verify()
     finally:
         hidden.rename(family.parent.root)
@@ -216,6 +220,7 @@ def test_a_parent_that_is_gone_is_named(family: Family) -> None:
     child, parent = json.loads(found.out)["parents"]
     assert child["run"]["verdict"] == "proved"
     assert parent["run"] is None, parent
+    assert "whole run" not in partly.out, partly
     # Without --parents the question is not asked.
     assert without.code == 0, without
 

@@ -3,7 +3,7 @@
 use batchweave_console::CliError;
 use batchweave_console::output::{Style, cells, count, fields, joined, or_dash, range, table};
 use batchweave_core::ids::{AttemptNo, Step, Version};
-use batchweave_core::manifest::entry::Parent;
+use batchweave_core::manifest::entry::{Inherited, Parent};
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg, ProvenLeg};
 use serde::Serialize;
 
@@ -64,6 +64,9 @@ pub(crate) struct LegReport {
     pub(crate) to: Option<Step>,
     pub(crate) dp_size: u32,
     pub(crate) restarted_from: Option<Parent>,
+    /// The checkpoint of the parent stream with which a fork's attempt began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inherited: Option<Inherited>,
     pub(crate) proved: bool,
     pub(crate) steps: u64,
     pub(crate) skipped: u64,
@@ -103,6 +106,7 @@ impl LegReport {
             to: leg.to,
             dp_size: state.dp_size,
             restarted_from: state.parent,
+            inherited: attempt.inherited,
             ..Self::default()
         }
     }
@@ -264,9 +268,27 @@ impl RunReport {
         let parents = match self.parents.as_deref() {
             None => String::new(),
             Some([]) => "\nthe stream has no parent".to_owned(),
-            Some(all) => all.iter().map(|parent| parent.text(style)).collect(),
+            Some(all) => {
+                let parts: String = all.iter().map(|parent| parent.text(style)).collect();
+                parts + &self.whole(all, style)
+            }
         };
         text + &verdict + &self.training(style) + &parents
+    }
+
+    /// Says what is proved over all streams; nothing where some part is not.
+    fn whole(&self, parents: &[ParentReport], style: Style) -> String {
+        let runs: Vec<&Self> = parents.iter().filter_map(|p| p.run.as_ref()).collect();
+        let Some(first) = runs.last().filter(|_| self.fault().is_none()) else {
+            return String::new();
+        };
+        let steps = self.steps + runs.iter().map(|run| run.steps).sum::<u64>();
+        let (from, streams) = (first.from, runs.len() + 1);
+        let whole = format!(
+            "\n\nthe whole run is proved: steps {}, {steps} in all, over {streams} streams",
+            range(from, self.to)
+        );
+        style.green(&whole)
     }
 
     /// Returns the first fault of the run and of its parts in parent streams.
@@ -352,7 +374,12 @@ fn and_others(count_of: usize) -> String {
 impl LegReport {
     fn row(&self) -> Vec<String> {
         let (parent, leg) = (self.restarted_from, self);
-        let parent = or_dash(parent.map(|p| format!("attempt {}, step {}", p.attempt, p.step)));
+        let own = parent.map(|p| format!("attempt {}, step {}", p.attempt, p.step));
+        let inherited = |from: Inherited| {
+            let Inherited { attempt, step, .. } = from;
+            format!("attempt {attempt} of the parent, step {step}")
+        };
+        let parent = or_dash(own.or(self.inherited.map(inherited)));
         let (to, proved) = (or_dash(leg.to), if leg.proved { "yes" } else { "no" });
         cells![
             leg.attempt,

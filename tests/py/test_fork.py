@@ -214,6 +214,9 @@ def test_wrong_forks_are_refused_with_their_reason(made: tuple[str, Path]) -> No
     shown = run("batchweave", "show", "2", "--store", f"file://{child}")
     assert shown.code == 1, shown
     assert f"in its parent, file://{parent}" in shown.err, shown
+    found = run("batchweave", "where", "web.jsonl@0", "--store", f"file://{child}")
+    assert found.code == 1, found
+    assert f"steps below 3 are in the parent stream: add --store file://{parent}" in found.err
     shutil.rmtree(child)
 
 

@@ -55,6 +55,32 @@ struct LocateReport {
     from: Step,
     to: Step,
     found: Vec<Found>,
+    /// Of a fork: the stream that has the steps before it, when they were asked for, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<Elsewhere>,
+}
+
+/// A stream with steps that were asked for.
+#[derive(Debug, Serialize)]
+struct Elsewhere {
+    root: String,
+    /// It has the steps below this one.
+    step: Step,
+}
+
+impl Elsewhere {
+    fn of(m: &Manifest, from: Option<Step>) -> Option<Self> {
+        let parent = m.stream().parent_with(from.unwrap_or(0))?;
+        Some(Self {
+            root: parent.root.clone(),
+            step: parent.step,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self { root, step } = self;
+        format!("steps below {step} are in the parent stream: add --store {root} to search there")
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -96,11 +122,14 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     }
     found.sort_by_key(|found| found.step);
     let silent = without_provenance(silent);
+    let parent = Elsewhere::of(log.manifest(), args.from);
     if found.is_empty() {
+        let beside = parent.as_ref().map(|parent| format!("; {}", parent.text()));
+        let beside = beside.unwrap_or_default();
         let (root, steps) = (log.store().root(), range(from, to));
         return Err(CliError::Absent(format!(
             "{} is in none of the steps {steps} of {root}: it is not read yet, is in no producer's share, was left \
-             out as bad, or its steps are reclaimed{silent}",
+             out as bad, or its steps are reclaimed{silent}{beside}",
             args.document
         )));
     }
@@ -114,6 +143,7 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
         from,
         to,
         found,
+        parent,
     };
     context.done(&report, render)
 }
@@ -337,5 +367,9 @@ fn render(report: &LocateReport, style: Style) -> String {
         cells![f.step, slices, tokens, f.pass + 1, producer, source]
     };
     let header = ["STEP", "SLICES", "TOKENS", "PASS", "PRODUCER", "DOCUMENT"];
-    table(style, &header, report.found.iter().map(row))
+    let mut text = table(style, &header, report.found.iter().map(row));
+    if let Some(parent) = &report.parent {
+        text += &parent.text();
+    }
+    text
 }

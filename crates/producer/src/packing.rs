@@ -104,7 +104,8 @@ pub struct Document {
     /// Its position among the documents of its unit.
     pub within: Within,
     pub content: Content,
-    /// Its values of the columns beside the content; `None` when there are none.
+    /// Its values of the columns beside the content, then the number of its source where slices have these; `None` when
+    /// there are none.
     pub columns: Option<ColumnValues>,
     /// The bytes of the arrays that come with its tokens; empty when there are none.
     pub arrays: Vec<Bytes>,

@@ -19,6 +19,7 @@ OF_INPUTS = {
     "position_ids": "position_ids",
     "segment_ids": "segment_ids",
     "document_ids": "document_ids",
+    "source_ids": "source_ids",
 }
 MASK = "loss_mask"
 

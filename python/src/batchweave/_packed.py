@@ -41,8 +41,9 @@ def packed(arrays: Mapping[str, Any], labels: str = "unshifted") -> dict[str, An
 
     Not to be learned are the tokens where the stream's `loss_mask` is 0; without one, where it has
     `segment_ids`, padding and the first token of each document. `positions` become `position_ids`;
-    they, `segment_ids` and `document_ids` are as wide as the inputs; `cu_seqlens` is shortened to
-    `num_segments`; other arrays are passed on. Arrays that the stream lacks are left out.
+    they, `segment_ids`, `document_ids` and `source_ids` are as wide as the inputs; `cu_seqlens` is
+    shortened to `num_segments`; other arrays are passed on. Arrays that the stream lacks are left
+    out.
 
     A micro-batch of a balanced stream becomes one row without padding, `[1, tokens]`, with the
     borders of its documents: `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and `max_length_k`

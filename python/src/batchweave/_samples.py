@@ -13,7 +13,14 @@ from batchweave._layout import Array
 from batchweave._rows import DOCUMENTS, SEGMENTS, count, cut, is_balanced, is_offsets
 
 # Arrays that have an entry per token of a row.
-_PER_TOKEN = ("tokens", "loss_mask", "positions", "segment_ids", "document_ids")
+_PER_TOKEN = (
+    "tokens",
+    "loss_mask",
+    "positions",
+    "segment_ids",
+    "document_ids",
+    "source_ids",
+)
 
 
 class Sample(dict[str, Array]):

@@ -64,6 +64,7 @@ impl BinForm {
             Extra::Positions => Some(("positions", Dtype::I32)),
             Extra::LossMask => Some(("loss_mask", Dtype::U8)),
             Extra::DocumentIds => Some(("document_ids", Dtype::I64)),
+            Extra::SourceIds => Some(("source_ids", Dtype::U16)),
             Extra::CuSeqlens => None,
         });
         let columns = self.beside.columns.iter();

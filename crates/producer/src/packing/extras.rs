@@ -23,16 +23,19 @@ pub enum Extra {
     CuSeqlens,
     /// For each token its document: file * 2^40 + line or row; -1 for padding.
     DocumentIds,
+    /// For each token the number of its document's source in the configuration, from 0; 0 for padding.
+    SourceIds,
 }
 
 impl Extra {
     /// All optional arrays, in the order of slices.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::SegmentIds,
         Self::Positions,
         Self::LossMask,
         Self::CuSeqlens,
         Self::DocumentIds,
+        Self::SourceIds,
     ];
 
     /// Returns whether the array is made from segments.
@@ -54,6 +57,7 @@ impl Extra {
                 ("num_segments", Dtype::I32, vec![rows]),
             ],
             Self::DocumentIds => vec![("document_ids", Dtype::I64, tokens)],
+            Self::SourceIds => vec![("source_ids", Dtype::U16, tokens)],
         }
     }
 }
@@ -168,6 +172,12 @@ pub(super) fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs
                 .skip(end)
                 .for_each(|item| *item = [0xff; 8]);
         }
+        "source_ids" => {
+            let (items, _) = data.as_chunks_mut::<2>();
+            for s in segments {
+                items_of(items, s).fill(source_of(s));
+            }
+        }
         "num_segments" => {
             let count = segments.iter().filter(|s| s.start < inputs).count();
             data.copy_from_slice(&int(count).to_le_bytes());
@@ -189,6 +199,12 @@ fn fill_ends(data: &mut [u8], segments: &[Segment], inputs: usize) {
     }
     let rest = items.get_mut(count..).unwrap_or_default();
     rest.fill(last);
+}
+
+/// Returns the number of a segment's source, which follows the values of its columns.
+fn source_of(segment: &Segment) -> [u8; 2] {
+    let last = segment.columns.as_deref().and_then(<[_]>::last);
+    last.map_or([0; 2], |value| [value[0], value[1]])
 }
 
 /// Returns the items of a segment.

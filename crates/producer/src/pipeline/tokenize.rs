@@ -86,7 +86,8 @@ struct Surroundings<'a> {
     pass: u64,
     after: Position,
     file: Option<&'a PinnedFile>,
-    /// The configured format of its source.
+    /// The number of its source, and the configured format of that.
+    source: usize,
     format: Format,
     field: &'a str,
 }
@@ -159,6 +160,7 @@ impl ChunkTokenizer {
                     .files
                     .get(unit.unit.place.file as usize)
                     .map(|file| &file.pin),
+                source: chunk.source,
                 format: *configured,
                 field,
             };
@@ -198,7 +200,7 @@ impl ChunkTokenizer {
                 place,
                 within,
                 content: made.content,
-                columns: made.columns,
+                columns: self.transform.with_source(made.columns, around.source),
                 arrays: made.arrays,
             };
             within.before += items;

@@ -50,8 +50,8 @@ pub use self::stages::BatchForm;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{DocumentKind, LongDocuments, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Balanced, Balancing, Batches, Beside, Content, Encoder, Packer, Restart, Samples,
-    Shape,
+    ArraySpec, Balanced, Balancing, Batches, Beside, ColumnValues, Content, Encoder, Extra, Packer,
+    Restart, Samples, Shape,
 };
 use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;
@@ -274,6 +274,20 @@ impl DocumentTransform {
         let bytes = unit.bytes() as u64;
         let values = self.columns.take(&mut unit)?;
         self.with_values(field, unit, bytes, values)
+    }
+
+    /// Returns the values of a document's columns, followed by the number of its source where slices have these.
+    pub(crate) fn with_source(
+        &self,
+        columns: Option<ColumnValues>,
+        source: usize,
+    ) -> Option<ColumnValues> {
+        if !self.beside.extras.contains(&Extra::SourceIds) {
+            return columns;
+        }
+        let own = columns.iter().flat_map(|values| values.iter().copied());
+        let number = (source as u64).to_le_bytes();
+        Some(own.chain(std::iter::once(number)).collect())
     }
 
     /// Returns the document with the values beside its content, which are taken out of `unit`; `read` bytes were read.

@@ -1,6 +1,7 @@
-//! `bench commit-growth`: the cost of a commit late in a long log, compared with an early one.
+//! `bench commit-growth`: the cost of a commit late in a long log, compared with an early one; of opening it, and of a fork.
 
 mod delayed;
+mod forked;
 mod stream;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 use super::cpu::thread_time;
 use crate::error::bench_error;
 use delayed::{Delay, Delayed};
+use forked::Forked;
 use stream::Growing;
 
 /// The version at which the early window begins: the first snapshot and segment that the hundredth
@@ -67,6 +69,8 @@ pub(crate) struct GrowthReport {
     bytes_ratio: f64,
     #[serde(flatten)]
     opened: Opened,
+    #[serde(flatten)]
+    forked: Forked,
     /// Seconds to open, locate an old step and read a slice of it: the slowest opening.
     first_batch_seconds: f64,
     first_batch_p50_seconds: f64,
@@ -91,6 +95,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
     growing.settle().await;
 
     let opened = open_in_rounds(&memory, asked[3]).await?;
+    let forked = forked::near_the_end(&memory, Growing::step(args.versions), args.seed).await?;
     let seconds = open_old_steps(&memory, &asked, args).await?;
     let record_bytes = memory.head(&keys::log(args.versions - 1)).await?.size;
     let snapshots = batchweave_console::context::list(memory.as_ref(), keys::SNAPSHOTS).await?;
@@ -105,6 +110,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         early,
         late,
         opened,
+        forked,
         first_batch_seconds: seconds.last().copied().unwrap_or_default(),
         first_batch_p50_seconds: seconds[seconds.len() / 2],
         openings: args.openings,
@@ -222,7 +228,8 @@ impl GrowthReport {
             "{} versions by {} producers, records of {} bytes, snapshots of {} bytes\n\n\
              a commit from version    requests     bytes\n{}\n{}\n{:>21}    {:8.4} {:9.4}\n\n\
              opening at the end: {} rounds, {} requests, {} bytes; an old step: {} rounds more\n\
-             first batch of an old step (s3-standard): {:.3} s at p50, {:.3} s at most, of {} openings\n",
+             first batch of an old step (s3-standard): {:.3} s at p50, {:.3} s at most, of {} openings\n\
+             a fork near the end (s3-standard): {} requests, {} bytes, {:.3} s\n",
             self.versions,
             self.producers,
             self.record_bytes,
@@ -238,7 +245,10 @@ impl GrowthReport {
             self.opened.locate_rounds,
             self.first_batch_p50_seconds,
             self.first_batch_seconds,
-            self.openings
+            self.openings,
+            self.forked.fork_requests,
+            self.forked.fork_bytes,
+            self.forked.fork_seconds
         )
     }
 }
@@ -262,6 +272,7 @@ mod tests {
         assert!(report.opened.locate_rounds <= 2, "{json}");
         assert!(report.opened.open_requests <= 300, "{json}");
         assert!(report.first_batch_seconds < 2.0, "virtual time, {json}");
+        assert!(report.forked.fork_requests <= 1200, "{json}");
         assert!(report.text().contains("ratio"), "{}", report.text());
     }
 }

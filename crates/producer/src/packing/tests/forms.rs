@@ -143,6 +143,16 @@ fn tokens_carry_the_columns_of_their_document() {
     assert_eq!(ints(&first, 0, "tokens"), [1, 2, 99, 7]);
     assert_eq!(ints(&first, 0, "version"), [1003, 1003, 1003, 0]);
     assert_eq!(ints(&first, 1, "version"), [1004, 1004, 0, 0]);
+    // The number of the source is the last value.
+    let beside = Beside {
+        extras: vec![Extra::SourceIds],
+        columns: vec![number("unit", Dtype::U8)],
+        arrays: Vec::new(),
+    };
+    let encoder = Encoder::rows(SHAPE, 1 << 16, &beside).unwrap();
+    let first = encoded(&encoder, &batches[0]);
+    assert_eq!(ints(&first, 0, "source_ids"), [1003, 1003, 1003, 0]);
+    assert_eq!(ints(&first, 0, "unit"), [3, 3, 3, 0]);
 }
 
 #[test]

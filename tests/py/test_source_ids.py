@@ -21,8 +21,7 @@ store.url = "file://{root}"
 stream = {{ slices = 2{shape} }}
 producer.name = "a"
 tokenizer.kind = "bytes"
-packing = {{ mode = "{mode}", last_batch = "pad", fields = ["source_ids", "document_ids"] }}
-{packing}
+packing = {{ mode = "{mode}", last_batch = "pad", fields = ["source_ids", "document_ids"]{packing} }}
 commit = {{ max_batches = 2, linger = "20ms" }}
 admin.listen = "off"
 """
@@ -31,10 +30,10 @@ SOURCE = """
 name = "{name}"
 paths = ["{folder}/{name}.jsonl"]
 weight = {weight}
-shuffle = {{ seed = 3, window = "64KiB" }}
+shuffle = {{ seed = 3, window = "1MiB" }}
 """
 ROWS = ", rows_per_slice = 2, seq_len = 200"
-BINS = "packing.balanced = { tokens = 4096, micro_batches = 2, window = 2 }"
+BINS = ", balanced = { tokens = 4096, micro_batches = 2, window = 2 }"
 MODES = {"concat": (ROWS, ""), "best_fit": (ROWS, ""), "balanced": ("", BINS)}
 
 

@@ -23,10 +23,10 @@ const ABOVE: Step = 100;
 #[derive(Debug, Serialize)]
 pub(super) struct Forked {
     /// Requests to the parent and to the fork.
-    pub(super) fork_requests: u64,
-    pub(super) fork_bytes: u64,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
     /// The virtual time of the requests and the CPU time of the rest.
-    pub(super) fork_seconds: f64,
+    pub(super) seconds: f64,
 }
 
 /// Forks the stream of `steps` steps a little below its head.
@@ -53,9 +53,9 @@ pub(super) async fn near_the_end(
     let cpu = thread_time()?.saturating_sub(cpu);
     let (read, written) = (parent.counts(), child.counts());
     Ok(Forked {
-        fork_requests: read.requests() + written.requests(),
-        fork_bytes: read.bytes_read() + written.bytes_written(),
-        fork_seconds: (start.elapsed() + cpu).as_secs_f64(),
+        requests: read.requests() + written.requests(),
+        bytes: read.bytes_read() + written.bytes_written(),
+        seconds: (start.elapsed() + cpu).as_secs_f64(),
     })
 }
 

@@ -69,8 +69,7 @@ pub(crate) struct GrowthReport {
     bytes_ratio: f64,
     #[serde(flatten)]
     opened: Opened,
-    #[serde(flatten)]
-    forked: Forked,
+    fork: Forked,
     /// Seconds to open, locate an old step and read a slice of it: the slowest opening.
     first_batch_seconds: f64,
     first_batch_p50_seconds: f64,
@@ -95,7 +94,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
     growing.settle().await;
 
     let opened = open_in_rounds(&memory, asked[3]).await?;
-    let forked = forked::near_the_end(&memory, Growing::step(args.versions), args.seed).await?;
+    let fork = forked::near_the_end(&memory, Growing::step(args.versions), args.seed).await?;
     let seconds = open_old_steps(&memory, &asked, args).await?;
     let record_bytes = memory.head(&keys::log(args.versions - 1)).await?.size;
     let snapshots = batchweave_console::context::list(memory.as_ref(), keys::SNAPSHOTS).await?;
@@ -110,7 +109,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         early,
         late,
         opened,
-        forked,
+        fork,
         first_batch_seconds: seconds.last().copied().unwrap_or_default(),
         first_batch_p50_seconds: seconds[seconds.len() / 2],
         openings: args.openings,
@@ -246,9 +245,9 @@ impl GrowthReport {
             self.first_batch_p50_seconds,
             self.first_batch_seconds,
             self.openings,
-            self.forked.fork_requests,
-            self.forked.fork_bytes,
-            self.forked.fork_seconds
+            self.fork.requests,
+            self.fork.bytes,
+            self.fork.seconds
         )
     }
 }
@@ -272,7 +271,7 @@ mod tests {
         assert!(report.opened.locate_rounds <= 2, "{json}");
         assert!(report.opened.open_requests <= 300, "{json}");
         assert!(report.first_batch_seconds < 2.0, "virtual time, {json}");
-        assert!(report.forked.fork_requests <= 1200, "{json}");
+        assert!(report.fork.requests <= 1200, "{json}");
         assert!(report.text().contains("ratio"), "{}", report.text());
     }
 }

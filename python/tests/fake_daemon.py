@@ -99,6 +99,7 @@ class Peer:
         self.gone = threading.Event()
         self.next_step = self.received = 0
         self.running = False
+        self._pushing = threading.RLock()
 
     def send(self, kind: int, body: bytes = b"", descriptors: list[int] | None = None) -> None:
         self.send_raw(encode(kind, body), descriptors)
@@ -266,6 +267,11 @@ class Peer:
         self.push()
 
     def push(self) -> None:
+        """Sends what the client may have; tests call it, too, beside the daemon's own thread."""
+        with self._pushing:
+            self._push()
+
+    def _push(self) -> None:
         d = self.daemon
         while self.running:
             if d.end is not None and self.next_step >= d.end:

@@ -97,7 +97,7 @@ class Stream:
         ) as reader:
             saved: dict[str, str] = {}
             for batch in reader:
-                rows, seq_len = SHAPES[batch.stage and batch.stage.name]
+                rows, seq_len = SHAPES[batch.stage.name if batch.stage else None]
                 assert batch["tokens"].shape == (rows * 4 // size, seq_len + 1), batch.step
                 reader.report(batch)
                 saved = dict(batch.state_dict())

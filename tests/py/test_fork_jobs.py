@@ -106,9 +106,7 @@ class Stream:
             reader.checkpoint(saved)
         return saved
 
-    def attempt(
-        self, size: int, until: int, state: dict[str, str] | None = None
-    ) -> dict[str, str]:
+    def attempt(self, size: int, until: int, state: dict[str, str] | None = None) -> dict[str, str]:
         """Run an attempt of `size` ranks up to step `until`; return the state there."""
         self.attempts += 1
         with ThreadPoolExecutor(size) as ranks:

@@ -21,7 +21,7 @@ store.url = "file://{root}"
 stream = {{ slices = 2{shape} }}
 producer.name = "a"
 tokenizer.kind = "bytes"
-packing = {{ mode = "{mode}", last_batch = "pad", fields = ["source_ids", "document_ids"]{packing} }}
+packing = {{ mode = "{mode}", last_batch = "pad", fields = {fields}{packing} }}
 commit = {{ max_batches = 2, linger = "20ms" }}
 admin.listen = "off"
 """
@@ -34,13 +34,16 @@ shuffle = {{ seed = 3, window = "1MiB" }}
 """
 ROWS = ", rows_per_slice = 2, seq_len = 200"
 BINS = ", balanced = { tokens = 4096, micro_batches = 2, window = 2 }"
+FIELDS = '["source_ids", "document_ids"]'
 MODES = {"concat": (ROWS, ""), "best_fit": (ROWS, ""), "balanced": ("", BINS)}
 
 
 def config(folder: Path, mode: str, sources: dict[str, float]) -> Path:
     """Return the configuration of a producer of these sources with their weights."""
     shape, packing = MODES[mode]
-    text = PRODUCER.format(root=folder / "stream", shape=shape, mode=mode, packing=packing)
+    text = PRODUCER.format(
+        root=folder / "stream", shape=shape, mode=mode, fields=FIELDS, packing=packing
+    )
     for name, weight in sources.items():
         text += SOURCE.format(name=name, folder=folder, weight=weight)
     path = folder / "producer.toml"

@@ -101,11 +101,11 @@ pub enum SourceContent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceConfig {
-    /// Files, folders, patterns and s3:// prefixes.
+    /// Files, folders, patterns and prefixes in stores.
     pub paths: Vec<String>,
     /// S3 endpoint of s3:// paths; empty: that of the store.
     pub endpoint: String,
-    /// The folder or s3:// prefix that paths in documents start from; empty: the folder of the document's file.
+    /// The folder, or the prefix in a store, that paths in documents start from; empty: the folder of the document's file.
     pub root: String,
     /// The way in which files are divided into documents.
     pub format: Format,

@@ -25,7 +25,7 @@ const PRODUCER: [(&str, &str); 26] = [
     ),
     (
         "dataset datasets dataset_name dataset_path data data_dir data_path data_paths data_prefix data_files train_data train_file train_files corpus file filename files folder directory glob input inputs input_files path shards url urls remote local",
-        "the input is `source.paths`, a list of files, folders, patterns or s3:// prefixes",
+        "the input is `source.paths`, a list of files, folders, patterns or prefixes (s3://, gs://, az://)",
     ),
     (
         "text_field text_key text_column text_column_name dataset_text_field content_field content_key json_field json_key key keys columns column_name feature",

@@ -127,7 +127,7 @@ impl NamedSource {
                 "paths",
                 text(
                     self.paths.is_empty(),
-                    "must be given: files, folders, patterns or s3:// prefixes",
+                    "must be given: files, folders, patterns or prefixes (s3://, gs://, az://)",
                 ),
             ),
             ("field", text(self.field.is_empty(), "must not be empty")),

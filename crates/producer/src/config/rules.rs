@@ -14,7 +14,7 @@ pub(super) static RULES: [Rule; 36] = [
     must(
         "source.paths",
         |c| c.source.paths.is_empty() && c.sources.is_empty(),
-        "must be given: files, folders, patterns or s3:// prefixes",
+        "must be given: files, folders, patterns or prefixes (s3://, gs://, az://)",
     ),
     must(
         "source.epochs",

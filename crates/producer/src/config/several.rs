@@ -15,7 +15,7 @@ const SHUFFLED: &str = "source";
 #[serde(default)]
 pub struct NamedSource {
     pub name: String,
-    /// Files, folders, patterns and s3:// prefixes.
+    /// Files, folders, patterns and prefixes in stores.
     pub paths: Vec<String>,
     pub format: Format,
     /// JSON field with the text or the ids, or field of a tar's samples with the text.

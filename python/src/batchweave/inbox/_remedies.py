@@ -107,8 +107,8 @@ AZURE = Remedies(
     by_code={
         "ContainerNotFound": "create the container, or correct its name",
         "AuthenticationFailed": "check the account's key or SAS, and this machine's clock",
-        "AuthorizationFailure": "allow this machine in the account's network rules, and check what "
-        "the SAS is for",
+        "AuthorizationFailure": "check the account's key or SAS, and that its network rules allow "
+        "this machine",
     },
     by_status={"404": "create the container, or correct its name"},
 )

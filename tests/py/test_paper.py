@@ -189,7 +189,10 @@ def test_the_hand_over_and_the_time_from_commits_are_measured(tmp_path: Path) ->
     stores = {row["store"]: row for row in fresh["rows"]}
     assert len(stores) == 3
     for row in stores.values():
-        assert 0 < row["p50_ms"] <= row["p99_ms"]
+        assert row["p50_ms"] <= row["p99_ms"]
+        # On a machine with other work a commit may be noticed after its batch has come.
+        assert row["p50_ms"] > 0 or row["noticed_late"] > 0
+        assert not row["noticed_late"] or any("noticed after" in note for note in fresh["notes"])
 
 
 def test_rows_of_an_inbox_are_measured(tmp_path: Path) -> None:

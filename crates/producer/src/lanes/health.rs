@@ -20,7 +20,7 @@ pub(super) struct LaneHealth {
 }
 
 impl LaneHealth {
-    /// Begins to join the health of lanes into `health`; there is no lane yet.
+    /// Begins to join the health of the lanes that `begin` adds into `health`.
     pub(super) fn start(health: Health) -> Self {
         let lanes = Arc::new(Mutex::new(BTreeMap::new()));
         let joined = lanes.clone();

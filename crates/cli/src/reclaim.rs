@@ -8,6 +8,7 @@ use batchweave_console::CliError;
 use batchweave_console::context::Context;
 use batchweave_console::output::count;
 use batchweave_core::ids::Step;
+use batchweave_core::retention::reclaim::KEEP_LOSSES;
 use batchweave_daemon::Exit;
 use batchweave_log::reclaim::{Limits, ReclaimError, Reclaimer};
 use batchweave_store::{ErrorKind, StoreError};
@@ -34,6 +35,9 @@ pub(crate) struct ReclaimArgs {
     /// Delete at most this many objects; the next run deletes the rest
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().max_delete)]
     max_delete: u64,
+    /// Keep the losses that ranks reported of this many steps below the watermark
+    #[arg(long, value_name = "STEPS", default_value_t = KEEP_LOSSES)]
+    keep_losses: u64,
     /// Give up all steps below this one; never those that a job with --holds may need
     #[arg(long, value_name = "STEP")]
     to: Option<Step>,
@@ -41,7 +45,7 @@ pub(crate) struct ReclaimArgs {
 
 pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context.log().await?;
-    let mut reclaimer = Reclaimer::new();
+    let mut reclaimer = Reclaimer::keeping(args.keep_losses);
     let plan = reclaimer.plan(&mut log, args.to).await.map_err(failed)?;
     if !args.apply {
         return context.done(&ReclaimReport::new(&log, &plan, None), render::text);

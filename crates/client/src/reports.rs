@@ -131,6 +131,7 @@ impl Reports {
             let message = ClientMessage::Report(Report {
                 next_step: session.link.next_step.load(Ordering::Relaxed),
                 states: states.clone(),
+                ..Report::default()
             });
             if !session.send(&message)? {
                 return Ok(false);

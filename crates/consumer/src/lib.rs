@@ -12,6 +12,7 @@
 //!   shared memory, `reclaimer` deletes old data;
 //! - `engine` decides what to fetch, push and free (pure);
 //! - `describe` answers clients that ask for the stream and its tokenizer;
+//! - `losses` are metrics of what ranks report;
 //! - `resources` are what all tasks share, among them the store, time and metrics.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod fetch;
 mod job;
 mod ledger;
 mod log_follower;
+mod losses;
 mod metrics;
 mod mistakes;
 mod node;

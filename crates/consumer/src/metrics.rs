@@ -8,6 +8,8 @@ use prometheus::{
     CounterVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
 
+use crate::losses::Losses;
+
 const PREFIX: &str = "batchweave_consumer";
 
 /// All metrics; registered once per daemon.
@@ -42,6 +44,8 @@ pub(crate) struct Metrics {
     pub(crate) deliveries_lost: IntCounter,
     pub(crate) ledgers: IntCounterVec,
     pub(crate) reported_steps: IntCounterVec,
+    pub(crate) values: IntCounterVec,
+    pub(crate) losses: Losses,
     pub(crate) ledger_recalled: IntCounter,
     pub(crate) ledger_holes: IntCounter,
     pub(crate) awaited_lane: IntGaugeVec,
@@ -135,6 +139,13 @@ impl Metrics {
                 "Steps that ranks reported, by outcome: trained, left_out, reported_twice; refused ranges: not_received, scattered.",
                 &["outcome"],
             )?,
+            values: m.counters(
+                "values_total",
+                "Losses of steps that ranks reported, by outcome: kept whole, cut (without rows, documents or sources) or dropped, \
+                 for lack of memory; then stored or lost.",
+                &["outcome"],
+            )?,
+            losses: Losses::make(m)?,
             ledger_recalled: m.counter(
                 "ledger_recalled_steps_total",
                 "Steps that an earlier daemon delivered and this one recorded from the store's indexes.",

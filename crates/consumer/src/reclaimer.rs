@@ -62,7 +62,7 @@ pub(crate) async fn reclaim(
     metrics: Metrics,
     stop: CancellationToken,
 ) {
-    let (mut log, mut reclaimer) = (None, Reclaimer::new());
+    let (mut log, mut reclaimer) = (None, Reclaimer::keeping(table.keep_losses));
     loop {
         // Daemons that were started together must not list together.
         let pause = table.every.0.mul_f64(rand::rng().random_range(0.75..1.25));

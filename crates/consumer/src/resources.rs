@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::job::states::States;
+use crate::job::values::Values;
 use crate::metrics::Metrics;
 use crate::store_health::StoreHealth;
 
@@ -31,6 +32,8 @@ pub(crate) struct Resources {
     pub(crate) metrics: Arc<Metrics>,
     /// The states of steps that ranks reported and no ledger has yet.
     pub(crate) states: Arc<States>,
+    /// The losses that they reported and no object has yet.
+    pub(crate) values: Arc<Values>,
     /// Cancelled when the daemon ends.
     pub(crate) stop: CancellationToken,
 }

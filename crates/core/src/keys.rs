@@ -6,9 +6,9 @@ mod jobs;
 
 pub use class::class_of;
 pub use jobs::{
-    AliveKey, LedgerKey, MarkKey, Owner, ProgressKey, alive, attempt_folder, job_folder, ledger,
-    ledgers, mark, marks, parse_alive, parse_ledger, parse_mark, parse_owner, parse_progress,
-    progress, progress_of,
+    AliveKey, LedgerKey, MarkKey, Owner, ProgressKey, ValuesKey, alive, attempt_folder, job_folder,
+    ledger, ledgers, mark, marks, parse_alive, parse_ledger, parse_mark, parse_owner,
+    parse_progress, parse_values, progress, progress_of, values, values_of,
 };
 
 use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
@@ -19,6 +19,7 @@ use crate::limits::{
     RECORD_READ_MAX, REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX,
     STREAM_BYTES_MAX, TOKENIZER_BYTES_MAX,
 };
+use crate::values::VALUES_BYTES_MAX;
 use jobs::plain as number;
 
 /// The stream's identity and parameters.
@@ -82,6 +83,7 @@ pub fn bytes_max(key: &str) -> u64 {
         "jobs" => match segments.nth(2).unwrap_or_default() {
             "progress" => PROGRESS_BYTES_MAX,
             "marks" => MARK_BYTES_MAX,
+            "reports" => VALUES_BYTES_MAX,
             _ => LEDGER_BYTES_MAX,
         },
         _ => OTHER_BYTES_MAX,

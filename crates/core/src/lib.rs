@@ -28,3 +28,4 @@ pub mod retention;
 pub mod stream;
 pub mod tgb;
 pub mod tokenizer;
+pub mod values;

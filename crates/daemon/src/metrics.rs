@@ -10,8 +10,8 @@ use batchweave_store::counting::Counted;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    CounterVec, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, PullingGauge, Registry, Result,
+    CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, PullingGauge, Registry, Result,
 };
 
 use crate::health::Health;
@@ -109,6 +109,11 @@ impl<'a> Maker<'a> {
     /// Makes a gauge of a share, from 0 to 1.
     pub fn ratio_gauge(&self, name: &str, help: &str) -> Result<Gauge> {
         self.add("gauge", Gauge::with_opts(self.opts(name, help)))
+    }
+
+    /// Makes a gauge of numbers for each combination of labels.
+    pub fn number_gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec> {
+        self.add("gauge", GaugeVec::new(self.opts(name, help), labels))
     }
 
     /// Makes a histogram of seconds, from 10 ms to a minute.

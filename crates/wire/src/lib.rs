@@ -5,8 +5,7 @@
 //! nonzero reserved fields and values that a correct peer never sends.
 //!
 //! - [`ClientMessage`], [`DaemonMessage`]: the two directions; `hello`, `welcome`, `batch`, `layout`,
-//!   `report`, `fault` and `cause` hold
-//!   their parts.
+//!   `report`, `values`, `fault` and `cause` hold their parts.
 //! - `limits`: sizes and counts; `bytes`: bounds-checked fields; [`WireError`]: refusals.
 #![forbid(unsafe_code)]
 
@@ -24,6 +23,7 @@ mod stage;
 mod stream_info;
 #[cfg(test)]
 mod tests;
+mod values;
 mod welcome;
 
 pub use batch::{BatchMessage, Release, SliceRef};
@@ -39,6 +39,9 @@ pub use message::{
 pub use report::{Report, StepStates};
 pub use stage::{STAGES, Stage};
 pub use stream_info::{StreamInfo, Tokenizer};
+pub use values::{
+    DetailLoss, DetailOf, SourceLoss, StepValues, VALUE_DETAILS_MAX, VALUE_SOURCES_MAX, VALUES_MAX,
+};
 pub use welcome::Welcome;
 
 const _: () = {

@@ -77,7 +77,7 @@ pub struct Waiting {
 }
 
 /// A message from a rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "a session has one hello, which is moved once"

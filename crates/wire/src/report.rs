@@ -1,6 +1,9 @@
-//! `report`: the states of received steps, as the rank's trainer states them.
+//! `report`: the states of received steps, as the rank's trainer states them, and the losses of trained ones.
+
+use std::collections::BTreeSet;
 
 use crate::bytes::{Builder, Fields};
+use crate::values::{StepValues, VALUES_MAX};
 use crate::{REASON_BYTES_MAX, STATES_MAX, WireError};
 
 /// Most bytes of a message: each range has 24 bytes and a reason.
@@ -21,12 +24,14 @@ pub struct StepStates {
 }
 
 /// The states of steps that the rank received.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// First step not received in full, as in a release.
     pub next_step: u64,
     /// Ranges in any order.
     pub states: Vec<StepStates>,
+    /// Values of steps that `states` has as trained, each once, in any order.
+    pub values: Vec<StepValues>,
 }
 
 impl StepStates {
@@ -56,7 +61,8 @@ impl Report {
             return Err(WireError::body("report", miscounted(count)));
         }
         let mut message = Builder::new("report", kind).u64(self.next_step);
-        message = message.u32(count as u32).u32(0);
+        self.check().map_err(|why| WireError::body("report", why))?;
+        message = message.u32(count as u32).u32(self.values.len() as u32);
         for states in &self.states {
             states
                 .check()
@@ -66,14 +72,42 @@ impl Report {
             message = message.u32(reason.len() as u32).u32(0);
             message = message.raw(reason.as_bytes());
         }
+        for values in &self.values {
+            message = values.encode(message)?;
+        }
         message.finish()
+    }
+
+    /// Checks that values are of trained steps, each once.
+    fn check(&self) -> Result<(), String> {
+        if self.values.len() > VALUES_MAX {
+            return Err(format!(
+                "{} values, at most {VALUES_MAX} are allowed",
+                self.values.len()
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        for values in &self.values {
+            let step = values.step;
+            let holds =
+                |one: &StepStates| one.left_out.is_none() && (one.from..one.to).contains(&step);
+            if !self.states.iter().any(holds) {
+                return Err(format!(
+                    "values of step {step}, which the message does not have as trained"
+                ));
+            }
+            if !seen.insert(step) {
+                return Err(format!("values of step {step} twice"));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut f = Fields::new("report", body);
         let next_step = f.u64()?;
         let count = f.count("ranges", STATES_MAX)?;
-        f.reserved()?;
+        let valued = f.count("values", VALUES_MAX)?;
         if count == 0 {
             return Err(f.error(miscounted(count)));
         }
@@ -88,8 +122,18 @@ impl Report {
             one.check().map_err(|why| f.error(why))?;
             states.push(one);
         }
+        let mut values = Vec::with_capacity(valued);
+        for _ in 0..valued {
+            values.push(StepValues::decode(&mut f)?);
+        }
+        let report = Self {
+            next_step,
+            states,
+            values,
+        };
+        report.check().map_err(|why| f.error(why))?;
         f.end()?;
-        Ok(Self { next_step, states })
+        Ok(report)
     }
 }
 

@@ -52,7 +52,11 @@ fn said(session: &mut Session) -> Option<ClientMessage> {
 }
 
 fn report(next_step: u64, states: Vec<StepStates>) -> ClientMessage {
-    ClientMessage::Report(Report { next_step, states })
+    ClientMessage::Report(Report {
+        next_step,
+        states,
+        ..Report::default()
+    })
 }
 
 fn is_mark(message: Option<&ClientMessage>, step: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use batchweave_core::retention::reclaim::KEEP_LOSSES;
 use batchweave_daemon::config::Period;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ pub struct ReclaimTable {
     pub every: Period,
     /// Most objects that one pass deletes.
     pub max_delete: u64,
+    /// Steps below the watermark whose losses are kept.
+    pub keep_losses: u64,
 }
 
 impl Default for ReclaimTable {
@@ -23,6 +26,7 @@ impl Default for ReclaimTable {
             enabled: false,
             every: Period(Duration::from_mins(1)),
             max_delete: 10_000,
+            keep_losses: KEEP_LOSSES,
         }
     }
 }

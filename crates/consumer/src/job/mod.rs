@@ -4,8 +4,8 @@
 //! - `takeover` keeps an attempt with a drawn id from ending one that runs (pure);
 //! - `restart` finds the restart points of a job, and where an attempt without a stated start begins;
 //! - `attempts` writes jobs and attempts into the log, `attempt_rate` bounds them;
-//! - `ranks` tracks what each rank was sent and received, `deliveries` reports it to the ledger; `states` holds what
-//!   ranks report of their steps;
+//! - `ranks` tracks what each rank was sent and received, `deliveries` reports it to the ledger; `states` holds which
+//!   steps ranks report as trained, `values` the losses of these;
 //! - `mark_rules` validates checkpoint marks (pure), `marks` stores them.
 
 pub(crate) mod admission;
@@ -19,3 +19,4 @@ pub(crate) mod ranks;
 pub(crate) mod restart;
 pub(crate) mod states;
 pub(crate) mod takeover;
+pub(crate) mod values;

@@ -165,6 +165,7 @@ impl Keeper {
         let due = self.attempts.iter().filter(|(_, a)| a.book.is_due());
         asked.flush.extend(due.map(|(key, _)| key.clone()));
         asked.flush.extend(self.resources.states.attempts(true));
+        asked.flush.extend(self.resources.values.due());
         asked.flush.sort();
         asked.flush.dedup();
         for key in &asked.flush {
@@ -287,6 +288,7 @@ impl Keeper {
     async fn flush_all(&mut self) {
         let mut keys: Vec<BookKey> = self.attempts.keys().cloned().collect();
         keys.extend(self.resources.states.attempts(false));
+        keys.extend(self.resources.values.attempts());
         keys.sort();
         keys.dedup();
         for key in keys {
@@ -314,6 +316,8 @@ impl Keeper {
                 self.add(key, &member, &[], states);
             }
         }
+        let (values, stream) = (&self.resources.values, self.resources.stream.stream_id);
+        values.seal(key, stream, &self.resources.node_name());
         if guards::confirms_states_early() {
             self.resources.states.stored(&taken.receipts);
         }

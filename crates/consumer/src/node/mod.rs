@@ -138,6 +138,7 @@ impl Node {
             resources.store_health.clone(),
             parts.deliveries,
             resources.states.clone(),
+            resources.values.clone(),
         );
         state.stream = Some(Arc::new(resources.stream.clone()));
         state.report_progress(parts.job.progress_steps, progress_due.clone());

@@ -71,7 +71,14 @@ impl State {
         if let Some(outbox) = self.outboxes.get_mut(&id) {
             outbox.warn_of_refused(id, &counted);
         }
-        if self.states.note(id, &member, new) {
+        let counts = |step| new.iter().any(|one| (one.from..one.to).contains(&step));
+        let values = report.values.iter().filter(|one| counts(one.step));
+        let trained = new.iter().filter(|one| one.left_out.is_none()).map(|one| one.to);
+        if let Some(end) = trained.max() {
+            self.metrics.losses.trained(end - 1);
+        }
+        let values_due = self.values.note(&member, values.cloned(), &self.metrics);
+        if self.states.note(id, &member, new) || values_due {
             self.ranks.deliveries.report(Delivery::StatesDue);
         }
     }

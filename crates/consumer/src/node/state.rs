@@ -21,6 +21,7 @@ use crate::job::admission::Admission;
 use crate::job::deliveries::Deliveries;
 use crate::job::ranks::Ranks;
 use crate::job::states::States;
+use crate::job::values::Values;
 use crate::metrics::Metrics;
 use crate::store_health::StoreHealth;
 use crate::stream_head::Head;
@@ -72,6 +73,7 @@ pub(crate) struct State {
     pub(super) metrics: Arc<Metrics>,
     pub(super) ranks: Ranks,
     pub(super) states: Arc<States>,
+    pub(super) values: Arc<Values>,
     /// The number of ranks that wait for their job or attempt.
     pub(crate) waiting_for_attempt: usize,
     pub(super) history: History,
@@ -88,6 +90,7 @@ impl State {
         store_health: Arc<StoreHealth>,
         deliveries: Deliveries,
         states: Arc<States>,
+        values: Arc<Values>,
     ) -> Self {
         let mut state = Self {
             engine: Engine::new(limits),
@@ -102,6 +105,7 @@ impl State {
             metrics,
             ranks: Ranks::new(deliveries),
             states,
+            values,
             waiting_for_attempt: 0,
             history: History::default(),
             steps: StepStages::default(),

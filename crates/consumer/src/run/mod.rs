@@ -132,6 +132,7 @@ async fn run_until_stop(
         context: Arc::new(Context::system()),
         metrics,
         states: Arc::default(),
+        values: Arc::default(),
         stop: end.clone(),
     });
     let parts = parts(

@@ -74,6 +74,7 @@ impl Daemon {
             context: Arc::new(context),
             metrics,
             states: Arc::default(),
+            values: Arc::default(),
             stop: CancellationToken::new(),
         });
         let parts = parts(

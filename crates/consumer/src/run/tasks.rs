@@ -17,6 +17,7 @@ use crate::engine::Limits;
 use crate::fetch::Fetcher;
 use crate::job::attempts::LogRequest;
 use crate::job::deliveries::{Deliveries, Delivery};
+use crate::job::values;
 use crate::ledger;
 use crate::log_follower::follow;
 use crate::node::{Node, Parts};
@@ -38,6 +39,8 @@ pub(crate) struct Tasks {
     pub(crate) writers: TaskTracker,
     finish: CancellationToken,
     ledger: JoinHandle<()>,
+    finish_values: CancellationToken,
+    values: JoinHandle<()>,
     /// Tasks that end with the process, or by themselves at `stop`.
     others: [JoinHandle<()>; 3],
 }
@@ -65,11 +68,15 @@ impl Tasks {
             delivered,
             finish.clone(),
         ));
+        let finish_values = CancellationToken::new();
+        let values = values::store(node.resources.clone(), finish_values.clone());
         Self {
             node,
             writers,
             finish,
             ledger,
+            finish_values,
+            values: tokio::spawn(values),
             others: [follower, progress, heartbeat],
         }
     }
@@ -82,11 +89,15 @@ impl Tasks {
         // The ledger ends after the marks, which wait for it.
         self.finish.cancel();
         let _ = shutdown::drain("ledger", deadline, self.ledger).await;
+        // The ledger has sealed the last values.
+        self.finish_values.cancel();
+        let _ = shutdown::drain("losses", deadline, self.values).await;
     }
 
     /// Aborts all tasks, as the end of the process does.
     pub(crate) fn kill(&self) {
         self.ledger.abort();
+        self.values.abort();
         self.others.iter().for_each(JoinHandle::abort);
         self.node.resources.stop.cancel();
     }

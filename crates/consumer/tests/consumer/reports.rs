@@ -83,7 +83,11 @@ fn flood(mut rude: Rude, random: &mut StdRng, stop: &AtomicBool) -> (Rude, u64) 
             });
         }
         let next_step = random.random_range(0..2 * STEPS);
-        let report = Report { next_step, states };
+        let report = Report {
+            next_step,
+            states,
+            ..Report::default()
+        };
         rude.say(&ClientMessage::Report(report));
         sent += 1;
         // The daemon sends it batches and confirmations.
@@ -179,6 +183,7 @@ async fn repeated_reports_are_confirmed_and_stored_once() {
             ClientMessage::Report(Report {
                 next_step: 2,
                 states,
+                ..Report::default()
             })
         };
         first.say(&report(vec![range(0, 1)]));

@@ -2,8 +2,8 @@
 
 use super::{
     DATA, DELETING, FORK, STREAM, bundle_version, data_seqs, log_version, parse_alive,
-    parse_inputs, parse_intent, parse_ledger, parse_mark, parse_progress, provenance_seqs,
-    repair_version, segment_number, snapshot_version,
+    parse_inputs, parse_intent, parse_ledger, parse_mark, parse_progress, parse_values,
+    provenance_seqs, repair_version, segment_number, snapshot_version,
 };
 use crate::ids::ProducerName;
 
@@ -14,6 +14,7 @@ pub fn class_of(key: &str) -> Option<&'static str> {
             || parse_progress(key).is_some()
             || parse_alive(key).is_some()
             || parse_ledger(key).is_some()
+            || parse_values(key).is_some()
     };
     let (class, own) = match key.split('/').next()? {
         STREAM | DELETING | FORK => ("stream", [STREAM, DELETING, FORK].contains(&key)),
@@ -81,7 +82,7 @@ mod tests {
 
     use super::super::{
         CLASSES, alive, bundle, data, inputs, intent, intent_finished, intent_opened, ledger, log,
-        mark, progress, provenance, repair, segment, snapshot, tokenizer,
+        mark, progress, provenance, repair, segment, snapshot, tokenizer, values,
     };
     use super::*;
     use crate::ids::{Hash, JobName, Nonce};
@@ -119,6 +120,7 @@ mod tests {
             (progress(&job, 1, 2, 3, (0, 1), "node"), "jobs"),
             (alive(&job, 1, 2, 3, "node"), "jobs"),
             (ledger(&job, 1, 2, 3, "node", 4), "jobs"),
+            (values(&job, 1, 2, 3, "node", 4), "jobs"),
             (tokenizer(&Hash([0x0a; 32])), "tokenizers"),
             ("probe/00000000000000ff/race-3-0".to_owned(), "probe"),
         ] {

@@ -1,4 +1,4 @@
-//! Keys of a job's attempts: marks, progress, ledgers. The names hold all that a LIST must show, so that
+//! Keys of a job's attempts: marks, progress, ledgers, values. The names hold all that a LIST must show, so that
 //! positions and restart points cost no GET.
 
 use super::JOBS;
@@ -85,6 +85,25 @@ pub fn ledger(
     format!("{folder}{first:012}-{node}.{number}.json")
 }
 
+/// Returns the folder of the objects of values of an attempt.
+pub fn values_of(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
+    format!("{}reports/", attempt_folder(job, opened, attempt))
+}
+
+/// Returns the key of an object of values: losses that a node's ranks reported of steps from `first` on; `number`
+/// counts its objects.
+pub fn values(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    first: Step,
+    node: &str,
+    number: u64,
+) -> String {
+    let folder = values_of(job, opened, attempt);
+    format!("{folder}{first:012}-{node}.{number}.bwr")
+}
+
 /// The attempt that owns an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
@@ -126,6 +145,17 @@ pub struct AliveKey {
 /// The content of a ledger object's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerKey {
+    pub owner: Owner,
+    /// First step in it.
+    pub first: Step,
+    pub node: String,
+    /// The number of the object among those of this daemon.
+    pub number: u64,
+}
+
+/// The content of the key of an object of values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValuesKey {
     pub owner: Owner,
     /// First step in it.
     pub first: Step,
@@ -183,15 +213,33 @@ pub fn parse_alive(key: &str) -> Option<AliveKey> {
 /// Parses a ledger object's key.
 pub fn parse_ledger(key: &str) -> Option<LedgerKey> {
     let (owner, name) = within(key, "ledger")?;
+    let (first, node, number) = numbered(name)?;
+    Some(LedgerKey {
+        owner,
+        first,
+        node,
+        number,
+    })
+}
+
+/// Parses the key of an object of values.
+pub fn parse_values(key: &str) -> Option<ValuesKey> {
+    let (owner, name) = inside(key, "reports")?;
+    let (first, node, number) = numbered(name.strip_suffix(".bwr")?)?;
+    Some(ValuesKey {
+        owner,
+        first,
+        node,
+        number,
+    })
+}
+
+/// Returns the first step, the node and the number in the name of a node's object.
+fn numbered(name: &str) -> Option<(Step, String, u64)> {
     let (first, rest) = name.split_once('-')?;
     let (node, number) = rest.split_once('.')?;
     is_node(node).then_some(())?;
-    Some(LedgerKey {
-        owner,
-        first: padded(first)?,
-        node: node.to_owned(),
-        number: plain(number)?,
-    })
+    Some((padded(first)?, node.to_owned(), plain(number)?))
 }
 
 /// Returns the owner of any key below an attempt's folder.
@@ -209,10 +257,16 @@ pub fn parse_owner(key: &str) -> Option<Owner> {
 
 /// Returns the owner of a key in an attempt's folder `kind`, and the key's name there without its ending.
 fn within<'k>(key: &'k str, kind: &str) -> Option<(Owner, &'k str)> {
+    let (owner, name) = inside(key, kind)?;
+    Some((owner, name.strip_suffix(".json")?))
+}
+
+/// Returns the owner of a key in an attempt's folder `kind`, and the key's name there.
+fn inside<'k>(key: &'k str, kind: &str) -> Option<(Owner, &'k str)> {
     let (_, rest) = key.strip_prefix(JOBS)?.split_once('/')?;
     let (_, rest) = rest.split_once('/')?;
     let name = rest.strip_prefix(kind)?.strip_prefix('/')?;
-    Some((parse_owner(key)?, name.strip_suffix(".json")?))
+    Some((parse_owner(key)?, name))
 }
 
 /// Returns whether this is a daemon's name in keys, which has no field separators.
@@ -285,6 +339,14 @@ mod tests {
         assert_eq!((l.owner, l.first, l.number), (owner(), 12, 9));
         assert_eq!(l.node, node);
         assert_eq!(parse_owner(&key), Some(owner()));
+        let key = values(&o.job, 4, 3, 12, node, 9);
+        assert_eq!(
+            key,
+            "jobs/llm-7b.v2_x@4/3/reports/000000000012-0af3-1.9.bwr"
+        );
+        let v = parse_values(&key).unwrap();
+        assert_eq!((v.owner, v.first, v.number), (owner(), 12, 9));
+        assert_eq!(v.node, node);
         assert!(one.starts_with(&job_folder(&o.job, 4)));
     }
 

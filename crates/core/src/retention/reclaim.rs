@@ -23,6 +23,9 @@ use crate::manifest::state::{JobState, ProducerState};
 use crate::manifest::{Manifest, StepEntry};
 use crate::tgb::TgbRecord;
 
+/// Steps below the watermark for which reported losses are kept, unless a caller says otherwise.
+pub const KEEP_LOSSES: u64 = 1_000_000;
+
 /// The links of one input list.
 pub type Links = Arc<BTreeSet<LinkId>>;
 
@@ -93,19 +96,35 @@ impl ReferencedObjects {
 pub struct Reclaim<'m> {
     m: &'m Manifest,
     watermark: Step,
+    keep_losses: u64,
 }
 
 impl<'m> Reclaim<'m> {
     /// Applies the rules in the manifest `m`.
     pub fn by(m: &'m Manifest) -> Self {
         let watermark = m.watermark();
-        Self { m, watermark }
+        Self::at(m, watermark)
     }
 
     /// Applies the rules as if a watermark were published now: for plans, never for deletions.
     pub fn as_if(m: &'m Manifest, watermark: Step) -> Self {
         let watermark = watermark.max(m.watermark());
-        Self { m, watermark }
+        Self::at(m, watermark)
+    }
+
+    fn at(m: &'m Manifest, watermark: Step) -> Self {
+        Self {
+            m,
+            watermark,
+            keep_losses: KEEP_LOSSES,
+        }
+    }
+
+    /// Keeps the losses of this many steps below the watermark.
+    #[must_use]
+    pub fn keep_losses(mut self, steps: u64) -> Self {
+        self.keep_losses = steps;
+        self
     }
 
     /// Returns the oldest step that may be read.
@@ -233,6 +252,10 @@ impl<'m> Reclaim<'m> {
     pub fn job(&self, key: &str, objects: Option<&JobObjects>) -> Fate {
         if keys::parse_ledger(key).is_some() {
             return Fate::Needed;
+        }
+        if let Some(values) = keys::parse_values(key) {
+            let old = values.first.saturating_add(self.keep_losses) < self.watermark;
+            return if old { Fate::Dead } else { Fate::Needed };
         }
         let (mark, progress) = (keys::parse_mark(key), keys::parse_progress(key));
         let alive = keys::parse_alive(key);

@@ -17,6 +17,8 @@ fn messages_of_protocol_1_are_read_and_written_as_ever() {
     assert_eq!(seen.len(), 15, "one of each kind: {seen:?}");
     let seen = read_and_written("socket-v1-reports.txt");
     assert_eq!(seen.len(), 3, "one of each kind: {seen:?}");
+    let seen = read_and_written("socket-v1-values.txt");
+    assert_eq!(seen.len(), 1, "{seen:?}");
 }
 
 /// Reads and writes each message of a file; returns their names.

@@ -1,5 +1,7 @@
 //! Every message survives a round trip, other lengths are refused, and no bytes make a decoder panic.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::super::*;
@@ -87,8 +89,70 @@ fn report() -> impl Strategy<Value = ClientMessage> {
     (
         any::<u64>(),
         proptest::collection::vec(states, 1..=STATES_MAX),
+        proptest::collection::vec(values(), 0..8),
     )
-        .prop_map(|(next_step, states)| ClientMessage::Report(Report { next_step, states }))
+        .prop_map(|(next_step, states, mut values)| {
+            // Of trained steps, each once.
+            let trained = states.iter().filter(|one| one.left_out.is_none());
+            let steps: BTreeSet<u64> = trained.map(|one| one.from).collect();
+            values.truncate(steps.len());
+            for (one, step) in values.iter_mut().zip(steps) {
+                one.step = step;
+            }
+            ClientMessage::Report(Report {
+                next_step,
+                states,
+                values,
+            })
+        })
+}
+
+fn values() -> impl Strategy<Value = StepValues> {
+    let loss = || (-1e9_f32..1e9, 0_f32..1e9);
+    let sources = proptest::collection::btree_map(any::<u16>(), loss(), 0..16);
+    let details = proptest::collection::vec(loss(), 0..32);
+    let dropped = any::<(bool, bool, bool)>();
+    (
+        sources,
+        details,
+        dropped,
+        any::<u32>(),
+        -1e300..1e300_f64,
+        0.0..1e30,
+    )
+        .prop_map(
+            |(
+                sources,
+                details,
+                (part, details_dropped, sources_dropped),
+                nonfinite,
+                sum,
+                weight,
+            )| {
+                let source = |(source, (sum, weight))| SourceLoss {
+                    source,
+                    sum,
+                    weight,
+                };
+                let of = [DetailOf::None, DetailOf::Row, DetailOf::Document];
+                let of = of[usize::from(!details.is_empty()) * (1 + usize::from(part))];
+                StepValues {
+                    step: 0,
+                    of,
+                    part,
+                    details_dropped,
+                    sources_dropped,
+                    nonfinite,
+                    sum,
+                    weight,
+                    sources: sources.into_iter().map(source).collect(),
+                    details: details
+                        .into_iter()
+                        .map(|(mean, weight)| DetailLoss { mean, weight })
+                        .collect(),
+                }
+            },
+        )
 }
 
 fn slice() -> impl Strategy<Value = SliceRef> {

@@ -1,8 +1,11 @@
 //! Objects that jobs leave in the store.
 
+use batchweave_core::crc::crc32c;
+use batchweave_core::ids::AttemptId;
 use batchweave_core::keys;
 use batchweave_core::proof::{Ledger, LedgerPlace};
 use batchweave_core::retention::{Mark, Progress};
+use batchweave_core::values::{MergedValues, ValuesObject};
 
 use crate::check::{stable, stream_id};
 use crate::seal::each_json;
@@ -69,4 +72,25 @@ pub(super) fn ledger(input: &[u8]) {
             let _ = (entry.slice_range(), entry.reader());
         }
     });
+}
+
+/// An object of values, with a checksum that fits, and what counts of it.
+pub(super) fn values(input: &[u8]) {
+    let mut bytes = input.to_vec();
+    if let Some((head, rest)) = bytes.split_at_mut_checked(12) {
+        head[8..].copy_from_slice(&crc32c(rest).to_le_bytes());
+    }
+    let attempt = bytes.get(32..48).and_then(|id| id.try_into().ok());
+    let attempt = AttemptId(attempt.unwrap_or_default());
+    let key = "jobs/llm@4/2/reports/x.bwr";
+    for bytes in [input, &bytes] {
+        let Ok(object) = ValuesObject::decode(bytes, key, stream_id(), attempt) else {
+            continue;
+        };
+        assert_eq!(object.encode(), bytes);
+        let mut merged = MergedValues::default();
+        merged.add(object, &(0..u64::MAX));
+        let all = merged.take_below(u64::MAX);
+        assert!(!all.is_empty());
+    }
 }

@@ -85,6 +85,11 @@ fn named_again(key: &str) {
         let again = keys::ledger(&o.job, o.opened, o.attempt, l.first, &l.node, l.number);
         assert_eq!(again, key);
     }
+    if let Some(v) = keys::parse_values(key) {
+        let o = &v.owner;
+        let again = keys::values(&o.job, o.opened, o.attempt, v.first, &v.node, v.number);
+        assert_eq!(again, key);
+    }
     if let Some(o) = keys::parse_owner(key) {
         assert!(key.starts_with(&keys::attempt_folder(&o.job, o.opened, o.attempt)));
     }

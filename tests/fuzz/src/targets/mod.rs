@@ -37,6 +37,12 @@ const FIELDS: Memory = Memory {
     per_byte: 64,
 };
 
+/// The bound of values: a step of 24 bytes takes 200 in a map, twice.
+const VALUES: Memory = Memory {
+    constant: 16 << 10,
+    per_byte: 128,
+};
+
 const fn target(name: &'static str, run: fn(&[u8]), memory: Memory) -> Target {
     Target { name, run, memory }
 }
@@ -65,6 +71,7 @@ pub const TARGETS: &[Target] = &[
     target("mark", jobs::mark, JSON),
     target("progress", jobs::progress, JSON),
     target("ledger", jobs::ledger, JSON),
+    target("values", jobs::values, VALUES),
     target("keys", keys::keys, JSON),
     target("data_object", tgb::object, FIELDS),
     target("frame", tgb::frame, FIELDS),

@@ -73,6 +73,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
             vec![golden("ledger-v2.json")],
         ]
         .concat(),
+        "values" => vec![golden("values-v1.bwr")],
         "keys" => vec![listing()],
         "data_object" => vec![golden("tgb-v1-equal.tgb"), golden("tgb-v1-unequal.tgb")],
         "frame" => frames(),

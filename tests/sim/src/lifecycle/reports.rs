@@ -53,6 +53,7 @@ fn send(link: &Link, step: Step, next_step: Step) {
             to: step + 1,
             left_out: None,
         }],
+        ..Report::default()
     }));
 }
 

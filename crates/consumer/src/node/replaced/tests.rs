@@ -62,6 +62,7 @@ fn state(next_step: Step) -> State {
         Arc::default(),
         deliveries,
         Arc::default(),
+        Arc::default(),
     );
     state.set_head(head(next_step));
     state

@@ -26,7 +26,7 @@ mod tests;
 mod verified;
 
 use batchweave_core::ids::Step;
-use batchweave_core::retention::reclaim::Reclaim;
+use batchweave_core::retention::reclaim::{KEEP_LOSSES, Reclaim};
 use futures::future::BoxFuture;
 
 pub use plan::{JobRetention, Plan};
@@ -56,10 +56,17 @@ impl Default for Limits {
 }
 
 /// Runs passes of reclamation over a log. Several may work on one stream at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reclaimer {
     leases: Leases,
     known: Known,
+    keep_losses: u64,
+}
+
+impl Default for Reclaimer {
+    fn default() -> Self {
+        Self::keeping(KEEP_LOSSES)
+    }
 }
 
 impl Reclaimer {
@@ -68,13 +75,23 @@ impl Reclaimer {
         Self::default()
     }
 
+    /// Returns one that keeps the losses of this many steps below the watermark.
+    pub fn keeping(losses: u64) -> Self {
+        Self {
+            leases: Leases::default(),
+            known: Known::default(),
+            keep_losses: losses,
+        }
+    }
+
     /// Returns what a pass would do now, without writing. `to`: a watermark requested by a person.
     pub fn plan<'a>(
         &'a mut self,
         log: &'a mut Log,
         to: Option<Step>,
     ) -> BoxFuture<'a, Result<Plan, Error>> {
-        Box::pin(async move { plan::make(log, &mut self.known, to).await })
+        let keep_losses = self.keep_losses;
+        Box::pin(async move { plan::make(log, &mut self.known, to, keep_losses).await })
     }
 
     /// Carries out `plan`, as far as it is still right.
@@ -116,7 +133,8 @@ impl Reclaimer {
         report.watermark = fold.watermark();
         report.head = fold.next_step();
         let keep = Keep::up_to(limits.max_delete);
-        let found = scan::scan(log, &Reclaim::by(&fold), &objects, &mut self.known, keep).await?;
+        let rule = Reclaim::by(&fold).keep_losses(self.keep_losses);
+        let found = scan::scan(log, &rule, &objects, &mut self.known, keep).await?;
         found.add_to(&mut report);
         if !found.is_empty() {
             log.confirm().await?;

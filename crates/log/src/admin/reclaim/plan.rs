@@ -78,6 +78,7 @@ pub(super) async fn make(
     log: &mut Log,
     known: &mut Known,
     to: Option<Step>,
+    keep_losses: u64,
 ) -> Result<Plan, ReclaimError> {
     log.catch_up().await?;
     let mut listed = job_objects::list(log).await?;
@@ -92,7 +93,7 @@ pub(super) async fn make(
         (None, Due::Publish(entry)) => entry.step,
         (None, _) => fold.watermark(),
     };
-    let rule = Reclaim::as_if(&fold, after);
+    let rule = Reclaim::as_if(&fold, after).keep_losses(keep_losses);
     let mut found = scan::scan(log, &rule, &objects, known, Keep::none()).await?;
     found.requests.lists += listed.pages;
     found.requests.gets += gets;

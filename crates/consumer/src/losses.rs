@@ -76,11 +76,19 @@ mod tests {
         let registry = Registry::new();
         let losses = Losses::make(&Maker::new(&registry, "batchweave_consumer")).unwrap();
         let value = |name: &str| losses.loss.with_label_values(&[name]).get();
-        let source = |source, sum, weight| SourceLoss { source, sum, weight };
+        let source = |source, sum, weight| SourceLoss {
+            source,
+            sum,
+            weight,
+        };
         let mut values = StepValues {
             sum: 9.0,
             weight: 3.0,
-            sources: vec![source(0, 8.0, 2.0), source(7, 1.0, 1.0), source(999, 0.0, 0.0)],
+            sources: vec![
+                source(0, 8.0, 2.0),
+                source(7, 1.0, 1.0),
+                source(999, 0.0, 0.0),
+            ],
             ..StepValues::default()
         };
         losses.note(&values);

@@ -89,7 +89,12 @@ impl Values {
     }
 
     /// Keeps the values of a rank's steps; returns whether the attempt's ledger is due.
-    pub(crate) fn note(&self, member: &Member, values: impl Iterator<Item = wire::StepValues>, metrics: &Metrics) -> bool {
+    pub(crate) fn note(
+        &self,
+        member: &Member,
+        values: impl Iterator<Item = wire::StepValues>,
+        metrics: &Metrics,
+    ) -> bool {
         let mut inner = self.inner();
         for one in values {
             metrics.losses.note(&one);
@@ -109,7 +114,10 @@ impl Values {
     /// Returns those with enough values for an object.
     pub(crate) fn due(&self) -> Vec<AttemptKey> {
         let inner = self.inner();
-        let due = inner.attempts.iter().filter(|(_, attempt)| attempt.is_due());
+        let due = inner
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| attempt.is_due());
         due.map(|(key, _)| key.clone()).collect()
     }
 
@@ -121,7 +129,11 @@ impl Values {
         };
         let bytes = attempt.bytes;
         let object = attempt.into_object(stream);
-        let steps = object.blocks.iter().map(|block| block.steps.len() as u64).sum();
+        let steps = object
+            .blocks
+            .iter()
+            .map(|block| block.steps.len() as u64)
+            .sum();
         let key = keys::values(&key.0, key.1, key.2, object.first(), node, inner.number);
         inner.number += 1;
         let body = Bytes::from(object.encode());
@@ -150,7 +162,12 @@ impl Values {
 
 impl Inner {
     /// Keeps the values of a step within the bounds; returns what became of them.
-    fn keep(&mut self, member: &Member, (of, part): (DetailOf, bool), mut values: StepValues) -> &'static str {
+    fn keep(
+        &mut self,
+        member: &Member,
+        (of, part): (DetailOf, bool),
+        mut values: StepValues,
+    ) -> &'static str {
         let fits = |values: &StepValues| self.bytes + values.stored_bytes() <= BYTES_MAX;
         let mut outcome = "kept";
         if !fits(&values) {
@@ -166,11 +183,14 @@ impl Inner {
             return "dropped";
         }
         let bytes = values.stored_bytes();
-        let attempt = self.attempts.entry(key(member)).or_insert_with(|| AttemptValues {
-            id: member.id,
-            blocks: BTreeMap::new(),
-            bytes: 0,
-        });
+        let attempt = self
+            .attempts
+            .entry(key(member))
+            .or_insert_with(|| AttemptValues {
+                id: member.id,
+                blocks: BTreeMap::new(),
+                bytes: 0,
+            });
         let block = (member.dp_rank, member.rank, of, part);
         let block = attempt.blocks.entry(block).or_insert_with(|| Block {
             slices: member.slices.clone(),

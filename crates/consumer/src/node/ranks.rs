@@ -73,7 +73,10 @@ impl State {
         }
         let counts = |step| new.iter().any(|one| (one.from..one.to).contains(&step));
         let values = report.values.iter().filter(|one| counts(one.step));
-        let trained = new.iter().filter(|one| one.left_out.is_none()).map(|one| one.to);
+        let trained = new
+            .iter()
+            .filter(|one| one.left_out.is_none())
+            .map(|one| one.to);
         if let Some(end) = trained.max() {
             self.metrics.losses.trained(end - 1);
         }

@@ -134,7 +134,7 @@ impl Values {
             .iter()
             .map(|block| block.steps.len() as u64)
             .sum();
-        let key = keys::values(&key.0, key.1, key.2, object.first(), node, inner.number);
+        let key = keys::values(&key.0, key.1, key.2, object.steps(), node, inner.number);
         inner.number += 1;
         let body = Bytes::from(object.encode());
         inner.sealed.push_back(Sealed {

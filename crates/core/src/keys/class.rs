@@ -120,7 +120,7 @@ mod tests {
             (progress(&job, 1, 2, 3, (0, 1), "node"), "jobs"),
             (alive(&job, 1, 2, 3, "node"), "jobs"),
             (ledger(&job, 1, 2, 3, "node", 4), "jobs"),
-            (values(&job, 1, 2, 3, "node", 4), "jobs"),
+            (values(&job, 1, 2, (3, 9), "node", 4), "jobs"),
             (tokenizer(&Hash([0x0a; 32])), "tokenizers"),
             ("probe/00000000000000ff/race-3-0".to_owned(), "probe"),
         ] {

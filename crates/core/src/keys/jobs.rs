@@ -90,18 +90,19 @@ pub fn values_of(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
     format!("{}reports/", attempt_folder(job, opened, attempt))
 }
 
-/// Returns the key of an object of values: losses that a node's ranks reported of steps from `first` on; `number`
-/// counts its objects.
+/// Returns the key of an object of values: losses that a node's ranks reported of steps from the first to the last one of
+/// `steps`; `number` counts its objects.
 pub fn values(
     job: &JobName,
     opened: Version,
     attempt: AttemptNo,
-    first: Step,
+    steps: (Step, Step),
     node: &str,
     number: u64,
 ) -> String {
+    let (first, last) = steps;
     let folder = values_of(job, opened, attempt);
-    format!("{folder}{first:012}-{node}.{number}.bwr")
+    format!("{folder}{first:012}-{last:012}-{node}.{number}.bwr")
 }
 
 /// The attempt that owns an object.
@@ -157,8 +158,9 @@ pub struct LedgerKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuesKey {
     pub owner: Owner,
-    /// First step in it.
+    /// First and last step in it.
     pub first: Step,
+    pub last: Step,
     pub node: String,
     /// The number of the object among those of this daemon.
     pub number: u64,
@@ -225,16 +227,19 @@ pub fn parse_ledger(key: &str) -> Option<LedgerKey> {
 /// Parses the key of an object of values.
 pub fn parse_values(key: &str) -> Option<ValuesKey> {
     let (owner, name) = inside(key, "reports")?;
-    let (first, node, number) = numbered(name.strip_suffix(".bwr")?)?;
+    let (first, rest) = name.strip_suffix(".bwr")?.split_once('-')?;
+    let (last, node, number) = numbered(rest)?;
+    let first = padded(first).filter(|first| *first <= last)?;
     Some(ValuesKey {
         owner,
         first,
+        last,
         node,
         number,
     })
 }
 
-/// Returns the first step, the node and the number in the name of a node's object.
+/// Returns the step, the node and the number in the name of a node's object.
 fn numbered(name: &str) -> Option<(Step, String, u64)> {
     let (first, rest) = name.split_once('-')?;
     let (node, number) = rest.split_once('.')?;
@@ -339,13 +344,13 @@ mod tests {
         assert_eq!((l.owner, l.first, l.number), (owner(), 12, 9));
         assert_eq!(l.node, node);
         assert_eq!(parse_owner(&key), Some(owner()));
-        let key = values(&o.job, 4, 3, 12, node, 9);
+        let key = values(&o.job, 4, 3, (12, 300), node, 9);
         assert_eq!(
             key,
-            "jobs/llm-7b.v2_x@4/3/reports/000000000012-0af3-1.9.bwr"
+            "jobs/llm-7b.v2_x@4/3/reports/000000000012-000000000300-0af3-1.9.bwr"
         );
         let v = parse_values(&key).unwrap();
-        assert_eq!((v.owner, v.first, v.number), (owner(), 12, 9));
+        assert_eq!((v.owner, v.first, v.last, v.number), (owner(), 12, 300, 9));
         assert_eq!(v.node, node);
         assert!(one.starts_with(&job_folder(&o.job, 4)));
     }

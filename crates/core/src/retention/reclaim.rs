@@ -254,7 +254,7 @@ impl<'m> Reclaim<'m> {
             return Fate::Needed;
         }
         if let Some(values) = keys::parse_values(key) {
-            let old = values.first.saturating_add(self.keep_losses) < self.watermark;
+            let old = values.last.saturating_add(self.keep_losses) < self.watermark;
             return if old { Fate::Dead } else { Fate::Needed };
         }
         let (mark, progress) = (keys::parse_mark(key), keys::parse_progress(key));

@@ -9,6 +9,7 @@ use super::{DetailLoss, DetailOf, SourceLoss, StepValues, VALUES_BYTES_MAX};
 use crate::crc::crc32c;
 use crate::error::FormatError;
 use crate::ids::{AttemptId, Step, StreamId};
+use crate::keys;
 
 const MAGIC: [u8; 8] = *b"BWVALUE1";
 const HEADER_BYTES: usize = 64;
@@ -49,7 +50,7 @@ impl ValuesBlock {
     }
 }
 
-/// The content of `J/reports/<first step>-<node>.<n>.bwr`.
+/// The content of `J/reports/<first step>-<last step>-<node>.<n>.bwr`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValuesObject {
     pub stream: StreamId,
@@ -60,15 +61,18 @@ pub struct ValuesObject {
 }
 
 impl ValuesObject {
-    /// Returns the first step in it; 0 if it has none.
-    pub fn first(&self) -> Step {
+    /// Returns the first and the last step in it; 0 if it has none.
+    pub fn steps(&self) -> (Step, Step) {
         let firsts = self.blocks.iter().filter_map(|block| block.steps.first());
-        firsts.map(|values| values.step).min().unwrap_or_default()
+        let lasts = self.blocks.iter().filter_map(|block| block.steps.last());
+        let first = firsts.map(|values| values.step).min();
+        let last = lasts.map(|values| values.step).max();
+        (first.unwrap_or_default(), last.unwrap_or_default())
     }
 
     /// Returns the bytes to store.
     pub fn encode(&self) -> Vec<u8> {
-        let first = self.first();
+        let (first, last) = self.steps();
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&[0; 4]);
@@ -76,7 +80,7 @@ impl ValuesObject {
         out.extend_from_slice(&self.stream.0);
         out.extend_from_slice(&self.attempt.0);
         out.extend_from_slice(&first.to_le_bytes());
-        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&last.to_le_bytes());
         for block in &self.blocks {
             block.encode(first, &mut out);
         }
@@ -102,6 +106,11 @@ impl ValuesObject {
         let rule = |reason: String| FormatError::rule(key, reason);
         let read = Self::parse(bytes).map_err(rule)?;
         FormatError::check_stream(key, read.stream, stream)?;
+        let named = keys::parse_values(key).map(|named| (named.first, named.last));
+        if named.is_some_and(|steps| steps != read.steps()) {
+            let (first, last) = read.steps();
+            return Err(rule(format!("has the steps {first} to {last}")));
+        }
         if read.attempt != attempt {
             return Err(rule(format!("belongs to attempt {}", read.attempt)));
         }
@@ -120,10 +129,7 @@ impl ValuesObject {
         let count = fields.u32()?;
         let stream = StreamId(fields.array()?);
         let attempt = AttemptId(fields.array()?);
-        let first = fields.u64()?;
-        if fields.u64()? != 0 {
-            return Err("its reserved field is not zero".into());
-        }
+        let (first, last) = (fields.u64()?, fields.u64()?);
         let mut blocks: Vec<ValuesBlock> = Vec::new();
         let mut seen = BTreeSet::new();
         for _ in 0..count {
@@ -138,9 +144,10 @@ impl ValuesObject {
             attempt,
             blocks,
         };
-        if !fields.0.is_empty() || read.first() != first || count == 0 {
+        if !fields.0.is_empty() || read.steps() != (first, last) || count == 0 {
             return Err(
-                "its first step, or its number of blocks, is not that of its content".into(),
+                "its first or last step, or its number of blocks, is not that of its content"
+                    .into(),
             );
         }
         Ok(read)

@@ -6,7 +6,7 @@ use crate::ids::{AttemptId, StreamId};
 
 const STREAM: StreamId = StreamId([7; 16]);
 const ATTEMPT: AttemptId = AttemptId([9; 16]);
-const KEY: &str = "jobs/llm@4/3/reports/000000000010-a1.0.bwr";
+const KEY: &str = "jobs/llm@4/3/reports/000000000010-000000000013-a1.0.bwr";
 
 fn values(step: Step, sum: f64) -> StepValues {
     StepValues {
@@ -96,7 +96,7 @@ fn an_object_is_read_as_it_was_written_within_the_promised_bytes() {
     assert_eq!(bytes.len(), 64 + 2 * 32 + 3 * 24 + 2 * 12 + 2 * 8);
     let read = ValuesObject::decode(&bytes, KEY, STREAM, ATTEMPT).unwrap();
     assert_eq!(read, object);
-    assert_eq!(read.first(), 10);
+    assert_eq!(read.steps(), (10, 13));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn broken_rules_are_named() {
         assert!(reason.contains(expected), "{expected}: {reason}");
     }
     for (at, byte, expected) in [
-        (56, 1, "reserved"),
+        (56, 14, "last step"),
         (64 + 20, 3, "unknown kind"),
         (64 + 24, 1, "reserved"),
     ] {
@@ -285,7 +285,7 @@ fn the_golden_object_is_read_and_written_byte_for_byte() {
     let stream = stream["stream_id"].as_str().unwrap().parse().unwrap();
     let object = ValuesObject::decode(&bytes, KEY, stream, AttemptId([0xcd; 16])).unwrap();
     assert_eq!(object.encode(), bytes);
-    assert_eq!((object.first(), object.blocks.len()), (498, 3));
+    assert_eq!((object.steps(), object.blocks.len()), ((498, 510), 3));
     let [first, second, third] = &object.blocks[..] else {
         panic!("{object:?}");
     };

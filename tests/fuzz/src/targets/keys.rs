@@ -87,7 +87,14 @@ fn named_again(key: &str) {
     }
     if let Some(v) = keys::parse_values(key) {
         let o = &v.owner;
-        let again = keys::values(&o.job, o.opened, o.attempt, v.first, &v.node, v.number);
+        let again = keys::values(
+            &o.job,
+            o.opened,
+            o.attempt,
+            (v.first, v.last),
+            &v.node,
+            v.number,
+        );
         assert_eq!(again, key);
     }
     if let Some(o) = keys::parse_owner(key) {

@@ -56,7 +56,10 @@ fn values_of_all_ranks_of_an_attempt_are_sealed_into_one_object() {
     all.seal(&key, STREAM, "a1");
     all.seal(&key, STREAM, "a1");
     let (name, _, steps) = all.next().unwrap();
-    assert_eq!(name, "jobs/llm@3/1/reports/000000000003-a1.0.bwr");
+    assert_eq!(
+        name,
+        "jobs/llm@3/1/reports/000000000003-000000000009-a1.0.bwr"
+    );
     assert_eq!(steps, 4);
     let objects = sealed(&all, &ranks[0]);
     assert_eq!(objects.len(), 1);
@@ -72,7 +75,12 @@ fn values_of_all_ranks_of_an_attempt_are_sealed_into_one_object() {
     assert_eq!(all.inner().bytes, 0);
     all.note(&ranks[0], [values(11, 0, 0)].into_iter(), &metrics);
     all.seal(&key, STREAM, "a1");
-    assert!(all.next().unwrap().0.ends_with("/000000000011-a1.1.bwr"));
+    assert!(
+        all.next()
+            .unwrap()
+            .0
+            .ends_with("/000000000011-000000000011-a1.1.bwr")
+    );
 }
 
 #[test]

@@ -306,7 +306,7 @@ fn losses_are_kept_for_the_steps_below_the_watermark_that_were_asked_for() {
     let (b, job) = with_job();
     let fates = |keep| {
         let rule = Reclaim::by(&b.m).keep_losses(keep);
-        let fate = |first| rule.job(&keys::values(&job, 2, 0, first, "n", 0), None);
+        let fate = |last| rule.job(&keys::values(&job, 2, 0, (0, last), "n", 0), None);
         [0, 3, 4, 5, 6].map(fate)
     };
     let (dead, needed) = (Fate::Dead, Fate::Needed);
@@ -314,7 +314,7 @@ fn losses_are_kept_for_the_steps_below_the_watermark_that_were_asked_for() {
     assert_eq!(fates(0), [dead, dead, dead, needed, needed]);
     assert_eq!(fates(u64::MAX), [needed; 5]);
     assert_eq!(
-        Reclaim::by(&b.m).job(&keys::values(&job, 2, 0, 0, "n", 0), None),
+        Reclaim::by(&b.m).job(&keys::values(&job, 2, 0, (0, 0), "n", 0), None),
         needed
     );
 }

@@ -45,7 +45,9 @@ mod watch;
 
 pub use batch::{Batch, Slice};
 pub use batchweave_arena::Element;
-pub use batchweave_wire::{ArrayLayout, Dtype, ErrorName, Fault, WaitCause};
+pub use batchweave_wire::{
+    ArrayLayout, DetailLoss, DetailOf, Dtype, ErrorName, Fault, SourceLoss, StepValues, WaitCause,
+};
 pub use connect::Client;
 pub use context::{ContextCut, context_columns};
 pub use error::ClientError;

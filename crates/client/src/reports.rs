@@ -1,9 +1,9 @@
-//! States of steps until the daemon has stored them; sent again in a new session.
+//! States of steps, and the losses of trained ones, until the daemon has stored them; sent again in a new session.
 //!
 //! A daemon of an earlier release would end the session at a report: so nothing is sent before the daemon has said, on
 //! a connection of its own, that it takes reports. Marks wait for the states before them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use batchweave_arena::Connection;
 use batchweave_wire::{
     ClientMessage, DaemonMessage, ErrorName, MESSAGE_BYTES_MAX, Report, STATES_MAX, StepStates,
-    WireError,
+    StepValues, WireError,
 };
 
 use crate::ClientError;
@@ -32,14 +32,43 @@ enum Support {
     NotTaken,
 }
 
+/// Bytes of losses that are kept. Beyond it a step loses its rows and documents, then its sources, then its loss.
+const VALUES_BYTES_MAX: usize = 1 << 20;
+
+/// Steps with one state, or one step with its loss.
+#[derive(Clone)]
+struct Item {
+    states: StepStates,
+    values: Option<StepValues>,
+}
+
+impl Item {
+    fn value_bytes(&self) -> usize {
+        self.values.as_ref().map_or(0, StepValues::bytes)
+    }
+
+    fn bytes(&self) -> usize {
+        let reason = self.states.left_out.as_ref().map_or(0, String::len);
+        STATE_BYTES + reason + self.value_bytes()
+    }
+}
+
+/// Bytes of a range in a report, without its reason.
+const STATE_BYTES: usize = 24;
+/// Bytes of a report that states and losses may have.
+const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64;
+
 /// States without a confirmation, oldest first.
 pub(crate) struct Reports {
-    waiting: VecDeque<StepStates>,
+    waiting: VecDeque<Item>,
     /// Steps in `waiting`, for their number.
     steps: usize,
     /// The states of each report that this session has sent and the daemon has not confirmed.
-    sent: VecDeque<Vec<StepStates>>,
+    sent: VecDeque<Vec<Item>>,
     confirmed: u64,
+    /// Bytes of all losses in `waiting` and `sent`, and the steps that lack some for want of space.
+    value_bytes: usize,
+    cut: u64,
     support: Support,
 }
 
@@ -50,6 +79,8 @@ impl Default for Reports {
             steps: 0,
             sent: VecDeque::new(),
             confirmed: 0,
+            value_bytes: 0,
+            cut: 0,
             support: Support::Unknown(None),
         }
     }
@@ -63,15 +94,58 @@ impl Reports {
         }
         self.steps += 1;
         match self.waiting.back_mut() {
-            Some(last) if last.to == step && last.left_out.as_deref() == left_out => {
-                last.to += 1;
+            Some(Item {
+                states,
+                values: None,
+            }) if states.to == step && states.left_out.as_deref() == left_out => {
+                states.to += 1;
             }
-            _ => self.waiting.push_back(StepStates {
-                from: step,
-                to: step + 1,
-                left_out: left_out.map(str::to_owned),
+            _ => self.waiting.push_back(Item {
+                states: StepStates {
+                    from: step,
+                    to: step + 1,
+                    left_out: left_out.map(str::to_owned),
+                },
+                values: None,
             }),
         }
+        self.is_due()
+    }
+
+    /// Adds a trained step with its loss; returns whether it is time to send.
+    pub(crate) fn add_values(&mut self, mut values: StepValues) -> bool {
+        if matches!(self.support, Support::NotTaken) {
+            return false;
+        }
+        self.steps += 1;
+        let fits = |values: &StepValues| self.value_bytes + values.bytes() <= VALUES_BYTES_MAX;
+        if !fits(&values) {
+            self.cut += 1;
+            values.details_dropped |= !values.details.is_empty();
+            values.details.clear();
+        }
+        if !fits(&values) {
+            values.sources_dropped |= !values.sources.is_empty();
+            values.sources.clear();
+        }
+        let states = StepStates {
+            from: values.step,
+            to: values.step + 1,
+            left_out: None,
+        };
+        let values = fits(&values).then_some(values);
+        let item = Item { states, values };
+        self.value_bytes += item.value_bytes();
+        self.waiting.push_back(item);
+        self.is_due()
+    }
+
+    /// Returns the number of steps that were reported without a part of their loss, for lack of space.
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    fn is_due(&self) -> bool {
         self.steps >= TOGETHER || self.taken().is_none()
     }
 
@@ -91,16 +165,20 @@ impl Reports {
 
     /// Removes the states of the session's first `count` reports, which the daemon has stored.
     pub(crate) fn stored(&mut self, count: u64) {
-        while self.confirmed < count && self.sent.pop_front().is_some() {
+        while self.confirmed < count {
+            let Some(stored) = self.sent.pop_front() else {
+                return;
+            };
+            self.value_bytes -= stored.iter().map(Item::value_bytes).sum::<usize>();
             self.confirmed += 1;
         }
     }
 
     /// Sends all states again, in a new session with perhaps another daemon.
     pub(crate) fn send_again(&mut self) {
-        let sent: Vec<StepStates> = self.sent.drain(..).flatten().collect();
-        for states in sent.into_iter().rev() {
-            self.waiting.push_front(states);
+        let sent: Vec<Item> = self.sent.drain(..).flatten().collect();
+        for item in sent.into_iter().rev() {
+            self.waiting.push_front(item);
         }
         self.confirmed = 0;
         self.support = Support::Unknown(None);
@@ -121,26 +199,47 @@ impl Reports {
             Support::Taken => {}
             Support::NotTaken => {
                 self.waiting.clear();
+                self.value_bytes = 0;
                 return Ok(true);
             }
             Support::Unknown(_) | Support::Asked(_) => return Ok(false),
         }
         while !self.waiting.is_empty() {
-            let count = self.waiting.len().min(STATES_MAX);
-            let states: Vec<_> = self.waiting.range(..count).cloned().collect();
+            let items = self.first_items();
             let message = ClientMessage::Report(Report {
                 next_step: session.link.next_step.load(Ordering::Relaxed),
-                states: states.clone(),
-                ..Report::default()
+                states: items.iter().map(|item| item.states.clone()).collect(),
+                values: items
+                    .iter()
+                    .filter_map(|item| item.values.clone())
+                    .collect(),
             });
             if !session.send(&message)? {
                 return Ok(false);
             }
-            self.waiting.drain(..count);
-            self.sent.push_back(states);
+            self.waiting.drain(..items.len());
+            self.sent.push_back(items);
         }
         self.steps = 0;
         Ok(true)
+    }
+
+    /// Returns the items that fit into one report.
+    fn first_items(&self) -> Vec<Item> {
+        let mut bytes = 0;
+        let mut steps = BTreeSet::new();
+        let fits = |item: &&Item| {
+            bytes += item.bytes();
+            // A message has values of a step once.
+            let again = item.values.is_some() && !steps.insert(item.states.from);
+            bytes <= BODY_BYTES_MAX && !again
+        };
+        self.waiting
+            .iter()
+            .take(STATES_MAX)
+            .take_while(fits)
+            .cloned()
+            .collect()
     }
 
     /// Asks the daemon whether it takes reports, without waiting for the answer.

@@ -16,12 +16,15 @@ const _: () = assert!(
         + 16
         + 24
         + crate::REASON_BYTES_MAX
-        + 40
-        + VALUE_SOURCES_MAX * 12
-        + VALUE_DETAILS_MAX * 8
+        + VALUE_BYTES
+        + VALUE_SOURCES_MAX * SOURCE_BYTES
+        + VALUE_DETAILS_MAX * DETAIL_BYTES
         <= crate::MESSAGE_BYTES_MAX
 );
 
+const VALUE_BYTES: usize = 40;
+const SOURCE_BYTES: usize = 12;
+const DETAIL_BYTES: usize = 8;
 const KINDS: u32 = 3;
 const PART: u32 = 4;
 const DETAILS_DROPPED: u32 = 8;
@@ -71,7 +74,13 @@ pub struct StepValues {
 }
 
 impl StepValues {
-    fn check(&self) -> Result<(), String> {
+    /// Returns the bytes of its part of a message.
+    pub fn bytes(&self) -> usize {
+        VALUE_BYTES + self.sources.len() * SOURCE_BYTES + self.details.len() * DETAIL_BYTES
+    }
+
+    /// Checks what a peer may send.
+    pub fn check(&self) -> Result<(), String> {
         let step = self.step;
         let (sources, details) = (self.sources.len(), self.details.len());
         if sources > VALUE_SOURCES_MAX || details > VALUE_DETAILS_MAX {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_wire::{Checkpoint, REASON_BYTES_MAX, WaitCause};
+use batchweave_wire::{Checkpoint, REASON_BYTES_MAX, StepValues, WaitCause};
 
 use super::Reader;
 use crate::connect::Deadline;
@@ -49,14 +49,40 @@ impl Reader {
                 format!("the reason {why:?} is not one line of 1 to {REASON_BYTES_MAX} bytes");
             return Err(ClientError::BadReport { step, reason });
         }
-        if step >= self.next_step {
-            let reason = format!("it was not read yet: the next step is {}", self.next_step);
-            return Err(ClientError::BadReport { step, reason });
-        }
+        self.refuse_unread(step)?;
         if self.options.job.is_some() && self.reports.add(step, left_out) {
             self.send_reports()?;
         }
         Ok(())
+    }
+
+    /// Reports that the trainer has trained a step, with its loss: `batchweave losses` shows it. Losses may be lost: the
+    /// client keeps 1 MiB of them ([`Self::losses_cut`]), and no mark waits for them.
+    pub fn report_loss(&mut self, values: StepValues) -> Result<(), ClientError> {
+        self.refuse_inherited()?;
+        let step = values.step;
+        if let Err(reason) = values.check() {
+            return Err(ClientError::BadReport { step, reason });
+        }
+        self.refuse_unread(step)?;
+        if self.options.job.is_some() && self.reports.add_values(values) {
+            self.send_reports()?;
+        }
+        Ok(())
+    }
+
+    fn refuse_unread(&self, step: u64) -> Result<(), ClientError> {
+        if step < self.next_step {
+            return Ok(());
+        }
+        let reason = format!("it was not read yet: the next step is {}", self.next_step);
+        Err(ClientError::BadReport { step, reason })
+    }
+
+    /// Returns the number of steps whose loss was reported without its rows, documents or sources, or left out, since
+    /// the client keeps only 1 MiB of losses until they are stored.
+    pub fn losses_cut(&self) -> u64 {
+        self.reports.cut()
     }
 
     /// Returns whether the daemon takes reports; `None` before it has answered, which it is asked at the first report.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use batchweave_client::{Client, ConnectOptions, State};
-use batchweave_core::ids::{Step, StreamId};
-use batchweave_store::Op;
+use batchweave_client::{Client, ConnectOptions, SourceLoss, State, StepValues};
+use batchweave_core::ids::{AttemptId, Step, StreamId};
+use batchweave_core::keys;
+use batchweave_core::values::{MergedValues, ValuesObject};
 use batchweave_store::testing::faults::{Fault, FaultStore};
+use batchweave_store::{Op, Store};
 use batchweave_wire::{Checkpoint, ClientMessage, DaemonMessage, Hello, Mode, Report, StepStates};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -66,6 +68,82 @@ async fn states_are_stored_before_the_mark() {
         .map(|left| (left.steps.clone(), left.reason.as_str()))
         .collect();
     assert_eq!(left, [(50..57, "nan")]);
+}
+
+/// Returns the loss that a rank reports of a step.
+fn loss_of(step: Step) -> StepValues {
+    let source = |source, sum| SourceLoss {
+        source,
+        sum,
+        weight: 4.0,
+    };
+    StepValues {
+        step,
+        sum: step as f64,
+        weight: 8.0,
+        sources: vec![source(0, 1.0), source(1, step as f32 - 1.0)],
+        ..StepValues::default()
+    }
+}
+
+/// Reads the stored losses: how often each step is there, and those that count.
+async fn stored_losses(stream: &Stream) -> (Vec<u64>, Vec<(Step, f64)>) {
+    let (mut times, mut merged) = (vec![0; STEPS as usize], MergedValues::default());
+    for key in stream.store.keys() {
+        if keys::parse_values(&key).is_none() {
+            continue;
+        }
+        let bytes = stream.store.get(&key, u64::MAX).await.unwrap();
+        let id = AttemptId([0xaa; 16]);
+        let object = ValuesObject::decode(&bytes, &key, stream.config.stream_id, id).unwrap();
+        for values in object.blocks.iter().flat_map(|block| &block.steps) {
+            times[values.step as usize] += 1;
+        }
+        merged.add(object, &(0..STEPS));
+    }
+    let counted = merged.take_below(STEPS).into_iter();
+    (times, counted.map(|one| (one.step, one.loss.sum)).collect())
+}
+
+/// The daemon is killed when it has taken half of the reports, and some are stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losses_of_all_steps_are_stored_and_count_once_over_a_killed_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = stream().await;
+    let mut daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let (half, reached) = tokio::sync::oneshot::channel();
+    let (go, restarted) = std::sync::mpsc::channel();
+    let options = options(&daemon.socket, 0, 1, 0);
+    let rank = spawn_blocking(move || {
+        let mut half = Some(half);
+        let mut reader = Client::connect(options).unwrap();
+        while let Some(batch) = reader.next(TIMEOUT).unwrap() {
+            reader.report_loss(loss_of(batch.step())).unwrap();
+            if batch.step() == STEPS / 3 {
+                reader.checkpoint(&reader.state_dict()).unwrap();
+            }
+            if batch.step() == STEPS / 2 {
+                half.take().unwrap().send(()).unwrap();
+                restarted.recv().unwrap();
+            }
+        }
+        assert_eq!(reader.losses_cut(), 0);
+        reader.checkpoint(&reader.state_dict()).unwrap();
+        reader.close(TIMEOUT).unwrap();
+    });
+    reached.await.unwrap();
+    daemon.kill().await;
+    daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    go.send(()).unwrap();
+    rank.await.unwrap();
+    daemon.stop().await.unwrap();
+    let (times, counted) = stored_losses(&stream).await;
+    assert!(
+        times.iter().all(|times| (1..=2).contains(times)),
+        "{times:?}"
+    );
+    let expected: Vec<_> = (0..STEPS).map(|step| (step, step as f64)).collect();
+    assert_eq!(counted, expected);
 }
 
 /// Sends reports without end: of steps that it has, or has not, in ranges of any size.

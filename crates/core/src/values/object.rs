@@ -16,7 +16,6 @@ const HEADER_BYTES: usize = 64;
 /// The checksum covers all bytes behind it.
 const CRC_AT: usize = 8;
 const CRC_FROM: usize = 12;
-const BLOCK_BYTES: usize = 32;
 pub(super) const STEP_BYTES: usize = 24;
 pub(super) const SOURCE_BYTES: usize = 12;
 pub(super) const DETAIL_BYTES: usize = 8;

@@ -97,7 +97,15 @@ fn beyond_the_bound_rows_are_dropped_first_then_sources_then_steps() {
         };
         all.note(&rank, [one].into_iter(), &metrics)
     };
-    assert!((0..fit).map(|step| note(step, 256, 7168)).any(|due| due));
+    assert!((0..fit).any(|step| note(step, 256, 7168)));
+    let noted = all.inner().attempts[&key(&rank)]
+        .blocks
+        .values()
+        .next()
+        .unwrap()
+        .steps
+        .len() as u64;
+    (noted..fit).for_each(|step| assert!(note(step, 256, 7168), "it stays due"));
     assert_eq!(outcome("kept"), fit);
     // Sealing frees nothing: the object is still in memory.
     all.seal(&key(&rank), STREAM, "a1");

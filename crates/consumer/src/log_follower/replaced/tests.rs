@@ -122,6 +122,7 @@ fn node(store: Arc<dyn Store>, log: &Log) -> Arc<Node> {
         context: Arc::new(Context::system()),
         metrics,
         states: Arc::default(),
+        values: Arc::default(),
         stop: CancellationToken::new(),
     });
     let parts = Parts {

@@ -284,7 +284,8 @@ fn the_golden_object_is_read_and_written_byte_for_byte() {
     let stream = std::fs::read_to_string(format!("{folder}/stream-v1.json")).unwrap();
     let stream: serde_json::Value = serde_json::from_str(&stream).unwrap();
     let stream = stream["stream_id"].as_str().unwrap().parse().unwrap();
-    let object = ValuesObject::decode(&bytes, KEY, stream, AttemptId([0xcd; 16])).unwrap();
+    let key = "jobs/llm@12/3/reports/000000000498-000000000510-0f.0.bwr";
+    let object = ValuesObject::decode(&bytes, key, stream, AttemptId([0xcd; 16])).unwrap();
     assert_eq!(object.encode(), bytes);
     assert_eq!((object.steps(), object.blocks.len()), ((498, 510), 3));
     let [first, second, third] = &object.blocks[..] else {

@@ -184,7 +184,7 @@ async fn rows_have_their_places_and_the_highest_loss_is_first() {
         .prints(&["could not be joined"]);
     run.world
         .run(&losses(&["--by", "row", "--decode", "--json"]))
-        .fails(78, &["--decode shows rows or documents: add --by document"]);
+        .fails(64, &["--decode shows rows or documents: add --by document"]);
 }
 
 #[tokio::test]

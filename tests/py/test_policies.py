@@ -51,6 +51,7 @@ NEEDS: dict[tuple[str, str], tuple[str, str]] = {
     ("operator", "ReadStream"): ("get", "stream/log/1.json"),
     ("operator", "ListStream"): ("list", "stream/data/"),
     ("operator", "MakeStream"): ("put", "stream/stream.json"),
+    ("operator", "MakeFork"): ("put", "stream/fork.json"),
     ("operator", "WriteLog"): ("put", "stream/log/1.json"),
     ("operator", "Repair"): ("put", "stream/repairs/a"),
     ("operator", "RemoveProbe"): ("delete", "stream/probe/a"),

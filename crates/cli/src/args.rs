@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, fork, inbox, init, job, locate, log, mixture, quarantine,
+    completions, delete, doctor, fork, inbox, init, job, locate, log, losses, mixture, quarantine,
     quickstart, reclaim, repair, retire, run, seal, show, stage,
 };
 
@@ -67,6 +67,8 @@ pub(crate) enum Verb {
     Show(show::ShowArgs),
     /// Find the steps that hold a document
     Where(locate::LocateArgs),
+    /// Show the losses that ranks reported, by step, source, row or document
+    Losses(losses::LossesArgs),
     /// Show, plan or set the weights of the sources of producers
     Mixture(mixture::MixtureArgs),
     /// Show, plan or set the stages of a stream: another shape of its batches from a batch on
@@ -158,7 +160,7 @@ impl Verb {
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
             Self::Log(_) => "warn,batchweave_log::read::tail=error",
-            Self::Verify(_) => "warn,batchweave_log=error",
+            Self::Verify(_) | Self::Losses(_) => "warn,batchweave_log=error",
             _ => "warn",
         }
     }

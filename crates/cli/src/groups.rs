@@ -13,7 +13,7 @@ const OTHER: &str = "Other";
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["demo", "quickstart", "run", "init", "dev-s3"]),
     ("Look", &["status", "ui", "log", "show", "where", "inbox"]),
-    ("Training runs", &["job", "quarantine"]),
+    ("Training runs", &["job", "losses", "quarantine"]),
     ("Check", &["doctor", "verify"]),
     (
         "Care for a stream",

@@ -22,6 +22,7 @@ mod job;
 mod lab;
 mod locate;
 mod log;
+mod losses;
 mod mixture;
 mod quarantine;
 mod quickstart;
@@ -83,6 +84,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
+        Verb::Losses(args) => Box::pin(losses::run(&args, &context)).await,
         Verb::Where(args) => locate::run(&args, &context).await,
         Verb::Mixture(args) => mixture::run(&args, &context).await,
         Verb::Stage(args) => stage::run(&args, &context).await,

@@ -1,7 +1,7 @@
 //! `batchweave show STEP`: one global batch: its producer, its objects, whether it is intact, and the
 //! contents of a slice.
 
-mod decode;
+pub(crate) mod decode;
 mod documents;
 mod runs;
 mod values;

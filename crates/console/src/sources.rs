@@ -1,8 +1,12 @@
 //! The source documents of steps: provenance objects, and file names from the producers' input lists.
 
+use std::collections::BTreeMap;
+
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::PinnedFile;
-use batchweave_core::order::unnamed_source;
+use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::order::{Weight, unnamed_source};
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_log::{Log, LogError, get_fitting, read_inputs};
 use batchweave_store::{Store, found};
@@ -12,6 +16,37 @@ use crate::error::CliError;
 
 /// Files of an input list; their indexes are the file numbers in provenance.
 pub type Names = Vec<PinnedFile>;
+
+/// Returns names and configured weights of the sources of a producer, as its cursor keeps them; empty for one that has
+/// only one, or has committed nothing.
+pub fn weighted(state: &ProducerState) -> Vec<(String, Weight)> {
+    let named = state
+        .cursor
+        .0
+        .pointer("/settings/sources")
+        .and_then(serde_json::Value::as_array);
+    let source = |source: &serde_json::Value| {
+        let name = source["name"].as_str()?.to_owned();
+        Some((name, Weight::new(source["weight"].as_f64()?).ok()?))
+    };
+    named
+        .map(|all| all.iter().filter_map(source).collect())
+        .unwrap_or_default()
+}
+
+/// Returns the names of sources by their numbers in `source_ids`; none where producers have other ones there.
+pub fn numbered(m: &Manifest) -> BTreeMap<u16, Option<String>> {
+    let mut names: BTreeMap<u16, Option<String>> = BTreeMap::new();
+    for (_, state) in m.producers() {
+        for (number, (name, _)) in (0..).zip(weighted(state)) {
+            let known = names.entry(number).or_insert_with(|| Some(name.clone()));
+            if known.as_ref() != Some(&name) {
+                *known = None;
+            }
+        }
+    }
+    names
+}
 
 /// Reads the provenance object under `key`.
 pub fn provenance<'a>(

@@ -126,7 +126,7 @@ pub(crate) async fn prove_inherited(
     proof.reported(report).await
 }
 
-fn absent(root: &str, folding: &Folding, job: &JobSelector) -> CliError {
+pub(crate) fn absent(root: &str, folding: &Folding, job: &JobSelector) -> CliError {
     let known = folding.facts.history.jobs();
     let known = joined(known.map(|j| incarnation(&j.name, j.opened)), "");
     let known = match known.as_str() {

@@ -6,7 +6,8 @@
 //!   `data`.
 //! - `job`: the proof of a run from the ledgers in its `listing`, attempt by attempt in `proof`, and in `parents` of a fork;
 //!   `mend` stores missing ledgers, `left_behind` names attempts behind a newer checkpoint; `training` adds what ranks
-//!   reported, `report` and `picture` show the result.
+//!   reported, `report` and `picture` show the result;
+//! - `losses` reads the losses that ranks reported, for `batchweave losses`.
 #![forbid(unsafe_code)]
 
 mod bar;
@@ -17,6 +18,7 @@ mod fold;
 mod job;
 mod left_behind;
 mod listing;
+mod losses;
 mod mend;
 mod objects;
 mod parents;
@@ -25,6 +27,8 @@ mod proof;
 mod report;
 mod stream;
 mod training;
+
+pub use losses::{RunLosses, StepLosses};
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

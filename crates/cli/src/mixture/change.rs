@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::begin::Begin;
 use batchweave_console::CliError;
 use batchweave_console::output::joined;
+use batchweave_console::sources::weighted;
 
 /// The change that a person wants.
 #[derive(Debug)]
@@ -46,23 +47,6 @@ pub(super) struct SourceChange {
     /// Shares by the weights, from 0 to 1.
     pub(super) before: f64,
     pub(super) after: f64,
-}
-
-/// Returns names and configured weights of the sources of a producer, as its cursor keeps them; empty for one that has
-/// only one, or has committed nothing.
-pub(super) fn sources(state: &ProducerState) -> Vec<(String, Weight)> {
-    let named = state
-        .cursor
-        .0
-        .pointer("/settings/sources")
-        .and_then(serde_json::Value::as_array);
-    let source = |source: &serde_json::Value| {
-        let name = source["name"].as_str()?.to_owned();
-        Some((name, Weight::new(source["weight"].as_f64()?).ok()?))
-    };
-    named
-        .map(|all| all.iter().filter_map(source).collect())
-        .unwrap_or_default()
 }
 
 /// Returns the weights of mixture `id` for sources with these configured ones.
@@ -106,7 +90,7 @@ impl Wanted {
                 _ if !chosen => Some("not asked for"),
                 p if p.finished => Some("finished"),
                 p if p.cursor.0.is_null() => Some("no batch yet, so its sources are unknown"),
-                p if sources(p).is_empty() => Some("a single [source], so no weights"),
+                p if weighted(p).is_empty() => Some("a single [source], so no weights"),
                 _ => None,
             };
             match why {
@@ -115,7 +99,7 @@ impl Wanted {
             }
         }
         self.check_producers(m, &unchanged)?;
-        let names = selected.iter().flat_map(|(_, state)| sources(state));
+        let names = selected.iter().flat_map(|(_, state)| weighted(state));
         self.check_sources(&names.map(|(name, _)| name).collect())?;
         let begins = self.begin.by(m)?;
         let changes = selected.into_iter().map(|(name, state)| {
@@ -135,7 +119,7 @@ impl Wanted {
         spec: &MixtureSpec,
         from: Seq,
     ) -> Result<ProducerChange, CliError> {
-        let sources = sources(state);
+        let sources = weighted(state);
         let last = state.mixtures.iter().next_back();
         let before = last.map_or(0, |(_, id)| *id);
         // A mixture that is forgotten is shown as the configured one.

@@ -8,12 +8,13 @@ use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::order::{MixtureSpec, SamplerState, ShareUnit, Weight};
 use batchweave_daemon::Exit;
 
-use super::change::{read_spec, shares, sources, weights};
+use super::change::{read_spec, shares, weights};
 use super::given::{self, GivenByMixture};
 use super::render;
 use super::show_report::{MixtureShown, ShowReport, SourceShown};
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
+use batchweave_console::sources::weighted;
 
 pub(super) async fn run(steps: Step, context: &Context) -> Result<Exit, CliError> {
     let mut log = context.log().await?;
@@ -41,7 +42,7 @@ fn mixtures(m: &Manifest) -> Result<Vec<MixtureShown>, CliError> {
     let spec = read_spec(m)?;
     let mut shown = Vec::new();
     for (name, state) in m.producers() {
-        let own = sources(state);
+        let own = weighted(state);
         if own.is_empty() {
             continue;
         }

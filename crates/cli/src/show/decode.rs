@@ -18,7 +18,7 @@ use super::vocabulary::Vocabulary;
 
 /// One row of a slice.
 #[derive(Debug, Serialize)]
-pub(super) struct Decoded {
+pub(crate) struct Decoded {
     slice: u32,
     row: u64,
     documents: Vec<DocumentPart>,
@@ -49,7 +49,7 @@ struct Origin {
 }
 
 /// Decodes the rows of all intact frames; `tokenizer` is the file that the command line names.
-pub(super) async fn rows(
+pub(crate) async fn rows(
     log: &mut Log,
     entry: &StepEntry,
     frames: &[Frame],
@@ -233,6 +233,22 @@ impl DocumentPart {
 }
 
 impl Decoded {
+    /// Returns whether it is this row of this slice.
+    pub(crate) fn is(&self, slice: u32, row: u64) -> bool {
+        (self.slice, self.row) == (slice, row)
+    }
+
+    /// Returns the text of the row, or of one of its documents.
+    pub(crate) fn words(&self, document: Option<usize>) -> String {
+        let all = 0..self.documents.len();
+        let own = document.map_or(all, |n| n..n + 1);
+        let parts = self.documents.get(own).unwrap_or_default();
+        parts
+            .iter()
+            .filter_map(|part| part.text.as_deref())
+            .collect()
+    }
+
     /// Returns the first document of the row; `None` without a text.
     pub(super) fn beginning(&self) -> Option<FirstRow> {
         let part = self.documents.first()?;

@@ -1,6 +1,7 @@
 //! `verify --job`: an honest run with five restarts in changing worlds is proved, also when its data is
 //! reclaimed; every forgery is reported with a message of its own.
 
+mod losses;
 mod missing;
 mod trained;
 

@@ -24,16 +24,30 @@ pub(super) fn render(report: &NodeReport, style: Style) -> String {
     let arena = &report.arena;
     let [held, used, total] = [arena.held, arena.used, arena.total].map(bytes);
     let fetched = bytes(report.fetched_bytes_per_second as u64);
-    let rows = fields(&[
+    let mut rows = vec![
         ("read ahead", bytes(report.ahead_bytes)),
         (
             "arena",
             format!("{held} held by ranks, {used} used, of {total}"),
         ),
         ("fetched", format!("{fetched}/s")),
-    ]);
+    ];
+    rows.extend(losses(report).map(|text| ("loss", text)));
+    let rows = fields(&rows);
     let (ranks, stages) = (ranks(report, style), stages(report, style));
     format!("{head}\n{ranks}\n{rows}\n{stages}")
+}
+
+/// Returns the loss of all tokens and of each source, as ranks reported it; `None` without reports.
+fn losses(report: &NodeReport) -> Option<String> {
+    let all = report.losses.get("all")?;
+    let sources = report.losses.iter().filter(|(name, _)| *name != "all");
+    let sources = sources.map(|(name, loss)| format!("source {} {loss:.3}", printable(name)));
+    let sources: Vec<String> = sources.collect();
+    Some(match sources.is_empty() {
+        true => format!("{all:.3}"),
+        false => format!("{all:.3} ({})", sources.join(", ")),
+    })
 }
 
 /// Returns the state of a daemon, a producer's with its name.

@@ -11,6 +11,7 @@ const POINTS: usize = 5;
 const FETCHED: &str = "batchweave_consumer_fetched_bytes_total";
 const AHEAD: &str = "batchweave_consumer_ahead_bytes";
 const ARENA: &str = "batchweave_consumer_arena_bytes";
+const LOSS: &str = "batchweave_consumer_loss";
 
 /// The part of a daemon's `/status.json` that is shown. Fields that an older daemon lacks are empty.
 #[derive(Debug, Deserialize)]
@@ -82,6 +83,8 @@ pub(super) struct NodeReport {
     pub(super) ahead_bytes: u64,
     pub(super) arena: Arena,
     pub(super) fetched_bytes_per_second: f64,
+    /// Mean loss that ranks reported lately, by number of the source; `all`: of all tokens.
+    pub(super) losses: BTreeMap<String, f64>,
     pub(super) stages: Vec<StageTimes>,
 }
 
@@ -126,6 +129,14 @@ impl NodeStatus {
         found.map_or(0, |row| row.value.max(0.0) as u64)
     }
 
+    /// Returns the values of a metric by its label.
+    fn labelled(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        let own = rows.filter(|row| row.name == name);
+        own.filter_map(|row| Some((row.labels.get(label)?.clone(), row.value)))
+            .collect()
+    }
+
     /// Returns the rate of a plot over its last points; 0 where the daemon draws none.
     fn rate(&self, name: &str) -> f64 {
         let plot = self.plots.iter().find(|plot| plot.name == name);
@@ -163,6 +174,7 @@ impl NodeReport {
                 total: part("total"),
             },
             fetched_bytes_per_second: status.rate(FETCHED),
+            losses: status.labelled(LOSS, "source"),
             program: Some(status.program),
             name: status.name,
             ready: status.ready,

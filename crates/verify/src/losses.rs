@@ -13,7 +13,7 @@ use batchweave_core::keys;
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg};
 use batchweave_core::values::{CoordinateStep, MergedValues, ValuesObject};
 use batchweave_store::{Store, found};
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::job::{absent, fold};
@@ -53,7 +53,7 @@ impl RunLosses {
     pub fn open<'a>(
         store: &'a Arc<dyn Store>,
         job: &'a JobSelector,
-    ) -> BoxFuture<'a, Result<Self, CliError>> {
+    ) -> LocalBoxFuture<'a, Result<Self, CliError>> {
         Box::pin(async move {
             let folding = fold(store).await?;
             let record = folding.facts.history.job(&job.name, job.opened);
@@ -103,8 +103,8 @@ impl RunLosses {
     pub fn read<'a>(
         &'a self,
         steps: Range<Step>,
-        mut each: impl FnMut(StepLosses) -> Result<(), CliError> + Send + 'a,
-    ) -> BoxFuture<'a, Result<(), CliError>> {
+        mut each: impl FnMut(StepLosses) -> Result<(), CliError> + 'a,
+    ) -> LocalBoxFuture<'a, Result<(), CliError>> {
         Box::pin(async move {
             for leg in &self.legs {
                 let own = both(&steps, &leg.steps);
@@ -120,7 +120,7 @@ impl RunLosses {
         &self,
         leg: &LossLeg,
         steps: Range<Step>,
-        each: &mut (impl FnMut(StepLosses) -> Result<(), CliError> + Send),
+        each: &mut impl FnMut(StepLosses) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         let inside =
             |(first, last, _): &&(Step, Step, String)| *first < steps.end && *last >= steps.start;
@@ -159,9 +159,11 @@ impl RunLosses {
         key: &str,
         attempt: &AttemptRecord,
     ) -> Result<Option<ValuesObject>, CliError> {
-        let decode = |bytes: &[u8]| ValuesObject::decode(bytes, key, self.stream, attempt.state.id);
-        let read = batchweave_log::get_fitting(self.store.as_ref(), key, decode).await;
-        let Some(read) = found(read)? else {
+        let id = attempt.state.id;
+        let read = batchweave_log::get_fitting(self.store.as_ref(), key, |bytes| {
+            ValuesObject::decode(bytes, key, self.stream, id)
+        });
+        let Some(read) = found(read.await)? else {
             return Ok(None);
         };
         let object = read.map_err(|why| CliError::Unsound(why.to_string()))?;

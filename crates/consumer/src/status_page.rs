@@ -90,6 +90,18 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
             ],
         },
         Table {
+            title: "What the model says",
+            about: "Losses that ranks reported: the mean of about the last 64, by number of the source.",
+            metrics: &[
+                ("batchweave_consumer_loss", "loss of a token"),
+                (
+                    "batchweave_consumer_trained_step",
+                    "newest step that was trained",
+                ),
+                ("batchweave_consumer_values_total", "losses of steps"),
+            ],
+        },
+        Table {
             title: "Store",
             about: "Requests and failures since the start.",
             metrics: &[

@@ -18,7 +18,7 @@ pub(super) fn text(report: &LossesReport, style: Style) -> String {
         "losses of job {job} in {}, steps {steps}, as its ranks reported them\n",
         report.root
     );
-    text += &match &report.losses {
+    let lines = match &report.losses {
         Table::Steps(all) => of_steps(all, style),
         Table::Sources(all) => of_sources(all, style),
         Table::Details(all) => of_details(all, report.by, style),
@@ -30,6 +30,7 @@ pub(super) fn text(report: &LossesReport, style: Style) -> String {
             )
         }
     };
+    text += &lines;
     let lacking = report.read.saturating_sub(report.with_losses);
     for (n, what) in [
         (

@@ -44,10 +44,11 @@ fn losses(report: &NodeReport) -> Option<String> {
     let sources = report.losses.iter().filter(|(name, _)| *name != "all");
     let sources = sources.map(|(name, loss)| format!("source {} {loss:.3}", printable(name)));
     let sources: Vec<String> = sources.collect();
-    Some(match sources.is_empty() {
-        true => format!("{all:.3}"),
-        false => format!("{all:.3} ({})", sources.join(", ")),
-    })
+    let beside = match sources.as_slice() {
+        [] => String::new(),
+        some => format!(" ({})", some.join(", ")),
+    };
+    Some(format!("{all:.3}{beside}"))
 }
 
 /// Returns the state of a daemon, a producer's with its name.

@@ -166,7 +166,8 @@ def test_a_document_of_noise_has_the_highest_loss(tmp_path: Path, mode: str) -> 
     assert steps["with_losses"] == steps["read"] == len(sums["step"])
     for one in steps["losses"]:
         total, count = sums["step"][one["step"]]
-        assert one["tokens"] == count and one["of"] == one["coordinates"] == 2
+        assert one["tokens"] == count
+        assert one["of"] == one["coordinates"] == 2
         assert one["loss"] == pytest.approx(total / count, rel=1e-5)
     for one in losses(tmp_path, "--by", "source")["losses"]:
         total, count = sums["source"][one["number"]]
@@ -180,7 +181,7 @@ def test_a_document_of_noise_has_the_highest_loss(tmp_path: Path, mode: str) -> 
     assert set(first["text"]) - set("river stonlight"), first
     every = losses(tmp_path, "--by", "document")
     assert every["unjoined"] == 0
-    check_documents(tmp_path, every["losses"], sums["document"])
+    check_documents(every["losses"], sums["document"])
 
 
 def nodes(port: int) -> str:
@@ -194,7 +195,7 @@ def at_of(folder: Path) -> int:
     return sum(map(len, lines[:NOISE]))
 
 
-def check_documents(folder: Path, found: list[dict[str, Any]], sums: Sums) -> None:
+def check_documents(found: list[dict[str, Any]], sums: Sums) -> None:
     """Compare the sums of each document in each step with those of the loop."""
     ours: Sums = defaultdict(lambda: [0.0, 0])
     for one in found:

@@ -31,16 +31,16 @@ class LossReporter(_loss_reporter.LossReporter):
         loss = np.concatenate([np.ravel(one) for one in losses]).astype(float)
         weight = how.codes[0] if weights is None else np.ravel(weights[0])
         finite = np.isfinite(loss)
-        bad = float(((weight > 0) & ~finite).sum())
+        bad = (weight > 0) & ~finite
         weight = np.where(finite, weight, 0.0)
-        pairs = np.stack([np.where(finite, loss, 0.0) * weight, weight], 1)
-        found = [pairs.sum(0), [bad]]
+        each = np.stack([np.where(finite, loss, 0.0) * weight, weight, bad], 1)
+        found = [each.sum(0)]
         groups = [] if how.sources is None else [len(how.sources)]
         groups += [how.details + 1] if how.details else []
         for count, index in zip(groups, how.codes[1:], strict=True):
-            sums = np.zeros((count, 2))
-            np.add.at(sums, index, pairs)
-            found.append(sums.reshape(-1))
+            added = np.zeros((count, 3))
+            np.add.at(added, index, each)
+            found.append(added.reshape(-1))
         return np.concatenate(found)
 
     def _copies(self, sums: Sequence[Any]) -> Sequence[Copy]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import eventually
-from fake_daemon import ROWS, SEQ_LEN, FakeDaemon, Peer, Values
+from fake_daemon import ROWS, SEQ_LEN, FakeDaemon, Peer, Values, _report
 from test_reports import connect, sessions, taking
 from test_whole import batch_of
 
@@ -24,6 +24,7 @@ from batchweave._values import State
 
 __all__ = ["taking"]
 
+GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "socket-v1-values.txt"
 TOKENS = ROWS * SEQ_LEN
 NAN = float("nan")
 Report = Callable[[batchweave.Reader, batchweave.Batch], None]
@@ -57,6 +58,24 @@ def test_a_record_is_encoded_as_on_the_page() -> None:
     least = _values.without_sources(shorter)
     assert least == struct.pack("<QIIIIdd", 40, 0, 0, 4 | 8 | 16, 2, 3.5, 6.0)
     assert _values.without_details(least) == _values.without_sources(least) == least
+
+
+def test_a_message_is_that_of_the_golden_file() -> None:
+    (line,) = (line for line in GOLDEN.read_text().splitlines() if not line.startswith("#"))
+    want = bytes.fromhex(line.split(" ")[2])
+    body = want[16:]
+    next_step, states, values = _report(body)
+    records = []
+    for one in values:
+        pairs = np.array([*one.sources.values()], np.float64).reshape(-1, 2)
+        sources = _values.Groups(np.array([*one.sources]), pairs[:, 0], pairs[:, 1])
+        means = np.array(one.details, np.float64).reshape(-1, 2)
+        details = _values.Groups(np.zeros(0), means[:, 0], means[:, 1])
+        totals = (one.sum, one.weight, one.nonfinite, one.kind)
+        records.append(_values.record(one.step, *totals, sources, details))
+    ranges = [(first, end, why or None) for first, end, why in states]
+    assert _wire.report(next_step, ranges, records) == want
+    assert [(one.step, one.kind) for one in values] == [(38, 0), (40, 22)]
 
 
 def test_a_loss_arrives_with_its_weight(taking: FakeDaemon, path: Path) -> None:
@@ -112,6 +131,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "tokens alone": ({"tokens": 4}, "tokens= without loss="),
     "negative tokens": ({"loss": 1, "tokens": -1}, "tokens=-1"),
     "infinite tokens": ({"loss": 1, "tokens": float("inf")}, "tokens=inf"),
+    "too many tokens": ({"loss": 0, "tokens": 1e300}, "the weight of a step's tokens is 1e"),
     "many losses": ({"loss": np.zeros(3)}, r"an array of shape \[3\]"),
     "text": ({"loss": "low"}, "loss= is str"),
     "left out": ({"loss": 1, "left_out": "nan"}, "left out with losses"),

@@ -67,12 +67,12 @@ def _added(loss: Any, weight: Any, codes: Any, *, sizes: tuple[int, ...]) -> Any
     loss = loss.astype(wide)
     weight = (codes[0] if weight is None else weight).astype(wide)
     finite = jnp.isfinite(loss)
-    bad = jnp.sum((weight > 0) & ~finite, dtype=wide)
-    weight = jnp.where(finite, weight, 0)
-    pairs = jnp.stack([jnp.where(finite, loss, 0) * weight, weight], 1)
-    found = [pairs.sum(0), bad.reshape(1)]
+    good = weight * finite
+    # The last column counts losses that are not finite.
+    each = jnp.stack([jnp.where(finite, loss, 0) * good, good, (weight > good).astype(wide)], 1)
+    found = [each.sum(0)]
     for count, index in zip(sizes, codes[1:], strict=True):
-        found.append(jnp.zeros((count, 2), wide).at[index].add(pairs).reshape(-1))
+        found.append(jnp.zeros((count, 3), wide).at[index].add(each).reshape(-1))
     return jnp.concatenate(found)
 
 
@@ -87,6 +87,6 @@ class _JaxCopy(Copy):
 
     def numbers(self) -> Any:
         found, how = np.asarray(self._sums), self._how
-        end = 3 + 2 * (0 if how.sources is None else _rounded(len(how.sources)))
-        of_sources = 3 + 2 * (0 if how.sources is None else len(how.sources))
+        end = 3 * (1 + (0 if how.sources is None else _rounded(len(how.sources))))
+        of_sources = 3 * (1 + (0 if how.sources is None else len(how.sources)))
         return np.concatenate([found[:of_sources], found[end:]])

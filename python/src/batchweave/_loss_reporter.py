@@ -215,12 +215,11 @@ def _sizes(tensors: Sequence[Any]) -> list[int]:
 
 
 def _record(how: Plan, sums: Any, kind: int) -> bytes:
-    """Returns the record of sums: three totals, then those of sources, then those of details.
+    """Returns the record of sums: of all tokens, then by source, then by detail.
 
-    Sums of groups are pairs of sum and weight.
+    Each is the sum of losses, their weight, and the number of losses that are not finite.
     """
-    total, weight, nonfinite = sums[:3]
-    rest = sums[3:].reshape(-1, 2)
+    (total, weight, nonfinite), rest = sums[:3], sums[3:].reshape(-1, 3)
     sources = details = None
     if how.sources is not None:
         of, rest = rest[: len(how.sources)], rest[len(how.sources) :]

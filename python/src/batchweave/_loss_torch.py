@@ -39,17 +39,16 @@ class LossReporter(_loss_reporter.LossReporter):
             codes = _moved(torch, how.codes, loss.device)
             weight = codes[0].to(wide) if weights is None else _flat(torch, weights).to(loss)
             finite = loss.isfinite()
-            bad = ((weight > 0) & ~finite).sum(dtype=wide)
-            weight = torch.where(finite, weight, torch.zeros_like(weight))
-            loss = torch.where(finite, loss, torch.zeros_like(loss)) * weight
-            pairs = torch.stack([loss, weight], 1)
-            found = [pairs.sum(0), bad.reshape(1)]
+            good = weight * finite
+            # The last column counts losses that are not finite.
+            each = torch.stack([torch.where(finite, loss, 0.0) * good, good, weight > good], 1)
+            found = [each.sum(0)]
             groups = [] if how.sources is None else [len(how.sources)]
             groups += [how.details + 1] if how.details else []
             for count, index in zip(groups, codes[1:], strict=True):
-                added = torch.zeros((count, 2), dtype=wide, device=loss.device)
+                added = torch.zeros((count, 3), dtype=wide, device=loss.device)
                 if count:
-                    added.index_add_(0, index.long(), pairs)
+                    added.index_add_(0, index.long(), each)
                 found.append(added.reshape(-1))
             sums = torch.cat(found)
             if sums.device.type != "cuda":

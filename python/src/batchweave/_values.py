@@ -28,6 +28,8 @@ _STEP = struct.Struct("<Q")
 _SOURCE = np.dtype([("source", "<u4"), ("sum", "<f4"), ("weight", "<f4")])
 _DETAIL = np.dtype([("mean", "<f4"), ("weight", "<f4")])
 _COUNT_MAX = (1 << 32) - 1
+# Stored in four bytes.
+_WEIGHT_MAX = float(np.finfo(np.float32).max)
 
 
 class DroppedLosses(NamedTuple):
@@ -67,8 +69,10 @@ def record(
     detailed = b"" if details is None else _details(details)
     counts = (len(listed) // _SOURCE.itemsize, len(detailed) // _DETAIL.itemsize)
     bad = min(math.ceil(nonfinite), _COUNT_MAX)
-    if not 0 <= weight < math.inf:
-        raise ValueError(f"the weight of a step's tokens is {weight}")
+    if not 0 <= weight <= _WEIGHT_MAX:
+        raise ValueError(
+            f"the weight of a step's tokens is {weight}; it is from 0 to {_WEIGHT_MAX}"
+        )
     if not math.isfinite(total):
         # Sums of finite losses, too, where they are too large for a number.
         total, weight, bad = 0.0, 0.0, max(bad, min(math.ceil(weight), _COUNT_MAX))

@@ -39,7 +39,7 @@ def reported(daemon: FakeDaemon, path: Path, batch: Any, *given: Any, **more: An
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("detail", ["row", "document"])
-def test_sums_are_those_of_all_labels(
+def test_sums_are_as_of_a_loop_over_all_labels(
     taking: FakeDaemon, path: Path, dtype: Any, detail: str
 ) -> None:
     batch = rows_batch(6, fields=("document_ids", "segment_ids", "source_ids"))

@@ -33,7 +33,7 @@ def stream(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stream:
     program.chmod(0o755)
     monkeypatch.setenv("BATCHWEAVE_BIN_DIR", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    # One that was opened; the daemon beside it is no part of this.
+    # As one that was opened, without its daemon.
     found = Stream.__new__(Stream)
     vars(found).update(url="file:///stream", _timeout=30.0, _closed=False)
     return found

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,23 @@ torch: Any = importlib.import_module("torch")
 cross_entropy: Any = torch.nn.functional.cross_entropy
 
 
+# Copies from a GPU are checked where there is one.
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+@contextlib.contextmanager
+def without_waiting(device: str) -> Iterator[None]:
+    """An operation that waits for the GPU is an error."""
+    if device == "cpu":
+        yield
+        return
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def reported(daemon: FakeDaemon, path: Path, batch: Any, *given: Any, **more: Any) -> Values:
     """Returns the losses that arrive of one step."""
     with connect(path) as reader:
@@ -40,13 +59,14 @@ def reported(daemon: FakeDaemon, path: Path, batch: Any, *given: Any, **more: An
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("detail", ["row", "document"])
-def test_sums_are_those_of_all_labels(
-    taking: FakeDaemon, path: Path, dtype: Any, detail: str
+@pytest.mark.parametrize("device", DEVICES)
+def test_sums_are_as_of_a_loop_over_all_labels(
+    taking: FakeDaemon, path: Path, dtype: Any, detail: str, device: str
 ) -> None:
     batch = rows_batch(6, fields=("document_ids", "segment_ids", "source_ids"))
     losses = torch.rand((6, 12), generator=torch.Generator().manual_seed(1)).to(dtype)
     losses.requires_grad_()
-    found = reported(taking, path, batch, losses, detail=detail)
+    found = reported(taking, path, batch, losses.to(device), detail=detail)
     total, sources, details = expected(batch, losses.detach().double().reshape(-1), detail)
     assert found.sum == pytest.approx(float(total))
     assert {n: pair[1] for n, pair in found.sources.items()} == {
@@ -97,14 +117,19 @@ def test_bins_and_weights_and_losses_that_are_not_finite(taking: FakeDaemon, pat
     assert len(found.details) == sum(len(piece["documents"]) - 1 for piece in batch.slices)
 
 
-def test_the_copy_is_one_for_several_steps(taking: FakeDaemon, path: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_copy_is_one_for_several_steps_and_no_step_waits(
+    taking: FakeDaemon, path: Path, device: str
+) -> None:
     with connect(path) as reader:
         report = LossReporter(reader, every=4)
         copied: list[int] = []
         copies = report._copies
         report._copies = lambda sums: copied.append(len(sums)) or copies(sums)  # type: ignore[func-returns-value, method-assign]
         for batch in reader:
-            report(batch, torch.full((ROWS, SEQ_LEN), float(batch.step)))
+            losses = torch.full((ROWS, SEQ_LEN), float(batch.step), device=device)
+            with without_waiting(device):
+                report(batch, losses)
             if batch.step == 9:
                 break
         assert copied == [4, 4]

@@ -288,6 +288,17 @@ def test_whole_losses_are_dropped_last() -> None:
     assert not kept.fit(states)
 
 
+def test_large_losses_are_sent_before_many_steps_wait(taking: FakeDaemon, path: Path) -> None:
+    taking.confirms = False
+    with connect(path) as reader:
+        batch = next(reader)
+        reader.report(batch, loss=1)
+        eventually(lambda: _sent_now(reader))
+        for _ in range(4):
+            reader.report(batch, loss=1, tokens=1, documents=arrays(5000))
+        assert len(reader._reports._queue) < 4
+
+
 def test_a_full_socket_keeps_no_copies_of_losses(taking: FakeDaemon, path: Path) -> None:
     taking.confirms = False
     with connect(path) as reader:

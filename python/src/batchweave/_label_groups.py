@@ -74,16 +74,22 @@ def documents_of(batch: Batch) -> int | None:
 
 def learned_tokens(batch: Batch) -> int | None:
     """Returns the number of labels that this rank learns; None for samples without tokens."""
-    if is_balanced(batch.slices[0]):
-        return sum(int(np.count_nonzero(micro.loss_mask)) for micro in batch.micro_batches())
     found = 0
     for piece in batch.slices:
-        if "tokens" not in piece or piece["tokens"].ndim != 2:
-            return None
-        mask = mask_of_labels(piece)
-        rows, width = piece["tokens"].shape
+        if "tokens" not in piece or (tokens := piece["tokens"]).ndim != 2:
+            return _learned_of_bins(batch)
+        # The most frequent case, in few instructions.
+        masked = "loss_mask" in piece or _SEGMENT_IDS in piece
+        mask = mask_of_labels(piece) if masked else None
+        rows, width = tokens.shape
         found += rows * (width - 1) if mask is None else int(np.count_nonzero(mask))
     return found
+
+
+def _learned_of_bins(batch: Batch) -> int | None:
+    if not is_balanced(batch.slices[0]):
+        return None
+    return sum(int(np.count_nonzero(micro.loss_mask)) for micro in batch.micro_batches())
 
 
 def plan(

@@ -50,6 +50,8 @@ def record_of(batch: Batch | int, given: Given, split: tuple[int, int]) -> bytes
 
 def _record(batch: Batch | int, step: int, given: Given, split: tuple[int, int]) -> bytes:
     kind = PART if given.part or split[1] > 1 else 0
+    if given.sources is given.rows is given.documents is None:
+        return record(step, *_summed_loss(batch, given), kind)
     sources = None if given.sources is None else _sources(given.sources)
     details = None
     if given.rows is not None and given.documents is not None:
@@ -62,16 +64,21 @@ def _record(batch: Batch | int, step: int, given: Given, split: tuple[int, int])
     if details is not None:
         sums.insert(0, _summed(details.losses, details.weights, means=True))
     bad = max((bad for _, _, bad in sums), default=0.0)
-    if given.loss is None:
-        if given.tokens is not None:
-            raise ValueError("tokens= without loss=; give the mean loss over these tokens")
+    if given.loss is None and given.tokens is None:
         total, weight, _ = sums[0]
     else:
-        loss, weight = _number("loss", given.loss), _tokens(batch, given.tokens)
-        total = loss * weight
-        if not math.isfinite(total):
-            total, bad, weight = 0.0, weight, 0.0
+        total, weight, of_loss = _summed_loss(batch, given)
+        bad = of_loss or bad
     return record(step, total, weight, bad, kind, sources, details)
+
+
+def _summed_loss(batch: Batch | int, given: Given) -> tuple[float, float, float]:
+    """Returns sum and weight of the step's loss, or as third the weight of one not finite."""
+    if given.loss is None:
+        raise ValueError("tokens= without loss=; give the mean loss over these tokens")
+    loss, weight = _number("loss", given.loss), _tokens(batch, given.tokens)
+    total = loss * weight
+    return (total, weight, 0.0) if math.isfinite(total) else (0.0, 0.0, weight)
 
 
 def _number(name: str, value: Any) -> float:

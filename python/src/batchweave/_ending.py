@@ -133,7 +133,7 @@ class Ending(Reading):
     def _report_values(self, step: int, values: bytes | None, why: str) -> None:
         """Reports a trained step with its losses, or counts it where there are none, and why."""
         if values is None:
-            self._reports.left_out(f"step {step}: {why}", values=1)
+            self._reports.leave_out(f"step {step}: {why}", values=1)
         self._reports.add(self._session or self._last, step, None, values)
 
     @property

@@ -192,7 +192,7 @@ class LossReporter:
         if details or sources:
             what = "7,168 rows or documents" if details else "256 sources"
             why = f"step {how.step} has more than {what}"
-            reader._reports.left_out(why, details=int(details), sources=int(sources))
+            reader._reports.leave_out(why, details=int(details), sources=int(sources))
 
 
 class _Failed(Copy):

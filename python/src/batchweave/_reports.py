@@ -97,7 +97,7 @@ class Reports:
         self.finish(0.0)
         self.send(session)
 
-    def left_out(self, why: str, *, details: int = 0, sources: int = 0, values: int = 0) -> None:
+    def leave_out(self, why: str, *, details: int = 0, sources: int = 0, values: int = 0) -> None:
         """Counts steps whose losses are not reported, or in part, and says why once."""
         kept = self._kept
         kept.details += details
@@ -118,7 +118,7 @@ class Reports:
         waiting = (item for item in self._queue.copy() if isinstance(item, State))
         # Once each: a call that was interrupted while it sent them leaves them in both.
         if self._kept.fit(list(dict.fromkeys([*sent, *waiting]))):
-            self.left_out(
+            self.leave_out(
                 f"the daemon at {self._path} has not confirmed the last MiB of them; its log says "
                 "whether it reaches the store"
             )

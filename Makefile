@@ -27,7 +27,7 @@ help:
 	@echo 'make test       all checks, cheap ones first (as .ci/run does)'
 	@echo 'make quick      format, lint, unit tests of changed crates, Python tests without daemons: two minutes'
 	@echo 'make test-long  also the long tests: many runs with random crashes'
-	@echo 'make test-frameworks  the tests with real PyTorch, transformers, accelerate, Ray and Spark, which are installed first (6.5 GB)'
+	@echo 'make test-frameworks  the tests with real PyTorch, transformers, accelerate, Lightning, JAX, Ray and Spark, which are installed first (6.5 GB)'
 	@echo 'make lint       format, ruff, mypy, clippy, shellcheck and actionlint only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make wheel      the Python wheel with the programs, in target/wheels'
@@ -268,12 +268,12 @@ test-frameworks: build
 		python3 -m venv $(FRAMEWORKS_VENV) && \
 		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check pytest numpy && \
 		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check $(TORCH_ARGS) && \
-		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check transformers accelerate \
+		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check transformers accelerate lightning jax \
 			-r python/requirements-frameworks.txt; \
 	fi
 	@command -v java >/dev/null || { echo 'no java: the tests with Spark need Java 17 or newer (apt-get install default-jre-headless)'; exit 1; }
 	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python \
-		-c python/pyproject.toml python/tests/test_chat_templates.py python/tests/test_torch*.py python/tests/test_ray*.py python/tests/test_spark*.py
+		-c python/pyproject.toml python/tests/test_chat_templates.py python/tests/test_torch*.py python/tests/test_jax*.py python/tests/test_lightning*.py python/tests/test_ray*.py python/tests/test_spark*.py
 	BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=python/src PYTHON=$(FRAMEWORKS_PYTHON) tests/gpu/run --tiny
 
 # BENCH_ARGS="--only ingest" runs one of them, BENCH_ARGS=--record commits the figures.

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +69,40 @@ class Segment:
         self.map.close()
 
 
-def _report(body: bytes) -> tuple[int, list[tuple[int, int, str]]]:
-    next_step, count, _ = struct.unpack_from("<QII", body)
+class Values(NamedTuple):
+    """The losses of a step."""
+
+    step: int
+    kind: int
+    nonfinite: int
+    sum: float
+    weight: float
+    sources: dict[int, tuple[float, float]]
+    details: list[tuple[float, float]]
+
+
+def _values(body: bytes, at: int) -> tuple[Values, int]:
+    step, sources, details, kind, bad, total, weight = struct.unpack_from("<QIIIIdd", body, at)
+    assert sources <= 256
+    assert details <= 7168
+    at += 40
+    pairs = list(struct.iter_unpack("<Iff", body[at : at + 12 * sources]))
+    at += 12 * sources
+    rest = list(struct.iter_unpack("<ff", body[at : at + 8 * details]))
+    assert [one[0] for one in pairs] == sorted({one[0] for one in pairs})
+    assert all(one[0] < 65_536 for one in pairs)
+    numbers = [total, weight, *(x for one in pairs for x in one[1:]), *(x for d in rest for x in d)]
+    assert np.isfinite(numbers).all()
+    assert min(weight, *(one[-1] for one in [*pairs, *rest, (0.0,)])) >= 0
+    found = {number: (one, two) for number, one, two in pairs}
+    return Values(step, kind, bad, total, weight, found, rest), at + 8 * details
+
+
+def _report(body: bytes) -> tuple[int, list[tuple[int, int, str]], list[Values]]:
+    assert len(body) + 16 <= 65_536
+    next_step, count, valued = struct.unpack_from("<QII", body)
+    assert 1 <= count <= 512
+    assert valued <= 512
     at, states = 16, []
     for _ in range(count):
         first, end, size, reserved = struct.unpack_from("<QQII", body, at)
@@ -78,8 +110,14 @@ def _report(body: bytes) -> tuple[int, list[tuple[int, int, str]]]:
         assert reserved == 0
         states.append((first, end, body[at + 24 : at + 24 + size].decode()))
         at += 24 + size
+    values: list[Values] = []
+    for _ in range(valued):
+        one, at = _values(body, at)
+        assert any(a <= one.step < b for a, b, why in states if not why)
+        assert one.step not in [other.step for other in values]
+        values.append(one)
     assert at == len(body)
-    return next_step, states
+    return next_step, states, values
 
 
 class Peer:
@@ -93,6 +131,8 @@ class Peer:
         self.checkpoints: list[tuple[int, str]] = []
         self.progress: list[tuple[int, int, int]] = []
         self.reports: list[tuple[int, list[tuple[int, int, str]]]] = []
+        self.values: list[Values] = []
+        """The losses of all reports."""
         self.said: list[int] = []
         """The types of all messages after the hello but releases and progress."""
         self.bye = threading.Event()
@@ -246,7 +286,9 @@ class Peer:
             assert not body
             self.daemon.on_describe(self)
         elif kind == 7 and self.daemon.takes_reports:
-            self.reports.append(_report(body))
+            next_step, states, values = _report(body)
+            self.values += values
+            self.reports.append((next_step, states))
             if self.daemon.confirms:
                 self.send(75, struct.pack("<Q", len(self.reports)))
         else:

@@ -1,8 +1,9 @@
 """A rank interrupted once while it reports: `interrupted_reports.py SOCKET STRIDE`.
 
-Each reader reports two steps and marks behind them, interrupted STRIDE lines of the client later
-than the one before, until one does all without. An interrupted call is made again, as by a loop
-that goes on after Ctrl-C. Prints how many there were and what went wrong, as JSON.
+Each reader reports two steps, one of them with losses of a device, and marks behind them,
+interrupted STRIDE lines of the client later than the one before, until one does all without. An
+interrupted call is made again, as by a loop that goes on after Ctrl-C. Prints how many
+there were and what went wrong, as JSON.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fake_daemon import FakeDaemon
+import numpy as np
+from fake_daemon import ROWS, SEQ_LEN, FakeDaemon, Peer
 from interrupted_once import Interrupt, moments
+from loss_device import reporter
 
 import batchweave
 
 REPORT, MARK = 7, 3
+LOSSES = np.full((ROWS, SEQ_LEN), 2.0)
 
 
 def insist(call: Callable[[], None], interrupt: Interrupt) -> None:
@@ -33,18 +37,27 @@ def insist(call: Callable[[], None], interrupt: Interrupt) -> None:
             sys.settrace(None)
 
 
+def sums_of(peer: Peer) -> list[tuple[int, float]]:
+    """The losses that a session reported: the step, and their sum."""
+    return [(one.step, one.sum) for one in peer.values]
+
+
 def run(daemon: FakeDaemon, interrupt: Interrupt) -> str:
     """Reports and marks; returns what is wrong."""
     before = len(daemon.peers)
     reader = batchweave.connect(daemon.path, job="j", timeout=30, connect_timeout=30)
     first, second = next(reader), next(reader)
     state = second.state_dict()
-    insist(lambda: reader.report(first), interrupt)
+    report = reporter(reader)
+    insist(lambda: report(first, LOSSES), interrupt)
     insist(lambda: reader.report(second, left_out="nan"), interrupt)
     insist(lambda: reader.checkpoint(state), interrupt)
     reader.close()
     if reader._marks.unconfirmed():
         return "a mark is lost"
+    losses = {one for peer in daemon.peers[before:] for one in sums_of(peer)}
+    if losses != {(0, 2.0 * ROWS * SEQ_LEN)}:
+        return f"losses are {losses}"
     states: set[tuple[int, str]] = set()
     for peer in daemon.peers[before:]:
         reports = iter(peer.reports)

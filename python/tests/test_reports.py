@@ -17,7 +17,8 @@ from fake_daemon import FakeDaemon, Peer
 
 import batchweave
 from batchweave import _wire, errors
-from batchweave._reports import State, is_reason, ranges_of
+from batchweave._reports import is_reason, ranges_of
+from batchweave._values import State
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "socket-v1-reports.txt"
 REPORT, MARK, BYE = 7, 3, 5
@@ -228,12 +229,6 @@ def test_a_report_from_within_a_report_loses_nothing(taking: FakeDaemon, path: P
         before = peer.said.index(MARK)
         reported = [state for _, report in peer.reports[:before] for state in report]
         assert {step for first, end, _ in reported for step in range(first, end)} == {0, 1, 2}
-
-
-@pytest.mark.usefixtures("taking")
-def test_a_report_has_no_loss(path: Path) -> None:
-    with connect(path) as reader, pytest.raises(TypeError, match="loss"):
-        reader.report(next(reader), loss=0.5)  # type: ignore[call-arg]
 
 
 def test_an_interrupt_at_any_line_loses_no_report(path: Path) -> None:

@@ -8,15 +8,17 @@ import time
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchweave import _wire
 from batchweave._elsewhere import reads_elsewhere
 from batchweave._events import Event, Lost
+from batchweave._loss_arguments import Given, record_of
 from batchweave._reading import Reading
 from batchweave._reports import is_reason
 from batchweave._session import Session, close_parked
 from batchweave._stopping import ENDED
+from batchweave._values import DroppedLosses
 from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,
@@ -31,6 +33,8 @@ _log = logging.getLogger("batchweave")
 
 # Longest wait of close() for the daemon to confirm checkpoints.
 _MARKS_SECONDS = 5.0
+# Longest wait of checkpoint() and close() for a device to compute losses.
+_LOSSES_SECONDS = 5.0
 # Longest wait of close() for the daemon to read this rank's last messages.
 _LINGER_SECONDS = 1.0
 
@@ -73,12 +77,24 @@ class Ending(Reading):
                 "restored one is a restart point already",
                 step=saved.next_step,
             )
+        self._reports.finish(_LOSSES_SECONDS)
         self._marks.add(saved.next_step, text)
         message = _wire.checkpoint(saved.next_step, text)
         self._reports.mark(self._session or self._last, message)
         self._marks.raise_refusal()
 
-    def report(self, batch: Batch | int, *, left_out: str | None = None) -> None:
+    def report(
+        self,
+        batch: Batch | int,
+        *,
+        left_out: str | None = None,
+        loss: Any = None,
+        tokens: float | None = None,
+        sources: Mapping[int, tuple[float, float]] | None = None,
+        rows: Any = None,
+        documents: Any = None,
+        part: bool = False,
+    ) -> None:
         """Reports that the model was trained on a batch (or step), or left it out on purpose.
 
         `left_out`: the reason, one line of at most 64 bytes, such as "nan". Any thread may call it,
@@ -86,16 +102,55 @@ class Ending(Reading):
         first report of a step counts. `checkpoint` sends reports first: the daemon stores them
         before the mark, and `batchweave verify --job NAME --trained` proves them. Without a job
         nothing is kept.
+
+        `loss`: the mean over `tokens` tokens, by default the labels of this rank that are learned.
+        `sources`: {number: (sum of losses, weight)} of at most 256 sources. `rows` or `documents`:
+        (means, weights), an array each, in the order of this rank's rows, or of the documents in
+        them. Without `loss` the sum of these is that of the step. NaN and infinite losses are
+        counted, and left out of the sums. `part`: this rank has a part of the tokens of its
+        coordinate; all its ranks report, and are added up (set by `split_rows`).
         """
-        if not self._ending:
-            self._check()
-        step = batch if isinstance(batch, int) else batch.step
-        if left_out is not None and not is_reason(left_out):
+        step = self._reported_step(batch)
+        values: bytes | None = None
+        given = Given(loss, tokens, sources, rows, documents, part)
+        if given.part or given.any():
+            if left_out is not None or not given.any():
+                what = "left out with losses" if given.any() else "reported with part= alone"
+                raise BadReportError(
+                    f"step {step} is {what}; give loss= with trained steps only", step=step
+                )
+            parts = self._options.split_rows
+            values = record_of(batch, given, (self._options.part, parts))
+        elif left_out is not None and not is_reason(left_out):
             raise BadReportError(
                 f"step {step} was left out for the reason {left_out!r}: give one line of 1 to "
                 f"{_wire.REASON_BYTES_MAX} bytes",
                 step=step,
             )
+        if self._options.job is not None:
+            self._reports.add(self._session or self._last, step, left_out, values)
+
+    def _report_values(self, step: int, values: bytes | None, why: str) -> None:
+        """Reports a trained step with its losses, or counts it where there are none, and why."""
+        if values is None:
+            self._reports.leave_out(f"step {step}: {why}", values=1)
+        self._reports.add(self._session or self._last, step, None, values)
+
+    @property
+    def dropped_losses(self) -> DroppedLosses:
+        """The number of steps whose reports lack losses: `details`, `sources`, `values`.
+
+        Losses that the daemon has not confirmed take at most 1 MiB; above it the oldest are
+        dropped, those of rows and documents first, then those of sources. Steps with more than
+        7,168 rows or documents, or 256 sources, count as well.
+        """
+        return self._reports.dropped
+
+    def _reported_step(self, batch: Batch | int) -> int:
+        """Returns the step of a report, which this reader has returned."""
+        if not self._ending:
+            self._check()
+        step = batch if isinstance(batch, int) else batch.step
         if not 0 <= step < self._position:
             raise BadReportError(
                 f"step {step} was not read yet, the next one is {self._position}: report batches "
@@ -108,8 +163,7 @@ class Ending(Reading):
                 f"{self._origin.attempt}: report batches that this reader returned",
                 step=step,
             )
-        if self._options.job is not None:
-            self._reports.add(self._session or self._last, step, left_out)
+        return step
 
     def close(self) -> None:
         """Ends the session. Arrays stay valid; the socket closes when the last one is gone.
@@ -145,6 +199,7 @@ class Ending(Reading):
         if self._marks.unconfirmed() and reads_elsewhere():
             # That call may have received the confirmation: it is sent again in a new session.
             session.torn = True
+        self._reports.finish(_LOSSES_SECONDS)
         with contextlib.suppress(BatchWeaveError):
             self._await_marks(session)
         if late := self._marks.unconfirmed():

@@ -61,7 +61,23 @@ def ask(
     `environment`: variables beside those of this process. `remedy`: the caller's own one for a
     program that has not ended in this time.
     """
-    command = [find("batchweave"), *words, "--json", f"--store={url}"]
+    found: dict[str, Any] = json.loads(
+        said(url, [*words, "--json"], seconds, environment, remedy, called=" ".join(words))
+    )
+    return found
+
+
+def said(
+    url: str,
+    words: list[str],
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    remedy: str = ", or give a longer timeout=",
+    *,
+    called: str,
+) -> bytes:
+    """Returns the output of a verb of `batchweave`; `called`: its words in an error."""
+    command = [find("batchweave"), *words, f"--store={url}"]
     try:
         done = subprocess.run(
             command,
@@ -73,7 +89,7 @@ def ask(
         )
     except subprocess.TimeoutExpired:
         raise StreamNotOpenedError(
-            f"`batchweave {' '.join(words)}` on {url} has not ended in {seconds:g} s: check the "
+            f"`batchweave {called}` on {url} has not ended in {seconds:g} s: check the "
             f"store with `batchweave doctor`{remedy}"
         ) from None
     except OSError as error:
@@ -82,10 +98,9 @@ def ask(
             f"folder in {FOLDER_VARIABLE}"
         ) from None
     if done.returncode != 0:
-        said = last_lines(done.stderr, "error: ")
-        raise StreamNotOpenedError(said or f"`{' '.join(command)}` ended with {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        why = last_lines(done.stderr, "error: ")
+        raise StreamNotOpenedError(why or f"`{' '.join(command)}` ended with {done.returncode}")
+    return done.stdout
 
 
 def last_lines(text: bytes, prefix: str) -> str:

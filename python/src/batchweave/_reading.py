@@ -387,7 +387,7 @@ class Reading:
         """Ends the session at the interpreter's exit: without waiting and without a warning."""
         session = self._session
         if not self._closed and session is not None and not session.forked:
-            self._reports.send(session)
+            self._reports.leave(session)
             session.park(self.next_step)
         self._closed = True
 

@@ -7,7 +7,10 @@
    an interrupt could leave it locked. Each operation on a container is atomic, and an item leaves
    the queue after it was sent, so two simultaneous calls may both send a report; the daemon counts
    the first.
-4. An exception in the middle of a send leaves the session `torn`: the next one repeats its reports.
+4. The losses of a step travel with its state. Above 1 MiB that is not confirmed, losses are
+   dropped, said once and counted; states are kept. Nothing is encoded before the socket has taken
+   all messages before, which would be copies that nothing bounds.
+5. An exception in the middle of a send leaves the session `torn`: the next one repeats its reports.
 """
 
 from __future__ import annotations
@@ -19,31 +22,23 @@ import os
 import socket
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 
 from batchweave import _arena, _wire
 from batchweave._connect import connected
 from batchweave._session import Session
+from batchweave._values import DroppedLosses, Kept, State
 from batchweave.errors import BadMessageError, BatchWeaveError
 
 _log = logging.getLogger("batchweave")
 
 # Steps that are sent together, unless a mark or a second passes before.
 _TOGETHER = 64
+# The same for losses.
+_TOGETHER_BYTES = 32 << 10
 _ANCILLARY_BYTES = socket.CMSG_SPACE(16 * 4)
 # Shortest interval between two connections that ask.
 _ASK_SECONDS = 0.1
-
-
-class State:
-    """A step, and the reason why it was left out; None if it was trained.
-
-    Compared by identity: an item of the queue is removed once.
-    """
-
-    __slots__ = ("step", "left_out")
-
-    def __init__(self, step: int, left_out: str | None) -> None:
-        self.step, self.left_out = step, left_out
 
 
 class Mark:
@@ -69,14 +64,64 @@ class Reports:
         self._known: tuple[Session, bool] | None = None
         self._asking: socket.socket | None = None
         self._ask_at, self._warned = 0.0, False
+        self.before_marks: list[Callable[[float], None]] = []
+        """Calls that report steps whose losses are on a device, within a number of seconds."""
+        self._kept, self._waiting_bytes, self._warned_of_losses = Kept(), 0, False
 
-    def add(self, session: Session | None, step: int, left_out: str | None) -> None:
-        """Adds the state of a step; sends it with others."""
-        self._queue.append(State(step, left_out))
+    def add(
+        self,
+        session: Session | None,
+        step: int,
+        left_out: str | None,
+        values: bytes | None = None,
+    ) -> None:
+        """Adds the state of a step, with its losses as a record; sends it with others."""
+        self._queue.append(State(step, left_out, values))
+        if values is not None:
+            self._waiting_bytes += len(values)
+            if self._kept.add(len(values)):
+                self._fit()
         known = self._known
         is_new = known is None or known[0] is not session
-        if session is not None and (is_new or len(self._queue) >= _TOGETHER):
+        many = len(self._queue) >= _TOGETHER or self._waiting_bytes >= _TOGETHER_BYTES
+        if session is not None and (is_new or many):
             self.send(session)
+
+    def finish(self, seconds: float) -> None:
+        """Reports the steps whose losses are on a device, and waits for them this long."""
+        for report in self.before_marks.copy():
+            report(seconds)
+
+    def leave(self, session: Session) -> None:
+        """Sends all reports, with the losses that are there by now."""
+        self.finish(0.0)
+        self.send(session)
+
+    def leave_out(self, why: str, *, details: int = 0, sources: int = 0, values: int = 0) -> None:
+        """Counts steps whose losses are not reported, or in part, and says why once."""
+        kept = self._kept
+        kept.details += details
+        kept.sources += sources
+        kept.values += values
+        if not self._warned_of_losses:
+            self._warned_of_losses = True
+            _log.warning("losses of steps are left out: %s; reader.dropped_losses counts them", why)
+
+    @property
+    def dropped(self) -> DroppedLosses:
+        """The number of steps whose losses were dropped, whole or in part."""
+        return DroppedLosses(self._kept.details, self._kept.sources, self._kept.values)
+
+    def _fit(self) -> None:
+        """Drops losses above their bound, the oldest first."""
+        sent = (state for states in self._sent.copy() for state in states)
+        waiting = (item for item in self._queue.copy() if isinstance(item, State))
+        # Once each: a call that was interrupted while it sent them leaves them in both.
+        if self._kept.fit(list(dict.fromkeys([*sent, *waiting]))):
+            self.leave_out(
+                f"the daemon at {self._path} has not confirmed the last MiB of them; its log says "
+                "whether it reaches the store"
+            )
 
     def mark(self, session: Session | None, message: bytes) -> None:
         """Sends a mark behind the reports before it."""
@@ -102,6 +147,7 @@ class Reports:
         try:
             if self._session is not session:
                 self._begin(session)
+            self._waiting_bytes = 0
             while self._queue and self._send_some(session):
                 pass
         except BaseException:
@@ -110,7 +156,7 @@ class Reports:
 
     def _begin(self, session: Session) -> None:
         """Repeats in a new session what was not confirmed in the last one."""
-        for states in self._sent.copy():
+        for states in reversed(self._sent.copy()):
             self._queue.extendleft(reversed(states))
             with contextlib.suppress(ValueError):
                 self._sent.remove(states)
@@ -119,6 +165,8 @@ class Reports:
 
     def _send_some(self, session: Session) -> bool:
         """Sends one message; returns False if nothing can be sent now."""
+        if not session.is_clear():
+            return False
         queue = list(self._queue.copy())
         head = next(iter(queue), None)
         if isinstance(head, Mark):
@@ -128,14 +176,11 @@ class Reports:
         taken = self._takes(session)
         if taken is None:
             return False
-        states: list[State] = []
-        for item in queue[: _wire.STATES_MAX]:
-            if not isinstance(item, State):
-                break
-            states.append(item)
+        states = together(queue)
         if taken and states:
             self._sent.append(tuple(states))
-            session.post(_wire.report(session.received(), ranges_of(states)))
+            values = [state.values for state in states if state.values is not None]
+            session.post(_wire.report(session.received(), ranges_of(states), values))
         for item in states:
             self._remove(item)
         return True
@@ -218,6 +263,26 @@ def _answer(asked: socket.socket) -> str | bool | None:
                 raise BadMessageError(str(reason)) from None
             found = info.get("reports") if isinstance(info, dict) else None
             return found if isinstance(found, str) else False
+
+
+def together(queue: Sequence[State | Mark]) -> list[State]:
+    """Returns the states at the beginning of a queue that fit into one message."""
+    size, steps = _wire.REPORT_BYTES, set()
+    states: list[State] = []
+    for item in queue[: _wire.STATES_MAX]:
+        if not isinstance(item, State):
+            break
+        values = item.values or b""
+        # A range of its own, at most: consecutive steps are joined.
+        reason = len((item.left_out or "").encode())
+        size += _wire.STATE_OF_REPORT_BYTES + reason + len(values)
+        # A message has the losses of a step once.
+        if states and (size > _wire.MESSAGE_BYTES_MAX or (values and item.step in steps)):
+            break
+        states.append(item)
+        if values:
+            steps.add(item.step)
+    return states
 
 
 def ranges_of(states: list[State]) -> list[tuple[int, int, str | None]]:

@@ -57,6 +57,10 @@ class Sending:
         if not self._outbox:
             self._send(message)
 
+    def is_clear(self) -> bool:
+        """Returns whether the socket has taken all messages that were posted."""
+        return not self._outbox or self.flush()
+
     def flush(self) -> bool:
         """Sends queued messages, as far as the socket has space; returns whether all were sent."""
         try:

@@ -56,6 +56,8 @@ _UNKNOWN = (1 << 64) - 1
 _FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
 
 HEADER_BYTES = _HEADER.size
+# Of a report without states, and of a state without a reason.
+REPORT_BYTES, STATE_OF_REPORT_BYTES = HEADER_BYTES + _STEP_AND_TWO.size, _STATES.size
 # The first bytes of every `batch` message of this protocol.
 BATCH_BEGINS = struct.pack("<4sHH", MAGIC, PROTOCOL, BATCH)
 _SINGLE = struct.Struct("<16sQ16sIIIIQQQ")
@@ -128,13 +130,17 @@ def progress(next_step: int, waited_us: int, waiting: bool) -> bytes:
     return encode(PROGRESS, _PROGRESS.pack(next_step, waited_us, waiting, 0))
 
 
-def report(next_step: int, states: Sequence[tuple[int, int, str | None]]) -> bytes:
-    """Returns a report of ranges of steps: trained, or left out for a reason."""
-    parts = [_STEP_AND_TWO.pack(next_step, len(states), 0)]
+def report(
+    next_step: int,
+    states: Sequence[tuple[int, int, str | None]],
+    values: Sequence[bytes] = (),
+) -> bytes:
+    """Returns a report of ranges of steps: trained, or left out for a reason; and their losses."""
+    parts = [_STEP_AND_TWO.pack(next_step, len(states), len(values))]
     for first, end, left_out in states:
         reason = (left_out or "").encode()
         parts.append(_STATES.pack(first, end, len(reason), 0) + reason)
-    return encode(REPORT, b"".join(parts))
+    return encode(REPORT, b"".join([*parts, *values]))
 
 
 def split(message: memoryview) -> tuple[int, memoryview]:

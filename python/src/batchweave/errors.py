@@ -278,8 +278,8 @@ class BadStateError(BatchWeaveError):
     name = "bad_state"
 
 
-class BadReportError(BatchWeaveError):
-    """A report of a step that this reader did not return, or with a wrong reason."""
+class BadReportError(BatchWeaveError, ValueError):
+    """A report of a step that this reader did not return, with a wrong reason or wrong losses."""
 
     name = "bad_report"
 
@@ -327,7 +327,7 @@ class StreamNotOpenedError(BatchWeaveError):
 
 
 class NoProgramError(BatchWeaveError):
-    """A program of this project that `batchweave.open` needs is not installed."""
+    """A program of this project, or a package, that a call needs is not installed."""
 
     name = "no_program"
 

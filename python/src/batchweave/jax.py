@@ -1,6 +1,6 @@
-"""For trainers with JAX: the attempt's id, and balanced batches of a fixed shape.
+"""For trainers with JAX: the attempt's id, balanced batches of a fixed shape, reports of losses.
 
-Importing this module does not import JAX; `attempt` does when it is called.
+Importing this module does not import JAX; its functions do when they are called.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import numpy as np
 
 from batchweave._launch import DrawnId, launched
 from batchweave._layout import Array
+from batchweave._loss_jax import LossReporter
 from batchweave.errors import NoAttemptError
 
 if TYPE_CHECKING:
     from batchweave.batch import Batch
+
+__all__ = ["LossReporter", "attempt", "micro_batches"]
 
 _STACKED = ("inputs", "labels", "loss_mask", "positions", "segment_ids")
 

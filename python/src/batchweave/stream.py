@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, overload
 
-from batchweave import _html_stream, _programs, _wire
+from batchweave import _html_stream, _losses, _programs, _wire
 from batchweave._arguments import check_seconds, check_whole
 from batchweave._connect import Options
 from batchweave._documents import Decoder, Provenance
@@ -132,6 +132,16 @@ class Stream:
             with self._lock:
                 self._tokenizer = self._reader_at(self.steps.start).tokenizer
         return self._tokenizer
+
+    def losses(self, job: str, steps: range | int | None = None, by: str = "step") -> Any:
+        """Returns the losses that ranks of a job reported, as a `pyarrow.Table`.
+
+        `steps`: a step, or a range such as `stream.steps[-1000:]`; default: all whose losses are
+        stored. `by`: a row per "step", or per "source", "row" or "document" of each step. The
+        columns are those of `batchweave losses --parquet`.
+        """
+        self._check()
+        return _losses.table(self.url, job, steps, by, self._timeout)
 
     def refresh(self) -> Stream:
         """Reads the stream's state again: new steps, reclaimed ones."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchweave._device import in_flight, to_device
 from batchweave._launch import broadcast_id, drawn_id, rank_and_world
+from batchweave._loss_torch import LossReporter
 from batchweave._packed import packed
 from batchweave._ragged_tensors import nested, padded, ragged
 from batchweave._tensors import tensor, tensors
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Checkpointing",
     "Dataset",
+    "LossReporter",
     "attempt",
     "in_flight",
     "nested",

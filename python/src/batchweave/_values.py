@@ -1,0 +1,188 @@
+"""The losses of a step as one record of a `report` message, and how much of one is kept.
+
+Pure: records are bytes, so that dropping a part of one is one assignment.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from batchweave._layout import Array
+
+SOURCES_MAX, SOURCE_NUMBERS, DETAILS_MAX = 256, 1 << 16, 7168
+# Values that were not sent, or not confirmed, of one reader.
+BYTES_MAX = 1 << 20
+# They are cut down to this, so that not every report has to look for something to drop.
+_BYTES_KEPT = BYTES_MAX * 7 // 8
+
+ROWS, DOCUMENTS = 1, 2
+PART, NO_DETAILS, NO_SOURCES = 4, 8, 16
+_OF_DETAILS = 3
+
+_RECORD = struct.Struct("<QIIIIdd")
+_STEP = struct.Struct("<Q")
+_SOURCE = np.dtype([("source", "<u4"), ("sum", "<f4"), ("weight", "<f4")])
+_DETAIL = np.dtype([("mean", "<f4"), ("weight", "<f4")])
+_COUNT_MAX = (1 << 32) - 1
+# Stored in four bytes.
+_WEIGHT_MAX = float(np.finfo(np.float32).max)
+
+
+class DroppedLosses(NamedTuple):
+    """The number of steps whose losses were sent in part, or left out."""
+
+    details: int = 0
+    """Steps without the losses of their rows or documents."""
+    sources: int = 0
+    """Steps without the losses of their sources."""
+    values: int = 0
+    """Steps without any loss."""
+
+
+class Groups(NamedTuple):
+    """Losses of sources or details: sums or means, and the weight of each."""
+
+    numbers: Array
+    """The sources; empty for details, which count from 0."""
+    losses: Array
+    weights: Array
+
+
+def record(
+    step: int,
+    total: float,
+    weight: float,
+    nonfinite: float,
+    kind: int,
+    sources: Groups | None = None,
+    details: Groups | None = None,
+) -> bytes:
+    """Returns the record of a step; sources without weight are left out.
+
+    Raises ValueError where a weight is negative or infinite.
+    """
+    listed = b"" if sources is None else _sources(sources)
+    detailed = b"" if details is None else _details(details)
+    counts = (len(listed) // _SOURCE.itemsize, len(detailed) // _DETAIL.itemsize)
+    bad = min(math.ceil(nonfinite), _COUNT_MAX)
+    if not 0 <= weight <= _WEIGHT_MAX:
+        raise ValueError(
+            f"the weight of a step's tokens is {weight}; it is from 0 to {_WEIGHT_MAX}"
+        )
+    if not math.isfinite(total):
+        # Sums of finite losses, too, where they are too large for a number.
+        total, weight, bad = 0.0, 0.0, max(bad, min(math.ceil(weight), _COUNT_MAX))
+    kind = kind if detailed else kind & ~_OF_DETAILS
+    return _RECORD.pack(step, *counts, kind, bad, total, weight) + listed + detailed
+
+
+def _sources(groups: Groups) -> bytes:
+    found = np.zeros(len(groups.numbers), _SOURCE)
+    with np.errstate(over="ignore"):
+        found["source"], found["sum"] = groups.numbers, groups.losses
+        found["weight"] = groups.weights
+    _check_weights(found["weight"])
+    _without_nonfinite(found, "sum")
+    return np.sort(found[found["weight"] > 0], order="source").tobytes()
+
+
+def _details(groups: Groups) -> bytes:
+    found = np.zeros(len(groups.losses), _DETAIL)
+    with np.errstate(over="ignore"):
+        found["mean"], found["weight"] = groups.losses, groups.weights
+    _check_weights(found["weight"])
+    _without_nonfinite(found, "mean")
+    return found.tobytes()
+
+
+def _check_weights(weights: Array) -> None:
+    if not ((weights >= 0) & np.isfinite(weights)).all():
+        raise ValueError("a weight is negative or no finite number")
+
+
+def _without_nonfinite(found: Array, name: str) -> None:
+    bad = ~np.isfinite(found[name])
+    found[name][bad] = 0
+    found["weight"][bad] = 0
+
+
+def without_details(whole: bytes) -> bytes:
+    """Returns a record without the losses of rows or documents."""
+    step, sources, details, kind, *rest = _RECORD.unpack_from(whole)
+    if not details:
+        return whole
+    kind = kind & ~_OF_DETAILS | NO_DETAILS
+    end = _RECORD.size + sources * _SOURCE.itemsize
+    return _RECORD.pack(step, sources, 0, kind, *rest) + whole[_RECORD.size : end]
+
+
+def without_sources(whole: bytes) -> bytes:
+    """Returns a record without the losses of sources."""
+    step, sources, details, kind, *rest = _RECORD.unpack_from(whole)
+    if not sources:
+        return whole
+    end = _RECORD.size + sources * _SOURCE.itemsize
+    return _RECORD.pack(step, 0, details, kind | NO_SOURCES, *rest) + whole[end:]
+
+
+class Kept:
+    """Counts bytes of records, and drops parts of the oldest ones above `BYTES_MAX`.
+
+    No lock: a concurrent report may be counted late, and the next one counts all again.
+    """
+
+    def __init__(self) -> None:
+        self.details = self.sources = self.values = 0
+        """Steps by the part that was dropped."""
+        self._bytes = 0
+
+    def add(self, size: int) -> bool:
+        """Counts a new record; returns whether `fit` is to be called."""
+        self._bytes += size
+        return self._bytes > BYTES_MAX
+
+    def fit(self, states: list[State]) -> bool:
+        """Drops details of the oldest, then sources, then whole values; whether it dropped any."""
+        held = [state for state in states if state.values is not None]
+        total = sum(len(state.values or b"") for state in held)
+        before = total
+        if total > BYTES_MAX:
+            for part in ("details", "sources", "values"):
+                total = self._drop(part, held, total)
+        self._bytes = total
+        return total < before
+
+    def _drop(self, part: str, held: list[State], total: int) -> int:
+        """Drops one part of the oldest records until the rest fits; returns the bytes left."""
+        for state in held:
+            values = state.values
+            if total <= _BYTES_KEPT or values is None:
+                continue
+            left = {"details": without_details, "sources": without_sources}.get(part, _nothing)(
+                values
+            )
+            if left != values:
+                state.values = left or None
+                total -= len(values) - len(left)
+                setattr(self, part, getattr(self, part) + 1)
+        return total
+
+
+def _nothing(_: bytes) -> bytes:
+    return b""
+
+
+class State:
+    """A step, and the reason why it was left out, or its losses, if it was trained.
+
+    Compared by identity: an item of the queue is removed once.
+    """
+
+    __slots__ = ("step", "left_out", "values")
+
+    def __init__(self, step: int, left_out: str | None, values: bytes | None = None) -> None:
+        self.step, self.left_out, self.values = step, left_out, values

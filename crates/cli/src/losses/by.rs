@@ -38,7 +38,7 @@ pub(super) struct Found {
     pub(super) tokens: f64,
 }
 
-/// What was read.
+/// The losses that were read.
 #[derive(Debug)]
 pub(super) struct Collected {
     limits: Limits,

@@ -142,7 +142,7 @@ impl Joined {
     }
 }
 
-/// What was read of steps; bounded.
+/// A bounded memory of steps that were read.
 #[derive(Default)]
 struct Steps {
     placed: BTreeMap<Step, Option<Arc<Placed>>>,

@@ -53,7 +53,7 @@ pub(crate) struct LossesArgs {
     /// Only these steps, the last one included [default: all of the run]
     #[arg(long, value_name = "FIRST..LAST")]
     steps: Option<StepRange>,
-    /// What a line of the result is
+    /// The kind of lines of the result
     #[arg(long, value_enum, default_value_t = By::Step)]
     by: By,
     /// Show those with the highest loss, this many [default: 20 rows or documents as text, else all]

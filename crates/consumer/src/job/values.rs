@@ -252,6 +252,7 @@ pub(crate) async fn store(resources: Arc<Resources>, finish: CancellationToken) 
             return;
         }
         tokio::select! {
+            biased;
             () = values.sealed.notified() => {}
             () = finish.cancelled() => {}
         }

@@ -37,7 +37,7 @@ pub struct CoordinateStep {
     pub loss: CoordinateLoss,
 }
 
-/// What one rank reported of a step.
+/// The report of one rank about a step.
 #[derive(Debug)]
 struct Reported {
     first_slice: u32,

@@ -1,3 +1,5 @@
+//! The stored form of losses, and which of several reports count.
+
 use std::ops::Range;
 
 use super::*;

@@ -88,7 +88,7 @@ fn losses<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 /// Attempt 2 is abandoned, steps 21 and 22 are quarantined, and a restart repeats steps.
 #[tokio::test]
-async fn losses_are_those_of_the_lineage_by_step_and_source() {
+async fn losses_of_abandoned_steps_do_not_count_by_step_and_source() {
     let run = Run::honest().await;
     run.world.run(&losses(&[])).fails(
         1,

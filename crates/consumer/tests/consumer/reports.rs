@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use batchweave_client::{Client, ConnectOptions, SourceLoss, State, StepValues};
+use batchweave_client::{
+    Client, ConnectOptions, DetailLoss, DetailOf, SourceLoss, State, StepValues,
+};
 use batchweave_core::ids::{AttemptId, Step, StreamId};
 use batchweave_core::keys;
 use batchweave_core::values::{MergedValues, ValuesObject};
@@ -146,6 +148,11 @@ async fn losses_of_all_steps_are_stored_and_count_once_over_a_killed_daemon() {
     assert_eq!(counted, expected);
 }
 
+const LARGE: DetailLoss = DetailLoss {
+    mean: f32::MAX,
+    weight: f32::MAX,
+};
+
 /// Sends reports without end: of steps that it has, or has not, in ranges of any size.
 fn flood(mut rude: Rude, random: &mut StdRng, stop: &AtomicBool) -> (Rude, u64) {
     let mut sent = 0;
@@ -161,10 +168,19 @@ fn flood(mut rude: Rude, random: &mut StdRng, stop: &AtomicBool) -> (Rude, u64) 
             });
         }
         let next_step = random.random_range(0..2 * STEPS);
+        // One large loss beside a few states, or none.
+        states.truncate(if count % 3 == 0 { 4 } else { 512 });
+        let trained = states.iter().find(|one| one.left_out.is_none());
+        let large = trained.filter(|_| states.len() <= 4).map(|one| StepValues {
+            step: one.from,
+            of: DetailOf::Document,
+            details: vec![LARGE; 7168],
+            ..loss_of(one.from)
+        });
         let report = Report {
             next_step,
+            values: large.into_iter().collect(),
             states,
-            ..Report::default()
         };
         rude.say(&ClientMessage::Report(report));
         sent += 1;

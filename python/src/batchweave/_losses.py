@@ -23,7 +23,7 @@ def table(url: str, job: str, steps: range | int | None, by: str, seconds: float
     except ImportError as reason:
         raise NoProgramError(
             f"losses() makes a table of pyarrow, which cannot be imported ({reason}): "
-            "pip install pyarrow, or call `batchweave losses --json`"
+            f"pip install pyarrow, or call `batchweave losses --job {job} --json`"
         ) from None
     with tempfile.TemporaryDirectory(prefix="batchweave-losses-") as folder:
         file = Path(folder, "losses.parquet")

@@ -137,8 +137,8 @@ class Stream:
         """Returns the losses that ranks of a job reported, as a `pyarrow.Table`.
 
         `steps`: a step, or a range such as `stream.steps[-1000:]`; default: all whose losses are
-        stored. `by`: a row per "step", or per "source", "row" or "document" of each step. The
-        columns are those of `batchweave losses --parquet`.
+        stored. `by`: a row per "step", per "source" over all steps, or per "row" or "document" of
+        each step. The columns are those of `batchweave losses --job NAME --parquet FILE`.
         """
         self._check()
         return _losses.table(self.url, job, steps, by, self._timeout)

@@ -50,7 +50,7 @@ pub(super) struct DetailLoss {
     /// The place of the document among those of its row.
     #[serde(skip)]
     pub(super) index: usize,
-    /// With --decode.
+    /// Its text; only with --decode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
 }

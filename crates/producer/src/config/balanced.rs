@@ -239,11 +239,19 @@ impl ProducerConfig {
     ) {
         let table = &self.packing.balanced;
         if !self.is_balanced() {
-            let text = "is for packing.mode = \"balanced\" only; set the mode, or remove it";
-            for key in table.changed() {
+            let (text, of_stages) = if self.has_bins() {
+                ("is that of the stream, whose batches are rows; a stage has seq_len and rows_per_slice, remove it", true)
+            } else {
+                ("is for packing.mode = \"balanced\" only; set the mode, or remove it", false)
+            };
+            let is_shape = |key: &str| matches!(key, "tokens" | "micro_batches");
+            for key in table.changed().filter(|key| !of_stages || is_shape(key)) {
                 let key = format!("packing.balanced.{key}");
                 problems.extend(given(&key).then(|| Problem::new(key, text)));
             }
+        }
+        self.check_crossover(problems);
+        if !self.is_balanced() {
             return;
         }
         for (key, other) in [
@@ -257,7 +265,12 @@ impl ProducerConfig {
                 problems.push(Problem::new(key, text));
             }
         }
-        if table.changed().any(|key| key == "crossover") && !table.costs_attention() {
+    }
+
+    fn check_crossover(&self, problems: &mut Vec<Problem>) {
+        let table = &self.packing.balanced;
+        let is_set = table.changed().any(|key| key == "crossover");
+        if self.has_bins() && is_set && !table.costs_attention() {
             let text = "is for packing.balanced.cost = \"attention\" only; remove it";
             problems.push(Problem::new("packing.balanced.crossover", text));
         }

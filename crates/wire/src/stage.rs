@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hello::BALANCED;
 use crate::WireError;
 use crate::bytes::Builder;
+use crate::hello::BALANCED;
 
 /// The word in a hello's `forms` of a client that knows stages.
 pub const STAGES: &str = "stages";

@@ -149,3 +149,49 @@ pub(crate) fn too_large(stages: &Stages, segment: u64) -> Option<(String, u64)> 
     let largest = stages.all.values().map(of).max_by_key(|(_, bytes)| *bytes);
     largest.filter(|(_, bytes)| *bytes > segment)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(forms: &[&str]) -> Hello {
+        let forms = forms.iter().map(|form| (*form).to_owned());
+        let mut hello = Hello::new("c/1", 0);
+        hello.forms = forms.collect();
+        hello
+    }
+
+    fn stage(form: &str) -> Stage {
+        Stage {
+            id: 1,
+            name: "next".to_owned(),
+            rows_per_slice: 4,
+            seq_len: 512,
+            form: form.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_rank_is_refused_at_bins_that_its_client_does_not_know() {
+        let why = |forms: &[&str], form: &str| RankStages::of(&hello(forms)).fault(&stage(form));
+        let bins = why(&[STAGES], "balanced, positions").unwrap();
+        assert!(
+            bins.contains(
+                "(4 bins per slice, 512 tokens per bin), whose slices are bins of equal cost"
+            ) && bins.contains("the client (c/1) does not know them"),
+            "{bins}"
+        );
+        assert!(
+            why(&[BALANCED], "")
+                .unwrap()
+                .contains("does not know stages")
+        );
+        for (forms, form) in [
+            (&[STAGES, BALANCED][..], "balanced"),
+            (&[STAGES], ""),
+            (&[STAGES], "best_fit, column balanced"),
+        ] {
+            assert_eq!(why(forms, form), None);
+        }
+    }
+}

@@ -240,9 +240,15 @@ impl ProducerConfig {
         let table = &self.packing.balanced;
         if !self.is_balanced() {
             let (text, of_stages) = if self.has_bins() {
-                ("is that of the stream, whose batches are rows; a stage has seq_len and rows_per_slice, remove it", true)
+                (
+                    "is that of the stream, whose batches are rows; a stage has seq_len and rows_per_slice, remove it",
+                    true,
+                )
             } else {
-                ("is for packing.mode = \"balanced\" only; set the mode, or remove it", false)
+                (
+                    "is for packing.mode = \"balanced\" only; set the mode, or remove it",
+                    false,
+                )
             };
             let is_shape = |key: &str| matches!(key, "tokens" | "micro_batches");
             for key in table.changed().filter(|key| !of_stages || is_shape(key)) {

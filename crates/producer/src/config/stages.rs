@@ -135,7 +135,10 @@ impl ProducerConfig {
     /// Returns whether batches of the stream or of a stage are bins.
     pub(crate) fn has_bins(&self) -> bool {
         let stages = self.stages.iter();
-        self.is_balanced() || stages.into_iter().any(|stage| stage.mode(self) == PackingMode::Balanced)
+        self.is_balanced()
+            || stages
+                .into_iter()
+                .any(|stage| stage.mode(self) == PackingMode::Balanced)
     }
 
     /// Returns the most batches of a window, of the stream and its stages.
@@ -205,7 +208,8 @@ impl ProducerConfig {
             _ => 0,
         };
         let bytes = waiting(self) + stages().map(|config| waiting(&config)).sum::<usize>();
-        let settings = |stage: &StageConfig| stage.name.len() + stage.settings(self).to_string().len();
+        let settings =
+            |stage: &StageConfig| stage.name.len() + stage.settings(self).to_string().len();
         let kept = self.stages.iter().map(settings).sum::<usize>();
         let sources = self.sources.len().max(1) * SOURCE_STATE_BYTES_MAX;
         let room = CURSOR_BYTES_MAX.saturating_sub(OTHER_BYTES + kept + sources);

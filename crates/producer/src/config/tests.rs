@@ -381,7 +381,8 @@ fn stages_are_checked_as_a_whole() {
     let many = (0..7).map(|n| format!("{}{far}", long.replace("long", &format!("l{n}"))));
     let why = report(&format!("{base}{}", many.collect::<String>()));
     assert!(
-        why.contains("may take 14336 bytes of a cursor") && why.contains("lower look_ahead, of [packing]"),
+        why.contains("may take 14336 bytes of a cursor")
+            && why.contains("lower look_ahead, of [packing]"),
         "{why}"
     );
 }
@@ -390,7 +391,9 @@ fn stages_are_checked_as_a_whole() {
 fn bins_and_rows_of_the_same_documents_follow_each_other() {
     let base = "store.url = \"file:///x\"\nsource.paths = [\"x\"]\nproducer.name = \"a\"\n";
     let stage = |n: u32, packing: &str| {
-        format!("[[stages]]\nname = \"s{n}\"\nseq_len = 64\nrows_per_slice = 2\n[stages.packing]\n{packing}\n")
+        format!(
+            "[[stages]]\nname = \"s{n}\"\nseq_len = 64\nrows_per_slice = 2\n[stages.packing]\n{packing}\n"
+        )
     };
     let bins = stage(0, "mode = \"balanced\"");
     let chat = "chat.template = \"t\"\n";
@@ -400,7 +403,9 @@ fn bins_and_rows_of_the_same_documents_follow_each_other() {
         format!("packing.balanced = {{ window = 2, crossover = 9 }}\n{bins}"),
         format!("packing = {{ mode = \"best_fit\", look_ahead = 9 }}\n{bins}"),
         format!("packing = {{ mode = \"balanced\", balanced.tokens = 9 }}\n{rows}{bins}"),
-        format!("source.content = \"ids\"\nsource.mask = \"m\"\npacking.mode = \"best_fit\"\n{bins}"),
+        format!(
+            "source.content = \"ids\"\nsource.mask = \"m\"\npacking.mode = \"best_fit\"\n{bins}"
+        ),
         format!("{chat}packing.mode = \"chat\"\n{bins}"),
         format!(
             "{chat}source.content = \"conversations\"\npacking.mode = \"balanced\"\n{bins}{}",
@@ -419,11 +424,16 @@ fn bins_and_rows_of_the_same_documents_follow_each_other() {
             "packing.balanced.crossover: is for packing.balanced.cost = \"attention\" only",
         ),
         (
-            format!("{chat}packing.mode = \"chat\"\n{}", stage(1, "mode = \"concat\"")),
+            format!(
+                "{chat}packing.mode = \"chat\"\n{}",
+                stage(1, "mode = \"concat\"")
+            ),
             "must be one that takes the same documents",
         ),
         (
-            format!("source.content = \"ids\"\nsource.mask = \"m\"\npacking.mode = \"balanced\"\n{rows}"),
+            format!(
+                "source.content = \"ids\"\nsource.mask = \"m\"\npacking.mode = \"balanced\"\n{rows}"
+            ),
             "\"s1\": source.mask needs packing.mode = \"best_fit\" or \"balanced\"",
         ),
     ] {
@@ -435,12 +445,20 @@ fn bins_and_rows_of_the_same_documents_follow_each_other() {
 /// Two windows of the default size fit in a cursor, and three do not.
 #[test]
 fn what_windows_carry_has_room_in_a_cursor() {
-    let stage = |n: u32| format!("[[stages]]\nname = \"s{n}\"\nseq_len = 16384\nrows_per_slice = 4\n");
+    let stage =
+        |n: u32| format!("[[stages]]\nname = \"s{n}\"\nseq_len = 16384\nrows_per_slice = 4\n");
     let text = |stages: u32| {
         let stages: String = (0..stages).map(stage).collect();
-        format!("producer.name = \"a\"\nstream.slices = 64\npacking.mode = \"balanced\"\n{stages}")
+        format!(
+            "[store]\nurl = \"file:///x\"\n[source]\npaths = [\"x\"]\n[producer]\nname = \"a\"\n[stream]\nslices = 64\n[packing]\nmode = \"balanced\"\n{stages}"
+        )
     };
-    assert!(!report(&text(1)).contains("bytes of a cursor"));
-    let why = report(&text(2));
-    assert!(why.contains("bytes of a cursor") && why.contains("packing.balanced.window"), "{why}");
+    parse::<ProducerConfig>("f.toml", &text(1)).unwrap();
+    let why = parse::<ProducerConfig>("f.toml", &text(2))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        why.contains("bytes of a cursor") && why.contains("packing.balanced.window"),
+        "{why}"
+    );
 }

@@ -12,9 +12,7 @@
 
 use std::collections::VecDeque;
 
-use batchweave_core::balance::{
-    self, Arrangement, BalanceSettings, CostModel,
-};
+use batchweave_core::balance::{self, Arrangement, BalanceSettings, CostModel};
 use batchweave_core::ids::Seq;
 
 use super::bin_fill::Fill;

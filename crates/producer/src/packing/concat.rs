@@ -123,8 +123,9 @@ impl Concat {
             self.base += known;
             // It is at most the length of the buffer.
             self.head += known as usize;
-            self.forget();
         }
+        // Those tokens may have ended with the document before.
+        self.forget();
     }
 
     /// Forgets the documents before the next token.

@@ -10,7 +10,8 @@ use batchweave_core::ids::Seq;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Carried, ColumnValues, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart, RowWindow,
+    Carried, ColumnValues, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart,
+    RowWindow,
 };
 
 /// Neighbouring tokens of one document that no batch has given.

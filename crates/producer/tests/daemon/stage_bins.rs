@@ -217,7 +217,10 @@ async fn a_stage_inside_a_window_that_lingered_stays_as_it_was_through_kills() {
             assert!(now[..before.len()] == before[..], "seed {seed}");
             before = now;
         }
-        let lines = corpus.lines.iter().map(|line| tokens(line).len() as u64 - 1);
+        let lines = corpus
+            .lines
+            .iter()
+            .map(|line| tokens(line).len() as u64 - 1);
         // A batch that is never full waits for more.
         let wanted = lines.sum::<u64>() - 2 * 60;
         let (task, stop) = world.spawn(config);
@@ -226,11 +229,19 @@ async fn a_stage_inside_a_window_that_lingered_stays_as_it_was_through_kills() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(2), all).await.unwrap();
+        tokio::time::timeout(Duration::from_mins(2), all)
+            .await
+            .unwrap();
         stop.cancel();
         task.await.unwrap().unwrap();
-        let twice = learned(&world).await.into_iter().find(|(_, count)| *count > 1);
+        let twice = learned(&world)
+            .await
+            .into_iter()
+            .find(|(_, count)| *count > 1);
         assert_eq!(twice, None, "seed {seed}");
-        assert!(world.payloads().await[..before.len()] == before[..], "seed {seed}");
+        assert!(
+            world.payloads().await[..before.len()] == before[..],
+            "seed {seed}"
+        );
     }
 }

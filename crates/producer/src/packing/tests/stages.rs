@@ -24,9 +24,7 @@ enum Packing {
 fn packer_of((_, shape, packing): Stage, from: Restart, next: u64) -> Box<dyn Packer> {
     match packing {
         Packing::Concat => Box::new(Concat::new(shape, ADDED, from, true)),
-        Packing::BestFit(look_ahead) => {
-            Box::new(BestFit::new(shape, ADDED, look_ahead, from))
-        }
+        Packing::BestFit(look_ahead) => Box::new(BestFit::new(shape, ADDED, look_ahead, from)),
         Packing::Balanced(window) => {
             let batches = Batches {
                 next,
@@ -69,7 +67,11 @@ fn begin(stages: &[Stage], from: Restart, next: u64) -> Box<dyn Packer> {
     let firsts = states.iter().skip(1).filter_map(|(first, _)| *first);
     let nexts: Vec<u64> = firsts.chain([next]).collect();
     let of = |((first, state), next): ((Option<u64>, Restart), u64)| {
-        packer_of(first.map_or(earliest, |first| at(stages, first)), state, next)
+        packer_of(
+            first.map_or(earliest, |first| at(stages, first)),
+            state,
+            next,
+        )
     };
     let mut packers = states.into_iter().zip(nexts).map(of);
     let first = packers.next().unwrap();
@@ -346,7 +348,26 @@ fn what_a_window_has_not_given_is_unmade_in_the_order_of_documents() {
     assert_eq!((left.first, left.given), (1, 16));
     let window = left.window.unwrap();
     assert_eq!((window.first, window.batches, window.given), (0, 3, 1));
-    let given: Vec<u64> = all[0].sources.pieces.iter().map(|piece| piece.unit).collect();
-    let unmade: Vec<u64> = all[1..].iter().flat_map(|batch| &batch.sources.pieces).map(|piece| piece.unit).collect();
+    let given: Vec<u64> = all[0]
+        .sources
+        .pieces
+        .iter()
+        .map(|piece| piece.unit)
+        .collect();
+    let unmade: Vec<u64> = all[1..]
+        .iter()
+        .flat_map(|batch| &batch.sources.pieces)
+        .map(|piece| piece.unit)
+        .collect();
     assert!(unmade.is_sorted() && unmade.iter().all(|unit| !given.contains(unit)));
+}
+
+/// The tokens that were given may end with a range, before the next one is known.
+#[test]
+fn a_restart_behind_a_whole_range_has_no_piece_of_it() {
+    let stages = [
+        (0, shape(4, 2), Packing::Balanced(2)),
+        (1, shape(3, 1), Packing::Concat),
+    ];
+    check_run(&[9, 2, 3, 4, 4, 17], &stages).unwrap();
 }

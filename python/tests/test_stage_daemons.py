@@ -15,6 +15,7 @@ from conftest import eventually
 from real_daemons import ATTEMPTS, BINARIES, MARKS, Daemons, documents
 
 import batchweave
+from batchweave import _connect, _reading
 
 pytestmark = MARKS
 
@@ -159,7 +160,9 @@ def test_each_step_has_the_shape_of_its_stage_however_often_the_producer_is_kill
     assert [stage["name"] for stage in lines] == [None, "long", "even", "wide"]
 
 
-def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
+def test_ranks_read_over_the_borders(
+    daemons: Daemons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = configure(tmp_path, "concat", BEFORE)
     running = start(config)
     eventually(lambda: steps(tmp_path) >= 4)
@@ -182,7 +185,8 @@ def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
             assert [shape_of(batch, piece) for piece in batch.slices] == [(rows, seq_len)] * 2
             assert (batch.stage and batch.stage.name) == stage_of(batch.step)
             if stage_of(batch.step) == "even":
-                assert batch.stage is not None and batch.stage.form == "balanced"
+                assert batch.stage is not None
+                assert batch.stage.form == "balanced"
                 micros = list(batch.micro_batches())
                 assert len(micros) == 2 * rows
                 assert sum(int(micro.loss_mask.sum()) for micro in micros) == batch.loss_tokens
@@ -194,6 +198,19 @@ def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
         assert [next(strict).step for _ in range(14)] == list(range(14))
         with pytest.raises(batchweave.errors.BadHelloError, match='step 14 is of stage "long"'):
             next(strict)
+
+    # So is one whose client knows stages, and no bins.
+    def hello(options: Any, **fields: Any) -> bytes:
+        return _connect.hello(options, forms=["stages"], **fields)
+
+    monkeypatch.setattr(_reading, "hello", hello)
+    with batchweave.connect(tmp_path / "s.sock", start=20, timeout=60) as rows_only:
+        assert [next(rows_only).step for _ in range(4)] == [20, 21, 22, 23]
+        refused = (
+            'step 24 is of stage "even" .* bins of equal cost, and the client .* does not know'
+        )
+        with pytest.raises(batchweave.errors.BadHelloError, match=refused):
+            next(rows_only)
 
 
 def test_a_stage_is_refused_with_its_reason(tmp_path: Path) -> None:

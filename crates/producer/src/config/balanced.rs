@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IntoDeserializer, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{PackingMode, ProducerConfig};
+use super::{PackingMode, ProducerConfig, StageConfig};
 
 /// Most tokens of a window: two windows of 4 bytes and a mark each then take 2.5 GiB.
 const WINDOW_TOKENS_MAX: u64 = 1 << 28;
@@ -282,14 +282,26 @@ impl ProducerConfig {
         }
     }
 
-    /// Returns a warning where the batches of a window are unlike each other.
-    pub(crate) fn unlike_batches(&self) -> Option<String> {
+    /// Returns a warning for each of the stream and its stages where the batches of a window are unlike each other.
+    pub(crate) fn unlike_batches(&self) -> Vec<String> {
+        let of_stage = |stage: &StageConfig| {
+            let why = self.in_stage(stage).unlike_windows("rows_per_slice")?;
+            Some(format!("stages: {:?}: {why}", stage.name))
+        };
+        let own = self.unlike_windows("micro_batches");
+        let own = own.map(|why| format!("packing.balanced: {why}"));
+        let stages = self.stages.iter().filter_map(of_stage);
+        own.into_iter().chain(stages).collect()
+    }
+
+    fn unlike_windows(&self, key: &str) -> Option<String> {
         let table = &self.packing.balanced;
         let few = self.is_balanced() && table.window > 1 && table.micro_batches < FEW_MICRO_BATCHES;
         few.then(|| {
             format!(
-                "packing.balanced: with {} micro-batches a batch has {} classes of cost, so the batches of a window differ \
-                 in the lengths and sources of their documents; set micro_batches = {FEW_MICRO_BATCHES} or more, or window = 1",
+                "with {} micro-batches a batch has {} classes of cost, so the batches of a window differ \
+                 in the lengths and sources of their documents; set {key} = {FEW_MICRO_BATCHES} or more, or \
+                 packing.balanced.window = 1",
                 table.micro_batches, table.micro_batches
             )
         })

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    DocumentKind, LongDocuments, PackingConfig, PackingMode, ProducerConfig, SourceContent,
-    StreamParameters,
+    DocumentKind, LongDocuments, PackingConfig, PackingMode, ProducerConfig, StreamParameters,
 };
 use crate::packing::Carried;
 
@@ -121,13 +120,6 @@ impl ProducerConfig {
         if config.is_balanced() {
             let table = &mut config.packing.balanced;
             (table.tokens, table.micro_batches) = (stage.seq_len, stage.rows_per_slice);
-        }
-        if self.documents() == DocumentKind::Conversation {
-            // Either the mode or the content names them.
-            config.source.content = match config.packing.mode {
-                PackingMode::Balanced => SourceContent::Conversations,
-                _ => SourceContent::Text,
-            };
         }
         config
     }

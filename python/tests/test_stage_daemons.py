@@ -15,6 +15,7 @@ from conftest import eventually
 from real_daemons import ATTEMPTS, BINARIES, MARKS, Daemons, documents
 
 import batchweave
+from batchweave import _connect, _reading
 
 pytestmark = MARKS
 
@@ -56,11 +57,17 @@ seq_len = 64
 rows_per_slice = 4
 [stages.packing]
 mode = "concat"
+[[stages]]
+name = "even"
+seq_len = 80
+rows_per_slice = 3
+[stages.packing]
+mode = "balanced"
 """
-SHAPES = {None: (3, 40), "long": (1, 301), "wide": (4, 64)}
+SHAPES = {None: (3, 40), "long": (1, 301), "wide": (4, 64), "even": (3, 80)}
 BEFORE = 6
 """The bound in steps until the stages are set."""
-BORDERS = [(0, None), (14, "long"), (24, "wide")]
+BORDERS = [(0, None), (14, "long"), (24, "even"), (36, "wide")]
 
 
 def configure(folder: Path, mode: str, most: int) -> Path:
@@ -115,6 +122,17 @@ def stage_of(step: int) -> str | None:
     return [name for first, name in BORDERS if first <= step][-1]
 
 
+def shape_of(batch: batchweave.Batch, piece: Any) -> tuple[int, int]:
+    """Returns the rows of a slice and their tokens; of bins, which hold fewer, the most."""
+    if "bins" not in piece:
+        return piece["tokens"].shape[0], piece["tokens"].shape[1] - 1
+    assert batch.stage is not None
+    borders = piece["documents"][piece["bins"]]
+    assert (borders[1:] - borders[:-1] <= batch.stage.seq_len).all()
+    assert len(piece["tokens"]) == borders[-1] > 0
+    return len(piece["bins"]) - 1, batch.stage.seq_len
+
+
 @pytest.mark.parametrize("mode", ["concat", "best_fit"])
 def test_each_step_has_the_shape_of_its_stage_however_often_the_producer_is_killed(
     tmp_path: Path, mode: str
@@ -134,15 +152,17 @@ def test_each_step_has_the_shape_of_its_stage_however_often_the_producer_is_kill
             assert (batch.stage and batch.stage.name) == name, step
             rows, seq_len = SHAPES[name]
             for piece, other in zip(batch.slices, same.slices, strict=True):
-                assert piece["tokens"].shape == (rows, seq_len + 1)
+                assert shape_of(batch, piece) == (rows, seq_len)
                 assert (piece["tokens"] == other["tokens"]).all()
     shown = json.loads(operate(tmp_path / "wild", "show", "14", "--sources", "--json"))
     assert shown["stage"]["name"] == "long"
     lines = json.loads(operate(tmp_path / "wild", "stage", "show", "--json"))["stages"]
-    assert [stage["name"] for stage in lines] == [None, "long", "wide"]
+    assert [stage["name"] for stage in lines] == [None, "long", "even", "wide"]
 
 
-def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
+def test_ranks_read_over_the_borders(
+    daemons: Daemons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = configure(tmp_path, "concat", BEFORE)
     running = start(config)
     eventually(lambda: steps(tmp_path) >= 4)
@@ -159,17 +179,38 @@ def test_ranks_read_over_the_borders(daemons: Daemons, tmp_path: Path) -> None:
         attempt=ATTEMPTS[0],
         on_stage=lambda stage: seen.append(stage and stage.name),
     ) as reader:
-        assert [stage.name for stage in reader.info.stages] == ["long", "wide"]
+        assert [stage.name for stage in reader.info.stages] == ["long", "even", "wide"]
         for batch in reader:
             rows, seq_len = SHAPES[stage_of(batch.step)]
-            assert batch["tokens"].shape == (2 * rows, seq_len + 1)
+            assert [shape_of(batch, piece) for piece in batch.slices] == [(rows, seq_len)] * 2
             assert (batch.stage and batch.stage.name) == stage_of(batch.step)
-    assert seen == ["long", "wide"]
+            if stage_of(batch.step) == "even":
+                assert batch.stage is not None
+                assert batch.stage.form == "balanced"
+                micros = list(batch.micro_batches())
+                assert len(micros) == 2 * rows
+                assert sum(int(micro.loss_mask.sum()) for micro in micros) == batch.loss_tokens
+            else:
+                assert batch["tokens"].shape == (2 * rows, seq_len + 1)
+    assert seen == ["long", "even", "wide"]
     # A trainer that counts on one shape reads up to the border, and is told there.
     with batchweave.connect(tmp_path / "s.sock", seq_len=40, timeout=60) as strict:
         assert [next(strict).step for _ in range(14)] == list(range(14))
         with pytest.raises(batchweave.errors.BadHelloError, match='step 14 is of stage "long"'):
             next(strict)
+
+    # So is one whose client knows stages, and no bins.
+    def hello(options: Any, **fields: Any) -> bytes:
+        return _connect.hello(options, forms=["stages"], **fields)
+
+    monkeypatch.setattr(_reading, "hello", hello)
+    with batchweave.connect(tmp_path / "s.sock", start=20, timeout=60) as rows_only:
+        assert [next(rows_only).step for _ in range(4)] == [20, 21, 22, 23]
+        refused = (
+            'step 24 is of stage "even" .* bins of equal cost, and the client .* does not know'
+        )
+        with pytest.raises(batchweave.errors.BadHelloError, match=refused):
+            next(rows_only)
 
 
 def test_a_stage_is_refused_with_its_reason(tmp_path: Path) -> None:

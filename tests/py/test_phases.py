@@ -107,9 +107,20 @@ def shapes(root: Path) -> list[tuple[str | None, int, int]]:
     with batchweave.open(f"file://{root}") as stream:
         for step in stream.steps:
             batch = stream[step]
-            (shape,) = {piece["tokens"].shape for piece in batch.slices}
-            found.append((batch.stage.name if batch.stage else None, shape[0], shape[1] - 1))
+            (shape,) = {shape_of(batch, piece) for piece in batch.slices}
+            found.append((batch.stage.name if batch.stage else None, *shape))
     return found
+
+
+def shape_of(batch: batchweave.Batch, piece: Any) -> tuple[int, int]:
+    """Return the rows of a slice and their tokens; of bins, which hold fewer, the most."""
+    if "bins" not in piece:
+        rows, width = piece["tokens"].shape
+        return rows, width - 1
+    assert batch.stage is not None
+    borders = piece["documents"][piece["bins"]]
+    assert (borders[1:] - borders[:-1] <= batch.stage.seq_len).all()
+    return len(piece["bins"]) - 1, batch.stage.seq_len
 
 
 CONFIGS = [f"{name}.toml" for name in NAMES]
@@ -117,6 +128,7 @@ FIRST = (None, 8, 4096)
 # The shapes of each example, by the first step of a stream of a few dozen.
 WANTED = {
     "Long context": {0: FIRST, 6: ("long", 1, 32768)},
+    "Even steps": {0: FIRST, 6: ("even", 4, 8192)},
     "A batch ramp": {0: FIRST, 6: ("ramp-2x", 16, 4096), 9: ("ramp-4x", 32, 4096)},
     "Cooldown": {0: FIRST, 6: ("cooldown", 8, 4096)},
 }
@@ -166,8 +178,10 @@ def test_the_ablation_of_the_page_is_a_fork_with_another_shape(tmp_path: Path) -
     assert given + fork_checker.documents(child, fork_checker.steps(child)) == tokens
 
 
-def test_a_fork_of_a_stream_with_stages_has_its_batches(tmp_path: Path) -> None:
-    stages, commands = examples()["Long context"]
+@pytest.mark.parametrize("example", ["Long context", "Even steps"])
+def test_a_fork_of_a_stream_with_stages_has_its_batches(tmp_path: Path, example: str) -> None:
+    stages, commands = examples()[example]
+    (name,) = re.findall(r'name = "(\w+)"', stages)
     corpus(tmp_path)
     parent = tmp_path / "pretrain"
     paths = configure(tmp_path, parent, stages, CONFIGS)
@@ -185,9 +199,9 @@ def test_a_fork_of_a_stream_with_stages_has_its_batches(tmp_path: Path) -> None:
         )
         assert forked.code == 0, forked
         report = json.loads(forked.out)
-        assert report["stages"] == (["long"] if carried else []), report
+        assert report["stages"] == ([name] if carried else []), report
         # A fork at step 0 knows nothing of the log.
-        later = [] if carried or step == 0 else ["long"]
+        later = [] if carried or step == 0 else [name]
         assert report["left_behind"]["stages"] == later, report
         paths = configure(tmp_path, child, stages, CONFIGS)
         if not carried:
@@ -225,12 +239,13 @@ def test_a_producer_that_holds_names_the_lines_to_add_and_its_batches(tmp_path: 
     [
         ("packing = {", "packing = { shuffle_rows = { tokens = 1000000 },", "shuffle_rows"),
         ('mode = "concat"', 'mode = "pairs"', "packing.mode"),
+        ("packing = {", 'packing = { balanced.long = "bad",', "packing.balanced.long"),
     ],
 )
 def test_stages_are_refused_where_they_cannot_be(
     tmp_path: Path, before: str, after: str, part: str
 ) -> None:
-    stages, _ = examples()["Long context"]
+    stages, _ = examples()["Even steps"]
     (path, _) = configure(tmp_path, tmp_path / "none", stages, CONFIGS)
     path.write_text(path.read_text().replace(before, after))
     refused(run("batchweave-producer", "--config", path, "--check"), "stages", part)

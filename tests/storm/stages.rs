@@ -38,6 +38,14 @@ const CHAT: [Shape; 2] = [
     ("long", 1, 1024, "look_ahead = 16"),
     ("again", 2, 400, "look_ahead = 64"),
 ];
+const BINS: [Shape; 2] = [
+    ("long", 1, 2048, "mode = \"balanced\""),
+    ("again", 3, 300, "mode = \"best_fit\"\nlook_ahead = 20"),
+];
+const CHAT_BINS: [Shape; 2] = [
+    ("long", 2, 512, "mode = \"balanced\""),
+    ("again", 1, 700, "look_ahead = 16"),
+];
 
 /// The part of a storm beside the kills of producers: the stages, the job, and its kills.
 struct Person {
@@ -81,17 +89,19 @@ impl Beside for Person {
 /// Writes the input of the storm of a seed; returns its configuration, which begins inside of `[packing]`.
 fn input(wild: &Scene, seed: u64) -> (&'static str, String) {
     let folder = wild.path("sources");
-    let (mode, shapes, mut text) = match seed % 3 {
-        0 => {
+    let (mode, shapes, mut text) = match seed % 5 {
+        n @ (0 | 3) => {
             write_sources(&folder, DAEMONS, seed);
             let text = three_sources(&folder).replace("mode = \"best_fit\"", "mode = \"concat\"");
-            ("concat", CONCAT, text)
+            let shapes = if n == 0 { CONCAT } else { BINS };
+            ("concat", shapes, text)
         }
         1 => {
             write_sources(&folder, DAEMONS, seed);
             ("best_fit", BEST_FIT, three_sources(&folder))
         }
-        _ => ("chat", CHAT, talks(&folder, seed)),
+        2 => ("chat", CHAT, talks(&folder, seed)),
+        _ => ("chat", CHAT_BINS, talks(&folder, seed)),
     };
     for (name, rows_per_slice, seq_len, packing) in shapes {
         writeln!(

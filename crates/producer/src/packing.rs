@@ -8,14 +8,17 @@
 //! - `hand_over` changes from one packer to the next, where another stage begins;
 //! - `mismatch` finds documents that are not those of the cursor;
 //! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
-//! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`, `bin_units`);
+//! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`), of which windows
+//!   (`bin_fill`, `bin_windows`) give batches (`bin_units`);
 //! - `encode` makes slices of batches, `encode_bins` those of bins, `extras` the optional arrays beside the tokens, `arrays` those of any length.
 
 mod arrays;
 mod balanced;
 mod best_fit;
+mod bin_fill;
 mod bin_piece;
 mod bin_units;
+mod bin_windows;
 mod bins;
 mod concat;
 mod encode;
@@ -47,6 +50,7 @@ pub use encode::{Encoder, Slice};
 pub use encode_bins::BIN_ARRAYS;
 pub use extras::{Beside, Extra};
 pub use hand_over::{HandOver, HandingOver, TokenRange};
+use hand_over::{HandedPiece, join_pieces};
 pub use mismatch::Mismatch;
 use mismatch::Start;
 pub use pairs::Pairs;
@@ -334,7 +338,9 @@ pub trait Packer: Send + std::fmt::Debug {
     }
 
     /// Adds tokens that an earlier packer handed over, before any document; packers of modes without stages get none.
-    fn push_range(&mut self, _: TokenRange) {}
+    fn push_range(&mut self, _: TokenRange) -> Result<(), Mismatch> {
+        Ok(())
+    }
 
     /// Returns whether all documents have come of which the restart counts tokens.
     fn is_restored(&self) -> bool {

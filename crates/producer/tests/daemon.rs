@@ -35,6 +35,8 @@ mod raised;
 mod shards;
 #[path = "daemon/shuffled_rows.rs"]
 mod shuffled_rows;
+#[path = "daemon/stage_bins.rs"]
+mod stage_bins;
 #[path = "daemon/stage_tokens.rs"]
 mod stage_tokens;
 #[path = "daemon/stages.rs"]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::WireError;
 use crate::bytes::Builder;
+use crate::hello::BALANCED;
 
 /// The word in a hello's `forms` of a client that knows stages.
 pub const STAGES: &str = "stages";
@@ -22,6 +23,11 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Returns whether its slices have bins instead of rows, as their form says first.
+    pub fn is_balanced(&self) -> bool {
+        self.form.split(", ").next() == Some(BALANCED)
+    }
+
     pub(crate) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
         let json = serde_json::to_vec(self).map_err(|e| WireError::body("stage", e.to_string()))?;
         Builder::new("stage", kind).raw(&json).finish()

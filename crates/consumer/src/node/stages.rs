@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::stages::Stages;
 use batchweave_core::stream::StreamConfig;
-use batchweave_wire::{ErrorName, Fault, Hello, STAGES, Stage};
+use batchweave_wire::{BALANCED, ErrorName, Fault, Hello, STAGES, Stage};
 
 /// Most steps whose stage is remembered: more than are located ahead.
 const STEPS_MAX: usize = 16 << 10;
@@ -40,6 +40,8 @@ impl StepStages {
 pub(super) struct RankStages {
     client: String,
     knows: bool,
+    /// The client reads bins.
+    knows_bins: bool,
     /// The tokens per row and the rows per slice that the trainer counts on.
     wanted: (Option<u32>, Option<u32>),
     /// The stage of the last batch that it was sent.
@@ -51,6 +53,7 @@ impl RankStages {
         Self {
             client: hello.client.clone(),
             knows: hello.forms.iter().any(|form| form == STAGES),
+            knows_bins: hello.forms.iter().any(|form| form == BALANCED),
             wanted: (hello.seq_len, hello.rows_per_slice),
             now: 0,
         }
@@ -79,13 +82,24 @@ impl RankStages {
 
     /// Returns why the rank cannot take a stage.
     pub(super) fn fault(&self, stage: &Stage) -> Option<String> {
+        let (rows, row) = if stage.is_balanced() {
+            ("bins", "bin")
+        } else {
+            ("rows", "row")
+        };
         let what = format!(
-            "stage {:?} ({} rows per slice, {} tokens per row)",
+            "stage {:?} ({} {rows} per slice, {} tokens per {row})",
             stage.name, stage.rows_per_slice, stage.seq_len
         );
         if !self.knows {
             return Some(format!(
                 "{what}, and the client ({}) does not know stages",
+                self.client
+            ));
+        }
+        if stage.is_balanced() && !self.knows_bins {
+            return Some(format!(
+                "{what}, whose slices are bins of equal cost, and the client ({}) does not know them",
                 self.client
             ));
         }
@@ -124,15 +138,60 @@ pub(crate) fn described(id: u64, stages: &Stages, stream: &StreamConfig) -> Stag
     }
 }
 
-/// Returns the stage whose slices surely do not fit into a segment of these bytes, with the bytes of a slice.
+/// Returns the stage whose slices surely do not fit into a segment of these bytes, with the bytes of a slice; of full bins,
+/// which are rarely much less full than that.
 pub(crate) fn too_large(stages: &Stages, segment: u64) -> Option<(String, u64)> {
-    let least = |rows: u32, seq_len: u32| u64::from(rows) * (u64::from(seq_len) + 1) * TOKEN_BYTES;
     let of = |stage: &batchweave_core::manifest::stages::StageState| {
-        (
-            stage.name.to_string(),
-            least(stage.rows_per_slice, stage.seq_len),
-        )
+        let row = u64::from(stage.seq_len) + u64::from(!stage.is_balanced());
+        let bytes = u64::from(stage.rows_per_slice) * row * TOKEN_BYTES;
+        (stage.name.to_string(), bytes)
     };
     let largest = stages.all.values().map(of).max_by_key(|(_, bytes)| *bytes);
     largest.filter(|(_, bytes)| *bytes > segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(forms: &[&str]) -> Hello {
+        let forms = forms.iter().map(|form| (*form).to_owned());
+        let mut hello = Hello::new("c/1", 0);
+        hello.forms = forms.collect();
+        hello
+    }
+
+    fn stage(form: &str) -> Stage {
+        Stage {
+            id: 1,
+            name: "next".to_owned(),
+            rows_per_slice: 4,
+            seq_len: 512,
+            form: form.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_rank_is_refused_at_bins_that_its_client_does_not_know() {
+        let why = |forms: &[&str], form: &str| RankStages::of(&hello(forms)).fault(&stage(form));
+        let bins = why(&[STAGES], "balanced, positions").unwrap();
+        assert!(
+            bins.contains(
+                "(4 bins per slice, 512 tokens per bin), whose slices are bins of equal cost"
+            ) && bins.contains("the client (c/1) does not know them"),
+            "{bins}"
+        );
+        assert!(
+            why(&[BALANCED], "")
+                .unwrap()
+                .contains("does not know stages")
+        );
+        for (forms, form) in [
+            (&[STAGES, BALANCED][..], "balanced"),
+            (&[STAGES], ""),
+            (&[STAGES], "best_fit, column balanced"),
+        ] {
+            assert_eq!(why(forms, form), None);
+        }
+    }
 }

@@ -32,6 +32,13 @@ pub struct StageState {
     pub mixture: Option<u64>,
 }
 
+impl StageState {
+    /// Returns whether slices have bins instead of rows, as their form says first.
+    pub fn is_balanced(&self) -> bool {
+        self.form.split(", ").next() == Some("balanced")
+    }
+}
+
 /// The changes of a producer that was never opened, by the sequence numbers from which they are in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

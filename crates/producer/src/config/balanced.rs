@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IntoDeserializer, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{PackingMode, ProducerConfig};
+use super::{PackingMode, ProducerConfig, StageConfig};
 
 /// Most tokens of a window: two windows of 4 bytes and a mark each then take 2.5 GiB.
 const WINDOW_TOKENS_MAX: u64 = 1 << 28;
@@ -239,11 +239,25 @@ impl ProducerConfig {
     ) {
         let table = &self.packing.balanced;
         if !self.is_balanced() {
-            let text = "is for packing.mode = \"balanced\" only; set the mode, or remove it";
-            for key in table.changed() {
+            let (text, of_stages) = if self.has_bins() {
+                (
+                    "is that of the stream, whose batches are rows; a stage has seq_len and rows_per_slice, remove it",
+                    true,
+                )
+            } else {
+                (
+                    "is for packing.mode = \"balanced\" only; set the mode, or remove it",
+                    false,
+                )
+            };
+            let is_shape = |key: &str| matches!(key, "tokens" | "micro_batches");
+            for key in table.changed().filter(|key| !of_stages || is_shape(key)) {
                 let key = format!("packing.balanced.{key}");
                 problems.extend(given(&key).then(|| Problem::new(key, text)));
             }
+        }
+        self.check_crossover(problems);
+        if !self.is_balanced() {
             return;
         }
         for (key, other) in [
@@ -257,20 +271,37 @@ impl ProducerConfig {
                 problems.push(Problem::new(key, text));
             }
         }
-        if table.changed().any(|key| key == "crossover") && !table.costs_attention() {
+    }
+
+    fn check_crossover(&self, problems: &mut Vec<Problem>) {
+        let table = &self.packing.balanced;
+        let is_set = table.changed().any(|key| key == "crossover");
+        if self.has_bins() && is_set && !table.costs_attention() {
             let text = "is for packing.balanced.cost = \"attention\" only; remove it";
             problems.push(Problem::new("packing.balanced.crossover", text));
         }
     }
 
-    /// Returns a warning where the batches of a window are unlike each other.
-    pub(crate) fn unlike_batches(&self) -> Option<String> {
+    /// Returns a warning for each of the stream and its stages where the batches of a window are unlike each other.
+    pub(crate) fn unlike_batches(&self) -> Vec<String> {
+        let of_stage = |stage: &StageConfig| {
+            let why = self.in_stage(stage).unlike_windows("rows_per_slice")?;
+            Some(format!("stages: {:?}: {why}", stage.name))
+        };
+        let own = self.unlike_windows("micro_batches");
+        let own = own.map(|why| format!("packing.balanced: {why}"));
+        let stages = self.stages.iter().filter_map(of_stage);
+        own.into_iter().chain(stages).collect()
+    }
+
+    fn unlike_windows(&self, key: &str) -> Option<String> {
         let table = &self.packing.balanced;
         let few = self.is_balanced() && table.window > 1 && table.micro_batches < FEW_MICRO_BATCHES;
         few.then(|| {
             format!(
-                "packing.balanced: with {} micro-batches a batch has {} classes of cost, so the batches of a window differ \
-                 in the lengths and sources of their documents; set micro_batches = {FEW_MICRO_BATCHES} or more, or window = 1",
+                "with {} micro-batches a batch has {} classes of cost, so the batches of a window differ \
+                 in the lengths and sources of their documents; set {key} = {FEW_MICRO_BATCHES} or more, or \
+                 packing.balanced.window = 1",
                 table.micro_batches, table.micro_batches
             )
         })

@@ -1,20 +1,25 @@
 //! `[[stages]]`: other shapes of the batches, which begin where the log says so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, StageName};
+use batchweave_core::limits::{CURSOR_BYTES_MAX, SOURCE_STATE_BYTES_MAX};
 use batchweave_core::order::named_weights;
 use batchweave_daemon::config::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{PackingMode, ProducerConfig, StreamParameters};
+use super::{
+    DocumentKind, LongDocuments, PackingConfig, PackingMode, ProducerConfig, StreamParameters,
+};
+use crate::packing::Carried;
 
 /// Most stages of a configuration.
 const STAGES_MAX: usize = 64;
-/// Most bytes of a cursor for the pieces that wait where stages begin: two digits per eight pieces of each look-ahead.
-const HANDED_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a cursor that are kept free for its place, the input list and the settings of the stream.
+const OTHER_BYTES: usize = 2 << 10;
 
 /// One stage, a table of `[[stages]]`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -46,7 +51,11 @@ impl StageConfig {
     }
 
     pub(crate) fn look_ahead(&self, config: &ProducerConfig) -> usize {
-        self.packing.look_ahead.unwrap_or(config.packing.look_ahead)
+        let of_stream = match self.mode(config) {
+            PackingMode::Balanced => PackingConfig::default().look_ahead,
+            _ => config.packing.look_ahead,
+        };
+        self.packing.look_ahead.unwrap_or(of_stream)
     }
 
     /// Returns the settings that decide the bytes of its batches beside those of the producer.
@@ -59,6 +68,17 @@ impl StageConfig {
         });
         if looks_ahead(mode) {
             settings["packing.look_ahead"] = json!(self.look_ahead(config));
+        }
+        let balanced = &config.packing.balanced;
+        if mode == PackingMode::Balanced {
+            settings["packing.balanced.window"] = json!(balanced.window);
+            settings["packing.balanced.cost"] = json!(balanced.cost);
+            if balanced.costs_attention() {
+                settings["packing.balanced.crossover"] = json!(balanced.crossover);
+            }
+        } else if config.is_balanced() {
+            // The settings of a stream of bins leave it out.
+            settings["packing.pad_token"] = json!(config.packing.pad_token);
         }
         settings
     }
@@ -73,13 +93,13 @@ fn looks_ahead(mode: PackingMode) -> bool {
     matches!(mode, PackingMode::BestFit | PackingMode::Chat)
 }
 
-/// Returns whether a stage of mode `to` takes the same documents as the mode `from`, and both hand over their tokens.
-fn can_follow(from: PackingMode, to: PackingMode) -> bool {
-    use PackingMode::{BestFit, Chat, Concat};
-    match from {
-        Concat | BestFit => matches!(to, Concat | BestFit),
-        Chat => to == Chat,
-        _ => false,
+/// Returns the modes that take these documents and hand over their tokens.
+fn modes(documents: DocumentKind) -> &'static [PackingMode] {
+    use PackingMode::{Balanced, BestFit, Chat, Concat};
+    match documents {
+        DocumentKind::Text | DocumentKind::Ids => &[Concat, BestFit, Balanced],
+        DocumentKind::Conversation => &[Chat, Balanced],
+        DocumentKind::Pair | DocumentKind::Sample => &[],
     }
 }
 
@@ -97,7 +117,34 @@ impl ProducerConfig {
         };
         config.packing.mode = stage.mode(self);
         config.packing.look_ahead = stage.look_ahead(self);
+        if config.is_balanced() {
+            let table = &mut config.packing.balanced;
+            (table.tokens, table.micro_batches) = (stage.seq_len, stage.rows_per_slice);
+        }
         config
+    }
+
+    /// Returns whether batches of the stream or of a stage are bins.
+    pub(crate) fn has_bins(&self) -> bool {
+        let stages = self.stages.iter();
+        self.is_balanced()
+            || stages
+                .into_iter()
+                .any(|stage| stage.mode(self) == PackingMode::Balanced)
+    }
+
+    /// Returns the most batches of a window, of the stream and its stages.
+    pub(crate) fn longest_window(&self) -> u64 {
+        let stages = self.stages.iter();
+        let windows = stages.map(|stage| self.in_stage(stage).window_batches());
+        windows.fold(self.window_batches(), u64::max)
+    }
+
+    /// Returns the time without input that ends a window of followed input, where the stream or a stage has windows.
+    pub(crate) fn shortest_linger(&self) -> Option<Duration> {
+        let stages = self.stages.iter();
+        let lingers = stages.filter_map(|stage| self.in_stage(stage).window_linger());
+        self.window_linger().into_iter().chain(lingers).min()
     }
 
     pub(super) fn check_stages(&self, problems: &mut Vec<Problem>) {
@@ -105,13 +152,20 @@ impl ProducerConfig {
             return;
         }
         let mut wrong = |message: String| problems.push(Problem::new("stages", message));
-        if !can_follow(self.packing.mode, self.packing.mode) {
-            let why = "are for packing.mode = \"concat\", \"best_fit\" and \"chat\" only: packers of other modes cannot hand over \
-                       what waits; go on in another stream";
+        if modes(self.documents()).is_empty() {
+            let why = "are for packing.mode = \"concat\", \"best_fit\", \"chat\" and \"balanced\" of texts, ids or conversations only: \
+                       packers of pairs and samples cannot hand over what waits; go on in another stream";
             return wrong(why.to_owned());
         }
         if self.packing.shuffle_rows.is_some() {
             wrong("cannot be combined with packing.shuffle_rows yet: a window of rows cannot be divided between two shapes".to_owned());
+        }
+        if self.has_bins() && self.packing.balanced.long != LongDocuments::Split {
+            wrong(
+                "need packing.balanced.long = \"split\" where one of them has bins: otherwise it would depend on the stage \
+                 whether a document is too long; set it, or go on in another stream"
+                    .to_owned(),
+            );
         }
         if !self.packing.arrays_beside().is_empty() {
             wrong("cannot be combined with packing.arrays yet: whether a document fits in a row would depend on the stage".to_owned());
@@ -122,19 +176,8 @@ impl ProducerConfig {
                 self.stages.len()
             ));
         }
-        let modes = self
-            .stages
-            .iter()
-            .map(|stage| (stage.mode(self), stage.look_ahead(self)));
-        let own = [(self.packing.mode, self.packing.look_ahead)];
-        let all = modes.chain(own).filter(|(mode, _)| looks_ahead(*mode));
-        let bytes: usize = all.map(|(_, look_ahead)| look_ahead.div_ceil(8) * 2).sum();
-        if bytes > HANDED_BYTES_MAX {
-            wrong(format!(
-                "look ahead so far that what waits where they begin takes {bytes} bytes of a cursor, and {HANDED_BYTES_MAX} are \
-                 allowed: lower look_ahead, of [packing] and of the stages together, to at most {}",
-                HANDED_BYTES_MAX * 4
-            ));
+        if let Some(why) = self.cursor_fault() {
+            wrong(why);
         }
         let mut names = BTreeSet::new();
         for stage in &self.stages {
@@ -147,22 +190,47 @@ impl ProducerConfig {
         }
     }
 
+    /// Returns why cursors may be too large: all that waits may be of stages that begin close to each other.
+    fn cursor_fault(&self) -> Option<String> {
+        let stages = || self.stages.iter().map(|stage| self.in_stage(stage));
+        let waiting = |config: &Self| match config.packing.mode {
+            // Two digits per eight pieces.
+            mode if looks_ahead(mode) => config.packing.look_ahead.div_ceil(8) * 2,
+            PackingMode::Balanced => Carried::bytes_max(&config.balance_settings(false)),
+            _ => 0,
+        };
+        let bytes = waiting(self) + stages().map(|config| waiting(&config)).sum::<usize>();
+        let settings =
+            |stage: &StageConfig| stage.name.len() + stage.settings(self).to_string().len();
+        let kept = self.stages.iter().map(settings).sum::<usize>();
+        let sources = self.sources.len().max(1) * SOURCE_STATE_BYTES_MAX;
+        let room = CURSOR_BYTES_MAX.saturating_sub(OTHER_BYTES + kept + sources);
+        (bytes > room).then(|| {
+            format!(
+                "look ahead so far that what waits where they begin may take {bytes} bytes of a cursor, and {room} are left: lower \
+                 look_ahead, of [packing] and of the stages, of which 8 pieces take 2 bytes, or packing.balanced.window, of which a \
+                 bin takes up to 7, to 1,024 bins; or list fewer stages"
+            )
+        })
+    }
+
     /// Returns what is wrong with one stage.
     fn stage_faults(&self, stage: &StageConfig) -> Vec<String> {
         let mut faults = Vec::new();
         if let Err(why) = stage.name.parse::<StageName>() {
             faults.push(format!("name: {why}"));
         }
-        let mode = stage.mode(self);
-        if can_follow(self.packing.mode, mode) {
+        if modes(self.documents()).contains(&stage.mode(self)) {
             let of_stage = |problem: &Problem| {
                 let key = problem.key.as_str();
                 key.starts_with("stream.") || key.starts_with("packing.") || key == "source.mask"
             };
             let mut found = self.in_stage(stage).check_table();
             self.in_stage(stage).check_columns(&mut found);
+            self.in_stage(stage).check_balanced(&mut found);
             let mut before = self.check_table();
             self.check_columns(&mut before);
+            self.check_balanced(&mut before);
             let known = |p: &Problem| {
                 before
                     .iter()
@@ -170,13 +238,17 @@ impl ProducerConfig {
             };
             let new = found.into_iter().filter(|p| of_stage(p) && !known(p));
             faults.extend(new.map(|p| {
-                let key = p.key.strip_prefix("stream.").unwrap_or(&p.key).to_owned();
+                let key = match p.key.as_str() {
+                    "packing.balanced.tokens" => "seq_len",
+                    "packing.balanced.micro_batches" => "rows_per_slice",
+                    key => key.strip_prefix("stream.").unwrap_or(key),
+                };
                 format!("{key} {}", p.message)
             }));
         } else {
             faults.push(
-                "packing.mode must be one that takes the same documents: \"concat\" and \"best_fit\" follow each other, and \
-                 \"chat\" follows \"chat\""
+                "packing.mode must be one that takes the same documents: \"concat\", \"best_fit\" and \"balanced\" follow each other, \
+                 and of conversations \"chat\" and \"balanced\""
                     .to_owned(),
             );
         }

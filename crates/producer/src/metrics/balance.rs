@@ -46,7 +46,7 @@ impl BalanceMetrics {
         })
     }
 
-    /// Describes the last batch and what was late or cut; `None` before the first bins.
+    /// Describes the last batch and what was late or cut; `None` where the last batch has no bins.
     pub(crate) fn text(&self) -> Option<String> {
         let imbalance = self.imbalance.get();
         if imbalance == 0.0 {
@@ -65,6 +65,12 @@ impl BalanceMetrics {
             }
         }
         Some(text)
+    }
+
+    /// Notes a batch of rows, where bins may have come before.
+    pub(crate) fn no_bins(&self) {
+        self.imbalance.set(0.0);
+        self.fill.set(0.0);
     }
 
     /// Notes the bins of a batch or of some of its slices, which have `shape`.

@@ -7,26 +7,21 @@
 //!   is the place of the oldest carried piece, or of the last one that was given, and which pieces behind it were (`Carried`);
 //! - so that a window becomes the same one, whatever the input has become, the state inside it pins the number of its batches,
 //!   and of its pieces where it ended with the input or by time;
-//! - a window has whole batches. Only the last batch of the input may lack tokens.
+//! - a window has whole batches. Only the last batch of the input may lack tokens;
+//! - a stage that begins inside a window changes neither its pieces nor its arrangement: batches that are not given are unmade.
 
 use std::collections::VecDeque;
 
-use batchweave_core::balance::{
-    self, Arrangement, BalanceSettings, BalancedBatch, CostModel, WindowFill,
-};
+use batchweave_core::balance::{self, Arrangement, BalanceSettings, CostModel};
 use batchweave_core::ids::Seq;
 
-use super::bin_piece::{BinPiece, divide};
-use super::bin_units::unit;
+use super::bin_fill::Fill;
+use super::bin_piece::{BinPiece, divide, divide_range};
+use super::bin_windows::{BinWindow, BinWindows};
 use super::{
-    BatchContent, Batches, Carried, Content, Document, Mismatch, PackedBatch, Packer, Point,
-    Restart, RowWindow, Start,
+    Batches, Carried, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart,
+    RowWindow, Start, TokenRange, join_pieces,
 };
-
-/// A window ends with the batch in which its arrays reach this size; few bytes in tests, so that these reach it.
-const WINDOW_BYTES_MAX: u64 = if cfg!(test) { 1000 } else { 1 << 30 };
-/// The memory that a piece takes beside its tokens and arrays, about.
-const PIECE_BYTES: u64 = if cfg!(test) { 0 } else { 192 };
 
 /// The settings that decide the bins.
 #[derive(Debug, Clone)]
@@ -47,8 +42,12 @@ pub struct Balanced {
     balancing: Balancing,
     batches: Batches,
     start: Start,
-    /// The pieces behind the restart that earlier batches hold.
+    /// Pieces at the beginning that earlier batches hold, behind a hand-over.
+    before: u64,
+    /// The pieces behind them that earlier batches hold.
     given: Carried,
+    /// The state of the earlier packer, whose tokens come first.
+    left: Option<Restart>,
     /// The state before the window.
     begins: Restart,
     /// The window that the restart was in, until it is made again.
@@ -57,57 +56,32 @@ pub struct Balanced {
     first: Seq,
     /// The pieces that are in no window yet.
     waiting: VecDeque<BinPiece>,
-    /// Number of the next piece, counted from the restart.
+    /// Number of the next piece, counted from the restart or the hand-over.
     next_piece: u64,
     /// The first of the waiting pieces, as far as the window takes them.
     fill: Fill,
-    /// The batches that are given next, or slices of them.
-    ready: VecDeque<PackedBatch>,
-    /// The slices of the last, partial batch.
-    rest: VecDeque<PackedBatch>,
-}
-
-/// The pieces that a window takes so far.
-#[derive(Debug)]
-struct Fill {
-    tokens: WindowFill,
-    pieces: usize,
-    bytes: u64,
-    full: bool,
-}
-
-impl Fill {
-    fn new(settings: &BalanceSettings) -> Self {
-        Self {
-            tokens: WindowFill::new(settings),
-            pieces: 0,
-            bytes: 0,
-            full: false,
-        }
-    }
-
-    fn extend(&mut self, waiting: &VecDeque<BinPiece>) {
-        while let Some(piece) = waiting.get(self.pieces)
-            && (piece.size.carried || !self.full)
-        {
-            self.pieces += 1;
-            if !self.tokens.take(&piece.size) {
-                // It counts, since the arrangement finds the window full by it.
-                self.full = true;
-                return;
-            }
-            self.bytes += piece.bytes + PIECE_BYTES;
-            let large = self.bytes >= WINDOW_BYTES_MAX && self.tokens.batches() > 0;
-            self.full |= self.tokens.is_full() || large;
-        }
-    }
+    /// The batches that are given next.
+    ready: BinWindows,
+    /// The last, partial batch.
+    rest: BinWindows,
 }
 
 impl Balanced {
     /// Returns a packer that starts at `from`.
     pub fn new(balancing: Balancing, batches: Batches, from: Restart) -> Self {
+        let left = from.left.as_ref().map(|left| Restart {
+            left: Some(left.clone()),
+            ..from.at.into()
+        });
+        let start = if left.is_some() {
+            Point::default()
+        } else {
+            from.at
+        };
         let mut packer = Self {
-            start: Start::new(from.at),
+            start: Start::new(start),
+            before: from.left.as_ref().map_or(0, |left| left.given),
+            left,
             given: from.carried.clone(),
             pinned: from.window,
             first: from.window.map_or(batches.next, |window| window.first),
@@ -118,8 +92,8 @@ impl Balanced {
             waiting: VecDeque::new(),
             next_piece: 0,
             fill: Fill::new(&balancing.settings),
-            ready: VecDeque::new(),
-            rest: VecDeque::new(),
+            ready: BinWindows::default(),
+            rest: BinWindows::default(),
             balancing,
             batches,
         };
@@ -161,7 +135,7 @@ impl Balanced {
             }
             let arrangement = self.arrange(pieces)?;
             let ended = (!self.fill.tokens.is_full()).then_some(pieces as u64);
-            self.give(&arrangement, ended)?;
+            self.give(arrangement, ended)?;
         }
     }
 
@@ -175,7 +149,7 @@ impl Balanced {
     }
 
     /// Moves the documents of an arrangement into batches.
-    fn give(&mut self, arrangement: &Arrangement, ended: Option<u64>) -> Result<(), Mismatch> {
+    fn give(&mut self, arrangement: Arrangement, ended: Option<u64>) -> Result<(), Mismatch> {
         let count = arrangement.batches.len() as u64;
         let pinned = self.pinned.take();
         if let Some(pinned) = pinned.filter(|pinned| pinned.batches != count) {
@@ -193,9 +167,17 @@ impl Balanced {
         });
         let behind = self.waiting.split_off(arrangement.taken);
         let mut taken: Vec<Option<BinPiece>> = self.waiting.drain(..).map(Some).collect();
-        let after = self.state_behind(arrangement, &taken);
-        for (batch, number) in arrangement.batches.iter().zip(1..) {
-            let next = if number == count {
+        let after = self.state_behind(&arrangement, &taken);
+        for index in &arrangement.carried {
+            let carried = taken.get_mut(*index as usize).and_then(Option::take);
+            self.waiting.extend(carried.map(|mut piece| {
+                piece.size.carried = true;
+                piece
+            }));
+        }
+        self.waiting.extend(behind);
+        let states = (1..=count).map(|number| {
+            if number == count {
                 after.clone()
             } else {
                 Restart {
@@ -205,18 +187,18 @@ impl Balanced {
                     }),
                     ..self.begins.clone()
                 }
-            };
-            let units = self.units(batch, &mut taken, &next);
-            if number > window.given {
-                self.ready.extend(units);
             }
-        }
-        let carried = taken.into_iter().flatten().map(|mut piece| {
-            piece.size.carried = true;
-            piece
         });
-        self.waiting.extend(carried);
-        self.waiting.extend(behind);
+        let batches = arrangement.batches.into_iter().zip(states).collect();
+        let mut arranged = BinWindow {
+            batches,
+            pieces: taken,
+        };
+        for _ in 0..window.given {
+            // Earlier batches hold these pieces.
+            arranged.pop(1);
+        }
+        self.ready.push(arranged);
         self.first = window.first + count;
         self.begins = after;
         self.begin_window();
@@ -224,13 +206,9 @@ impl Balanced {
     }
 
     /// Makes the last batch, which lacks tokens.
-    fn keep_rest(&mut self, arrangement: &Arrangement, end: Point) -> Result<(), Mismatch> {
+    fn keep_rest(&mut self, arrangement: Arrangement, end: Point) -> Result<(), Mismatch> {
         self.give(arrangement, None)?;
-        let units = self.batches.units.min(self.ready.len());
-        self.rest = self.ready.split_off(self.ready.len() - units);
-        for unit in &mut self.rest {
-            unit.next = end.into();
-        }
+        self.rest = self.ready.split_last(&end.into());
         Ok(())
     }
 
@@ -244,40 +222,55 @@ impl Balanced {
             return self.begins.clone();
         };
         let border = last.map_or(oldest.number, |last| last.number + 1);
-        Restart {
-            at: oldest.at,
-            carried: Carried::new(
-                oldest.number,
-                carried.iter().map(|piece| piece.number),
-                border,
-            ),
-            ..Restart::default()
+        let numbers = carried.iter().map(|piece| piece.number);
+        let carried = Carried::new(oldest.number, numbers, border);
+        let state = match &self.left {
+            Some(left) if oldest.is_cut => {
+                left.clone().with_given(oldest.number, Placed::default())
+            }
+            _ => oldest.at.into(),
+        };
+        Restart { carried, ..state }
+    }
+
+    /// Adds the pieces of a document, or of tokens of one, that begins at `at`.
+    fn add(&mut self, at: Point, is_cut: bool, pieces: Vec<BinPiece>) -> Result<(), Mismatch> {
+        let unread = self.next_piece == 0 && self.begins.carried.is_empty();
+        let is_start = self.begins.left.is_some() || self.begins.at.skip == 0;
+        if unread && is_start && !is_cut {
+            self.begins = at.into();
+        }
+        for mut piece in pieces {
+            piece.number = self.next_piece;
+            self.next_piece += 1;
+            match self.is_given(piece.number) {
+                Some(true) => continue,
+                Some(false) => piece.size.carried = true,
+                None => {}
+            }
+            self.waiting.push_back(piece);
+        }
+        self.collect()
+    }
+
+    /// Returns whether earlier batches hold piece `number`; `None` behind the last one that they hold.
+    fn is_given(&self, number: u64) -> Option<bool> {
+        match number.checked_sub(self.before) {
+            None => Some(true),
+            Some(behind) => self.given.holds(behind),
         }
     }
 
-    /// Returns the units of a batch.
-    fn units(
-        &self,
-        batch: &BalancedBatch,
-        taken: &mut [Option<BinPiece>],
-        next: &Restart,
-    ) -> Vec<PackedBatch> {
-        let of_unit = batch.slices() / self.batches.units.max(1);
-        let slices = (0..batch.slices()).step_by(of_unit.max(1));
-        let mut units: Vec<PackedBatch> = slices
-            .map(|first| unit(batch, first..first + of_unit, taken, next))
-            .collect();
-        let learned = |unit: &PackedBatch| match &unit.content {
-            BatchContent::Bins(bins) => bins.loss_tokens,
-            _ => 0,
-        };
-        let all: u64 = units.iter().map(learned).sum();
-        for unit in &mut units {
-            if let BatchContent::Bins(bins) = &mut unit.content {
-                bins.loss_tokens = all;
+    /// Returns the number behind the last piece that was given, where `unmade` are all others, in order.
+    fn given_end(&self, unmade: &[BinPiece]) -> u64 {
+        let mut end = self.next_piece;
+        for piece in unmade.iter().rev() {
+            if piece.number + 1 != end {
+                break;
             }
+            end = piece.number;
         }
-        units
+        end
     }
 }
 
@@ -295,25 +288,34 @@ impl Packer for Balanced {
         if skip == items {
             return Ok(());
         }
-        let unread = self.next_piece == 0 && self.begins.carried.is_empty();
-        if unread && self.begins.at.skip == 0 {
-            self.begins.at = at;
-        }
-        for mut piece in divide(&self.balancing, at, skip, document)? {
-            piece.number = self.next_piece;
-            self.next_piece += 1;
-            match self.given.holds(piece.number) {
-                Some(true) => continue,
-                Some(false) => piece.size.carried = true,
-                None => {}
-            }
-            self.waiting.push_back(piece);
-        }
-        self.collect()
+        let pieces = divide(&self.balancing, at, skip, document)?;
+        self.add(at, false, pieces)
+    }
+
+    fn push_range(&mut self, range: TokenRange) -> Result<(), Mismatch> {
+        let (at, is_cut) = (range.at, range.is_cut);
+        let pieces = divide_range(&self.balancing, range)?;
+        self.add(at, is_cut, pieces)
+    }
+
+    fn hand_over(&mut self) -> Vec<TokenRange> {
+        let mut pieces: Vec<BinPiece> = self.ready.unmake().collect();
+        pieces.extend(self.rest.unmake());
+        pieces.extend(self.waiting.drain(..));
+        pieces.sort_unstable_by_key(|piece| piece.number);
+        let end = self.given_end(&pieces);
+        join_pieces(pieces.into_iter().map(|piece| {
+            let is_before_given = piece.number < end;
+            piece.unplaced(is_before_given)
+        }))
+    }
+
+    fn is_restored(&self) -> bool {
+        !self.start.is_pending() && self.pinned.is_none() && !self.replays()
     }
 
     fn pop(&mut self) -> Option<PackedBatch> {
-        self.ready.pop_front()
+        self.ready.pop(self.batches.units)
     }
 
     fn end(&mut self, end: Point) -> Result<(), Mismatch> {
@@ -322,7 +324,7 @@ impl Packer for Balanced {
         }
         if self.replays() {
             return Err(Mismatch::Pieces {
-                known: self.given.bound(),
+                known: self.before.saturating_add(self.given.bound()),
                 found: self.next_piece,
             });
         }
@@ -339,9 +341,9 @@ impl Packer for Balanced {
             let lacks_tokens = self.fill.tokens.batches() == 0;
             let is_all = arrangement.carried.is_empty() && arrangement.taken == pieces;
             if lacks_tokens && is_all && arrangement.batches.len() == 1 {
-                self.keep_rest(&arrangement, end)?;
+                self.keep_rest(arrangement, end)?;
             } else {
-                self.give(&arrangement, Some(pieces as u64))?;
+                self.give(arrangement, Some(pieces as u64))?;
             }
         }
         Ok(())
@@ -351,7 +353,7 @@ impl Packer for Balanced {
         if self.can_flush() {
             let pieces = self.waiting.len();
             let arrangement = self.arrange(pieces)?;
-            self.give(&arrangement, Some(pieces as u64))?;
+            self.give(arrangement, Some(pieces as u64))?;
         }
         Ok(())
     }
@@ -361,20 +363,19 @@ impl Packer for Balanced {
     }
 
     fn rest(&mut self, _: bool) -> Option<PackedBatch> {
-        self.rest.pop_front()
+        self.rest.pop(self.batches.units)
     }
 
     fn blank(&mut self) -> PackedBatch {
-        self.rest.pop_front().unwrap_or_default()
+        self.rest.pop(self.batches.units).unwrap_or_default()
     }
 
     fn replays(&self) -> bool {
-        self.given.holds(self.next_piece).is_some()
+        self.is_given(self.next_piece).is_some()
     }
 
     fn waiting(&self) -> usize {
-        let units = self.ready.iter().chain(&self.rest);
-        let ready = units.map(|unit| unit.own).sum::<u64>();
+        let ready = self.ready.own() + self.rest.own();
         let pieces = self.waiting.iter().map(BinPiece::own).sum::<u64>();
         usize::try_from(ready + pieces).unwrap_or(usize::MAX)
     }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use self::piece::{Divided, Piece, Window};
 use super::{
     AddedTokens, BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point,
-    Restart, Rows, Segment, Shape, Start, TokenRange, piece as source,
+    Restart, Rows, Segment, Shape, Start, TokenRange, join_pieces, piece as source,
 };
 
 /// The largest window: its set of placed pieces must fit in a cursor.
@@ -256,39 +256,28 @@ impl Packer for BestFit {
         Ok(())
     }
 
-    fn push_range(&mut self, mut range: TokenRange) {
-        if let Some(before) = range.before {
-            range.at.skip -= 1;
-            range.tokens.insert(0, before);
-            if !range.learned.is_empty() {
-                range.learned.insert(0, false);
-            }
-        }
+    fn push_range(&mut self, range: TokenRange) -> Result<(), Mismatch> {
+        let (range, goes_on) = range.with_before();
         let divided = Divided {
             at: range.at,
-            goes_on: range.before.is_some(),
+            goes_on,
             is_cut: range.is_cut,
             columns: range.columns.as_ref(),
         };
         self.divide(divided, 0, &range.tokens, &range.learned, Vec::new());
+        Ok(())
     }
 
     fn hand_over(&mut self) -> Vec<TokenRange> {
         let last = self.pieces.iter().rposition(|piece| piece.placed);
-        let mut ranges: Vec<TokenRange> = Vec::new();
-        for (number, piece) in self.pieces.drain(..).enumerate() {
-            if piece.placed {
-                continue;
-            }
-            let is_before_last = last.is_some_and(|last| number < last);
-            match ranges.last_mut() {
-                Some(range) if piece.follows(range) => range.extend(piece),
-                _ => ranges.push(piece.into_range(is_before_last)),
-            }
-        }
+        let pieces = std::mem::take(&mut self.pieces).into_iter().enumerate();
+        let unplaced = pieces.filter(|(_, piece)| !piece.placed);
         self.window = Window::default();
         self.free.clear();
-        ranges
+        join_pieces(unplaced.map(|(number, piece)| {
+            let is_before_last = last.is_some_and(|last| number < last);
+            piece.unplaced(is_before_last)
+        }))
     }
 
     fn is_restored(&self) -> bool {

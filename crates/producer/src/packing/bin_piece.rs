@@ -4,7 +4,7 @@ use batchweave_core::balance::{self, CostError};
 use bytes::Bytes;
 
 use super::balanced::Balancing;
-use super::{Answer, ColumnValues, Content, Document, Point};
+use super::{Answer, ColumnValues, Content, Document, HandedPiece, Point, TokenRange};
 
 /// A document or a piece of one, or both answers of a pair: it goes into one bin.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct BinPiece {
     /// Its number, counted from the restart.
     pub(super) number: u64,
     pub(super) size: balance::Document,
+    /// Whether it was cut, as [`TokenRange::is_cut`] says.
+    pub(super) is_cut: bool,
     /// Bytes of its tokens and arrays in memory.
     pub(super) bytes: u64,
     first: Part,
@@ -77,6 +79,7 @@ impl BinPiece {
             at,
             number: 0,
             size,
+            is_cut: false,
             bytes,
             first,
             second,
@@ -91,6 +94,19 @@ impl BinPiece {
     /// Returns the number of its tokens that no piece before it has.
     pub(super) fn own(&self) -> u64 {
         self.first.own() + self.second.as_ref().map_or(0, |part| part.own())
+    }
+
+    /// Returns the piece as it is handed over; `is_before_given` where a piece behind it was given. Pairs and documents with
+    /// arrays are never handed over.
+    pub(super) fn unplaced(self, is_before_given: bool) -> HandedPiece {
+        HandedPiece {
+            at: self.at,
+            goes_on: self.first.goes_on,
+            tokens: self.first.tokens,
+            learned: self.first.learned,
+            columns: self.first.columns,
+            is_cut: self.is_cut || is_before_given,
+        }
     }
 }
 
@@ -131,13 +147,40 @@ pub(super) fn divide(
         };
         return Ok(vec![BinPiece::new(balancing, at, part, None)?]);
     }
+    let document = (at, false, columns);
+    split(balancing, document, skip, (&tokens, &learned))
+}
+
+/// Returns the pieces of tokens that an earlier packer handed over, whose last one before them the first piece repeats.
+pub(super) fn divide_range(
+    balancing: &Balancing,
+    range: TokenRange,
+) -> Result<Vec<BinPiece>, CostError> {
+    let is_cut = range.is_cut;
+    let (range, goes_on) = range.with_before();
+    let document = (range.at, goes_on, range.columns);
+    let mut pieces = split(balancing, document, 0, (&range.tokens, &range.learned))?;
+    for piece in &mut pieces {
+        piece.is_cut = is_cut;
+    }
+    Ok(pieces)
+}
+
+/// Divides tokens from `skip` on into pieces that share a token.
+fn split(
+    balancing: &Balancing,
+    (at, goes_on, columns): (Point, bool, Option<ColumnValues>),
+    skip: usize,
+    (tokens, learned): (&[u32], &[bool]),
+) -> Result<Vec<BinPiece>, CostError> {
+    let width = balancing.settings.tokens as usize;
     let mut pieces = Vec::new();
     let mut from = skip;
     while from == 0 || from + 1 < tokens.len() {
         let to = (from + width).min(tokens.len());
         let marks = learned.get(from..to).unwrap_or_default();
         let part = Part {
-            goes_on: from > 0,
+            goes_on: from > 0 || goes_on,
             columns: columns.clone(),
             ..Part::new(tokens[from..to].to_vec(), marks.to_vec())
         };
@@ -146,11 +189,11 @@ pub(super) fn divide(
             ..at
         };
         pieces.push(BinPiece::new(balancing, at, part, None)?);
-        // The next piece repeats this one's last token.
-        from = to - 1;
         if to == tokens.len() {
             break;
         }
+        // The next piece repeats this one's last token.
+        from = to - 1;
     }
     Ok(pieces)
 }

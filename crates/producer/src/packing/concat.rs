@@ -123,8 +123,9 @@ impl Concat {
             self.base += known;
             // It is at most the length of the buffer.
             self.head += known as usize;
-            self.forget();
         }
+        // Those tokens may have ended with the document before.
+        self.forget();
     }
 
     /// Forgets the documents before the next token.
@@ -229,7 +230,7 @@ impl Packer for Concat {
     }
 
     /// Only the first row of a stage repeats the token before it: all later ones have the last token of their predecessor.
-    fn push_range(&mut self, mut range: TokenRange) {
+    fn push_range(&mut self, mut range: TokenRange) -> Result<(), Mismatch> {
         let is_first = self.starts.is_empty();
         if let Some(before) = range.before.filter(|_| is_first) {
             range.before = None;
@@ -244,6 +245,7 @@ impl Packer for Concat {
             is_cut: range.is_cut,
         };
         self.add(beginning, &range.tokens, None);
+        Ok(())
     }
 
     /// The first token of the buffer was given: it ended the batch before.

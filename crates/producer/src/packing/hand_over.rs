@@ -9,7 +9,10 @@
 use batchweave_core::ids::Seq;
 use serde::{Deserialize, Serialize};
 
-use super::{ColumnValues, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart};
+use super::{
+    Carried, ColumnValues, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart,
+    RowWindow,
+};
 
 /// Neighbouring tokens of one document that no batch has given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +30,74 @@ pub struct TokenRange {
     pub is_cut: bool,
 }
 
+impl TokenRange {
+    /// Returns the range with the token before it in front, and whether there is one.
+    pub(super) fn with_before(mut self) -> (Self, bool) {
+        let Some(before) = self.before.take() else {
+            return (self, false);
+        };
+        self.at.skip -= 1;
+        self.tokens.insert(0, before);
+        if !self.learned.is_empty() {
+            self.learned.insert(0, false);
+        }
+        (self, true)
+    }
+
+    /// Returns whether a piece goes on where this ends.
+    fn ends_at(&self, piece: &HandedPiece) -> bool {
+        let end = self.at.skip + self.tokens.len() as u64;
+        piece.goes_on && self.at.is_document(piece.at) && piece.at.skip + 1 == end
+    }
+}
+
+/// A piece of a document that no batch has given, of a packer that divides documents.
+#[derive(Debug)]
+pub(super) struct HandedPiece {
+    /// The document, and the token in it where the piece begins.
+    pub(super) at: Point,
+    /// It repeats the last token of the piece before it.
+    pub(super) goes_on: bool,
+    pub(super) tokens: Vec<u32>,
+    pub(super) learned: Vec<bool>,
+    pub(super) columns: Option<ColumnValues>,
+    /// It was cut, or a piece behind it was given.
+    pub(super) is_cut: bool,
+}
+
+impl From<HandedPiece> for TokenRange {
+    fn from(mut piece: HandedPiece) -> Self {
+        let before = piece.goes_on.then(|| piece.tokens.remove(0));
+        if before.is_some() && !piece.learned.is_empty() {
+            piece.learned.remove(0);
+        }
+        piece.at.skip += u64::from(piece.goes_on);
+        Self {
+            at: piece.at,
+            before,
+            tokens: piece.tokens,
+            learned: piece.learned,
+            columns: piece.columns,
+            is_cut: piece.is_cut || before.is_some(),
+        }
+    }
+}
+
+/// Returns the longest connected ranges of pieces in the order of documents.
+pub(super) fn join_pieces(pieces: impl Iterator<Item = HandedPiece>) -> Vec<TokenRange> {
+    let mut ranges: Vec<TokenRange> = Vec::new();
+    for piece in pieces {
+        match ranges.last_mut() {
+            Some(range) if range.ends_at(&piece) => {
+                range.tokens.extend(piece.tokens.into_iter().skip(1));
+                range.learned.extend(piece.learned.into_iter().skip(1));
+            }
+            _ => ranges.push(piece.into()),
+        }
+    }
+    ranges
+}
+
 /// The state in which a packer handed over, and what was given of it since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +107,12 @@ pub struct HandOver {
     /// The pieces from the restart's point on that the batches before it hold.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
+    /// Of bins: the pieces from there on that wait, among those that these batches hold.
+    #[serde(default, skip_serializing_if = "Carried::is_empty")]
+    pub carried: Carried,
+    /// The window of bins that begins there, of which the last of these batches are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<RowWindow>,
     /// Tokens that the next packer has moved past, or the number of its pieces before the oldest one that waits.
     pub given: u64,
     /// The hand-over of which that packer itself had not given all.
@@ -51,6 +128,8 @@ impl Restart {
         let left = HandOver {
             first,
             placed: self.placed,
+            carried: self.carried,
+            window: self.window,
             given: 0,
             before: self.left,
         };
@@ -81,6 +160,8 @@ impl Restart {
             };
             let earlier = Self {
                 placed: left.placed,
+                carried: left.carried,
+                window: left.window,
                 left: left.before,
                 ..now.at.into()
             };
@@ -114,7 +195,7 @@ impl HandingOver {
     }
 
     /// Hands over as far as the documents that came allow it.
-    fn advance(&mut self) {
+    fn advance(&mut self) -> Result<(), Mismatch> {
         while self.has_some && self.now.is_restored() {
             let Some(next) = self.later.pop() else {
                 break;
@@ -122,9 +203,10 @@ impl HandingOver {
             let ranges = self.now.hand_over();
             self.now = next;
             for range in ranges {
-                self.now.push_range(range);
+                self.now.push_range(range)?;
             }
         }
+        Ok(())
     }
 }
 
@@ -132,12 +214,11 @@ impl Packer for HandingOver {
     fn push(&mut self, document: Document) -> Result<(), Mismatch> {
         self.now.push(document)?;
         self.has_some = true;
-        self.advance();
-        Ok(())
+        self.advance()
     }
 
-    fn push_range(&mut self, range: TokenRange) {
-        self.now.push_range(range);
+    fn push_range(&mut self, range: TokenRange) -> Result<(), Mismatch> {
+        self.now.push_range(range)
     }
 
     fn pop(&mut self) -> Option<PackedBatch> {
@@ -153,7 +234,7 @@ impl Packer for HandingOver {
             return Err(Mismatch::HandOver);
         }
         self.has_some = true;
-        self.advance();
+        self.advance()?;
         if !self.later.is_empty() {
             return Err(Mismatch::HandOver);
         }
@@ -170,6 +251,17 @@ impl Packer for HandingOver {
 
     fn is_restored(&self) -> bool {
         self.later.is_empty() && self.now.is_restored()
+    }
+
+    fn flush(&mut self) -> Result<(), Mismatch> {
+        if self.later.is_empty() {
+            return self.now.flush();
+        }
+        Ok(())
+    }
+
+    fn can_flush(&self) -> bool {
+        self.later.is_empty() && self.now.can_flush()
     }
 
     fn rest(&mut self, begun: bool) -> Option<PackedBatch> {

@@ -1,5 +1,6 @@
 //! The state of packing between two batches: a point in the input, and the pieces that are placed already.
 
+use batchweave_core::balance::{BalanceSettings, CARRIED_MAX};
 use batchweave_core::limits::NUMBER_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,21 @@ impl Carried {
         Self(counts)
     }
 
+    /// Returns the most bytes that a cursor needs for what windows of these settings carry: of pieces that fit nowhere, there
+    /// are fewer than bins (`balance`), and each piece takes a token of room.
+    pub(crate) fn bytes_max(settings: &BalanceSettings) -> usize {
+        let bins = settings.bins().saturating_mul(settings.window as usize);
+        let counts = bins.min(CARRIED_MAX) + 1;
+        let pieces = bins
+            .saturating_mul(settings.tokens as usize)
+            .saturating_add(CARRIED_MAX);
+        let digits = (pieces / counts).max(1).ilog10() as usize;
+        // All counts have one digit more than that, and as many as the rest allows have two.
+        let least = 10_usize.saturating_pow(digits as u32);
+        let longer = pieces.saturating_sub(counts * least) / (9 * least);
+        counts * (digits + 2) + longer.min(counts) + 2
+    }
+
     /// Returns whether no piece was given.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -215,6 +231,49 @@ impl TryFrom<String> for Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_carried_pieces_take_more_bytes_than_the_bound() {
+        for (slices, micro_batches, tokens, window) in [
+            (64, 4, 16_384, 8),
+            (1, 1, 2, 1),
+            (2, 2, 100, 3),
+            (8, 4, 8192, 8),
+            (64, 4, 4096, 256),
+        ] {
+            let settings = BalanceSettings {
+                slices,
+                micro_batches,
+                tokens,
+                window,
+                by_cost: false,
+            };
+            let bins = settings.bins() * window as usize;
+            let counts = bins.min(CARRIED_MAX) + 1;
+            let pieces = bins * tokens as usize;
+            for digits in 1..9 {
+                let (short, long) = (10_usize.pow(digits - 1), 10_usize.pow(digits));
+                let Some(rest) = pieces.checked_sub(counts * short) else {
+                    break;
+                };
+                let longer = (rest / (long - short)).min(counts);
+                let mut all = vec![long as u64; longer];
+                all.resize(counts, short as u64);
+                let text = serde_json::to_string(&Carried(all)).unwrap();
+                let most = Carried::bytes_max(&settings);
+                assert!(text.len() <= most, "{} of {most}", text.len());
+            }
+        }
+        let settings = |window| BalanceSettings {
+            slices: 64,
+            micro_batches: 4,
+            tokens: 16_384,
+            window,
+            by_cost: false,
+        };
+        assert_eq!(Carried::bytes_max(&settings(8)), 6_410);
+        assert!(Carried::bytes_max(&settings(2)) < 3_500);
+    }
 
     #[test]
     fn a_set_comes_back_from_its_digits() {

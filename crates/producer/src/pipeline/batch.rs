@@ -22,7 +22,7 @@ use crate::config::OnBadDocument;
 use crate::cursor::{AS_PYTHON, State};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{BatchContent, Document, PackedBatch, Packer, Point};
+use crate::packing::{BatchContent, Document, Mismatch, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::transform::json::Beyond;
 
@@ -52,6 +52,8 @@ pub struct BatchBuilder {
     begun: Vec<u64>,
     /// The point where the input ends, once no document follows.
     ended: Option<Point>,
+    /// The reason why the packer of a stage could not take what was handed over.
+    failed: Option<Mismatch>,
 }
 
 impl BatchBuilder {
@@ -68,6 +70,7 @@ impl BatchBuilder {
             order: None,
             begun: Vec::new(),
             ended: None,
+            failed: None,
             options,
         }
     }
@@ -155,12 +158,20 @@ impl BatchBuilder {
     }
 
     /// Returns the next full group.
-    pub fn next_group(&mut self, metrics: &Metrics) -> Option<BatchGroup> {
-        while self.full.is_empty() && !self.is_over() && !self.waits() {
-            let unit = self.options.packer.pop()?;
+    pub fn next_group(&mut self, metrics: &Metrics) -> Result<Option<BatchGroup>, RunError> {
+        while self.full.is_empty() && self.failed.is_none() && !self.is_over() && !self.waits() {
+            let Some(unit) = self.options.packer.pop() else {
+                return Ok(None);
+            };
             self.add(unit, metrics);
         }
-        self.full.pop_front()
+        match (self.full.pop_front(), self.failed.take()) {
+            (None, Some(why)) => Err(why.into()),
+            (group, failed) => {
+                self.failed = failed;
+                Ok(group)
+            }
+        }
     }
 
     /// Returns whether no batch may be made yet: its stage is missing, or documents that were taken before a restart come
@@ -181,6 +192,10 @@ impl BatchBuilder {
     /// Declares the input over at `end`. Call `next_group` until it returns none, then `finish`.
     pub fn end(&mut self, end: Point) -> Result<(), RunError> {
         self.ended = Some(end);
+        if self.is_over() {
+            // What waits is dropped, and documents that a hand-over needs were not read.
+            return Ok(());
+        }
         Ok(self.options.packer.end(end)?)
     }
 
@@ -238,6 +253,8 @@ impl BatchBuilder {
         metrics.padding.inc_by(unit.padding());
         if let BatchContent::Bins(bins) = &unit.content {
             metrics.balance.made(bins, self.options.encoder.shape());
+        } else {
+            metrics.balance.no_bins();
         }
         self.own += unit.own;
         let (all, of_unit) = self.options.slices;

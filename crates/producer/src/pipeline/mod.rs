@@ -270,7 +270,7 @@ impl BatchStage {
         }
         *idle = None;
         self.batching.packer().flush().map_err(RunError::from)?;
-        Ok((!self.send_full(deadline)).then_some(ReadEnd::Stopped))
+        Ok((!self.send_full(deadline)?).then_some(ReadEnd::Stopped))
     }
 
     /// Notes the input list that has grown, and the place that was reached.
@@ -312,7 +312,7 @@ impl BatchStage {
         if self.watch.is_some() && self.given % PROGRESS_DOCUMENTS == 1 {
             self.progress.reported(self.feed.progress(source));
         }
-        if !self.send_full(deadline) {
+        if !self.send_full(deadline)? {
             return Ok(Some(ReadEnd::Stopped));
         }
         for mixture in self.batching.begun() {
@@ -322,19 +322,19 @@ impl BatchStage {
     }
 
     /// Sends the full groups. Returns false when the upload stage is gone.
-    fn send_full(&mut self, deadline: &mut Option<Instant>) -> bool {
-        while let Some(group) = self.batching.next_group(&self.metrics) {
+    fn send_full(&mut self, deadline: &mut Option<Instant>) -> Result<bool, RunError> {
+        while let Some(group) = self.batching.next_group(&self.metrics)? {
             *deadline = None;
             if !self.send(group) {
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     fn finish(mut self, last: Point) -> Result<ReadEnd, RunError> {
         self.batching.end(last)?;
-        while let Some(group) = self.batching.next_group(&self.metrics) {
+        while let Some(group) = self.batching.next_group(&self.metrics)? {
             if !self.send(group) {
                 return Ok(ReadEnd::Stopped);
             }

@@ -26,6 +26,8 @@ pub(crate) struct MissingStage {
 pub(crate) struct ProducerStages {
     producer: String,
     transform: Arc<DocumentTransform>,
+    /// Number of batches at which the producer ends.
+    limit: Option<Seq>,
     /// The stages by the first batch of each.
     from: BTreeMap<Seq, u64>,
     all: Arc<Stages>,
@@ -46,10 +48,12 @@ impl ProducerStages {
         transform: Arc<DocumentTransform>,
         log: &ChangesInLog,
         next_seq: Seq,
+        limit: Option<Seq>,
     ) -> Self {
         let stages = Self {
             producer: producer.to_owned(),
             transform,
+            limit,
             from: log.stages.clone(),
             all: log.all_stages.clone(),
         };
@@ -121,9 +125,15 @@ impl ProducerStages {
         )
     }
 
-    /// Returns the packer of `form` that starts at `from`.
-    pub(crate) fn packer(&self, form: &BatchForm, from: Restart) -> Option<Box<dyn Packer>> {
-        self.transform.row_packer(form, from)
+    /// Returns the packer of `form` that starts at `from` with batch `next`.
+    pub(crate) fn packer(
+        &self,
+        form: &BatchForm,
+        from: Restart,
+        next: Seq,
+    ) -> Option<Box<dyn Packer>> {
+        let batches = self.transform.batches(form, next, self.limit);
+        self.transform.token_packer(form, from, batches)
     }
 
     /// Returns the number of slices in a batch, and in what the packer returns.
@@ -151,7 +161,10 @@ impl ProducerStages {
         let mut packers = Vec::new();
         let (mut stage, mut form) = (0, self.transform.stream_form().clone());
         let alone = states.len() == 1;
-        for (first, state) in states {
+        // A packer goes on with the batch with which the next one begins.
+        let firsts = states.iter().skip(1).filter_map(|(first, _)| *first);
+        let nexts: Vec<Seq> = firsts.chain([next]).collect();
+        for ((first, state), next_of) in states.into_iter().zip(nexts) {
             stage = first.map_or(earliest, |first| self.at(first));
             form = match self.form(stage, first.unwrap_or(next)) {
                 Ok(form) => form,
@@ -162,7 +175,7 @@ impl ProducerStages {
                 }
                 Err(why) => return Err(RunError::Stage(why.text)),
             };
-            packers.extend(self.packer(&form, state));
+            packers.extend(self.packer(&form, state, next_of));
         }
         let mut packers = packers.into_iter();
         let first = packers.next().filter(|_| !(alone && stage == 0));

@@ -17,7 +17,7 @@ use crate::config::{LastBatch, ProducerConfig};
 use crate::error::RunError;
 use crate::flow_control;
 use crate::metrics::Metrics;
-use crate::packing::{Batches, Packer, Point, Restart, ShuffledRows};
+use crate::packing::{Packer, Point, Restart, ShuffledRows};
 use crate::pipeline::batch::{BatchBuilderOptions, keep_stage};
 use crate::pipeline::named_files::NamedFiles;
 use crate::pipeline::new_files::{NewFilePoller, StoredInputs};
@@ -99,19 +99,20 @@ pub(crate) fn assemble(
     sampler: Option<Arc<SampleTaker>>,
     stop_waiting: CancellationToken,
 ) -> Result<Pipeline, RunError> {
+    let batches = config
+        .producer
+        .limit
+        .batches(config.producer.index, config.producer.of);
     let stages = ProducerStages::new(
         producer.name().as_str(),
         parts.transform.clone(),
         &producer.changes(),
         producer.made_from(),
+        batches,
     );
     let begun = stages.begin(parts.from.clone(), producer.made_from())?;
     let uploader = uploader(config, producer, &parts, metrics.clone(), sampler);
     let (reading, changes) = reading(config, producer, &parts, &metrics)?;
-    let batches = config
-        .producer
-        .limit
-        .batches(config.producer.index, config.producer.of);
     let mut settings = parts.settings.clone();
     keep_stage(&mut settings, &begun.form);
     let own = || packer(config, &parts, producer.made_from(), batches);
@@ -153,8 +154,8 @@ pub(crate) fn assemble(
         threads: config.document_threads(),
         linger: config.commit.linger.0,
         windows: BatchWindows {
-            batches: config.window_batches(),
-            linger: config.window_linger().filter(|_| follows),
+            batches: config.longest_window(),
+            linger: config.shortest_linger().filter(|_| follows),
         },
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
@@ -182,11 +183,7 @@ fn packer(
     limit: Option<Seq>,
 ) -> Box<dyn Packer> {
     let transform = &parts.transform;
-    let batches = Batches {
-        next,
-        limit,
-        ..Batches::from_start(transform.unit_shape(), transform.encoder.slices())
-    };
+    let batches = transform.batches(transform.stream_form(), next, limit);
     let from = parts.from.clone();
     let inner = transform.packer(from.clone(), batches);
     let Some(shuffle) = config.row_shuffle() else {

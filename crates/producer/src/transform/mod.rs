@@ -50,8 +50,8 @@ pub use self::stages::BatchForm;
 use self::tokenizer::{begin_token, load_tokenizer, pad_token, tokens_of};
 use crate::config::{DocumentKind, LongDocuments, PackingMode, ProducerConfig, SourceContent};
 use crate::packing::{
-    ArraySpec, Balanced, Balancing, Batches, Beside, ColumnValues, Content, Encoder, Extra, Packer,
-    Restart, Samples, Shape,
+    ArraySpec, Balancing, Batches, Beside, ColumnValues, Content, Encoder, Extra, Packer, Restart,
+    Samples, Shape,
 };
 use crate::sources::{Reason, Unit, UnitKind};
 use crate::tokenizer::Tokenizer;
@@ -145,12 +145,15 @@ impl DocumentTransform {
             (Kind::of_tokens(config, shape, tokenizer, pad)?, encoder)
         };
         let encoder = Arc::new(encoder);
+        let balancing = balancing(config, &kind)?;
+        let mut of_stream = BatchForm::of_stream(config, shape, encoder.clone());
+        of_stream.balancing = balancing.as_ref().map(|(own, _)| own.clone());
         let transform = Self {
             shape,
             mode: packing.mode,
-            of_stream: BatchForm::of_stream(config, shape, encoder.clone()),
+            of_stream,
             stages: Vec::new(),
-            balancing: balancing(config, &kind)?,
+            balancing,
             template: config.documents().has_template(),
             kind,
             beside,
@@ -160,7 +163,7 @@ impl DocumentTransform {
             canary,
             encoder,
         };
-        Ok(transform.with_stages(config)?)
+        transform.with_stages(config)
     }
 
     fn tokenizer(&self) -> Option<&Arc<dyn Tokenizer>> {
@@ -235,11 +238,8 @@ impl DocumentTransform {
     /// Returns a packer that starts at `from` and makes [`Self::unit_slices`] slices at a time; bins of `batches`.
     pub fn packer(&self, from: Restart, batches: Batches) -> Box<dyn Packer> {
         let shape = self.unit_shape();
-        if let Some((balancing, _)) = &self.balancing {
-            return Box::new(Balanced::new(balancing.clone(), batches, from));
-        }
         let at = from.at;
-        let packer = self.row_packer(&self.of_stream, from);
+        let packer = self.token_packer(&self.of_stream, from, batches);
         packer.unwrap_or_else(|| Box::new(Samples::new(shape, at)))
     }
 

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use batchweave_core::ids::Hash;
+use batchweave_core::ids::{Hash, Seq};
 use batchweave_core::manifest::stages::StageState;
-use batchweave_core::tgb::LayoutError;
 use serde_json::Value;
 
+use super::error::TransformError;
+use super::setup::balancing;
 use super::{DocumentTransform, Kind};
 use crate::config::{PackingMode, ProducerConfig, StageConfig};
-use crate::packing::{AddedTokens, BestFit, Concat, Encoder, Packer, Pairs, Restart, Shape};
+use crate::packing::{
+    AddedTokens, Balanced, Balancing, Batches, BestFit, Concat, Encoder, Packer, Pairs, Restart,
+    Shape,
+};
 
 /// The parts that make batches of one shape.
 #[derive(Debug, Clone)]
@@ -19,6 +23,8 @@ pub struct BatchForm {
     pub(super) shape: Shape,
     pub(super) mode: PackingMode,
     pub(super) look_ahead: usize,
+    /// Of bins: the settings that decide them.
+    pub(super) balancing: Option<Balancing>,
     /// Makes slices of packed batches.
     pub encoder: Arc<Encoder>,
     /// The form of slices, as in the name of the stream's tokenizer.
@@ -36,6 +42,7 @@ impl BatchForm {
             shape,
             mode: config.packing.mode,
             look_ahead: config.packing.look_ahead,
+            balancing: None,
             encoder,
             form: String::new(),
             fingerprint: None,
@@ -62,7 +69,7 @@ impl BatchForm {
 
 impl DocumentTransform {
     /// Adds the forms of the configured stages.
-    pub(super) fn with_stages(mut self, config: &ProducerConfig) -> Result<Self, LayoutError> {
+    pub(super) fn with_stages(mut self, config: &ProducerConfig) -> Result<Self, TransformError> {
         let forms = config.stages.iter().map(|stage| self.stage(config, stage));
         self.stages = forms.collect::<Result<_, _>>()?;
         Ok(self)
@@ -72,18 +79,25 @@ impl DocumentTransform {
         &self,
         config: &ProducerConfig,
         stage: &StageConfig,
-    ) -> Result<BatchForm, LayoutError> {
-        let shape = config.in_stage(stage).shape();
+    ) -> Result<BatchForm, TransformError> {
+        let own = config.in_stage(stage);
+        let shape = own.shape();
         let mode = stage.mode(config);
         let bound = self
             .tokenizer()
             .map_or(0, |tokenizer| tokenizer.identity().id_bound);
+        let encoder = if own.is_balanced() {
+            Encoder::bins(shape, bound, &self.beside)?
+        } else {
+            Encoder::rows(shape, bound, &self.beside)?
+        };
         Ok(BatchForm {
             name: stage.name.clone(),
             shape,
             mode,
             look_ahead: stage.look_ahead(config),
-            encoder: Arc::new(Encoder::rows(shape, bound, &self.beside)?),
+            balancing: balancing(&own, &self.kind)?.map(|(balancing, _)| balancing),
+            encoder: Arc::new(encoder),
             form: self.form_parts(mode).join(", "),
             fingerprint: Some(stage.fingerprint(config)),
             settings: stage.settings(config),
@@ -124,12 +138,30 @@ impl DocumentTransform {
         }
     }
 
-    /// Returns a packer of rows of this form that starts at `from`.
-    pub(crate) fn row_packer(&self, form: &BatchForm, from: Restart) -> Option<Box<dyn Packer>> {
+    /// Returns the batches of this form from number `next` on; `limit` is that at which the producer ends.
+    pub(crate) fn batches(&self, form: &BatchForm, next: Seq, limit: Option<Seq>) -> Batches {
         let shape = Shape {
             slices: self.slices_at_once(form),
             ..form.shape
         };
+        Batches {
+            next,
+            limit,
+            ..Batches::from_start(shape, form.shape.slices)
+        }
+    }
+
+    /// Returns a packer of tokens of this form that starts at `from`; `None` of samples.
+    pub(crate) fn token_packer(
+        &self,
+        form: &BatchForm,
+        from: Restart,
+        batches: Batches,
+    ) -> Option<Box<dyn Packer>> {
+        if let Some(balancing) = &form.balancing {
+            return Some(Box::new(Balanced::new(balancing.clone(), batches, from)));
+        }
+        let shape = batches.shape;
         let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
         else {
             return None;

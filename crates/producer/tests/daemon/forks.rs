@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::ids::Hash;
+use batchweave_core::ids::{Hash, Seq};
 use batchweave_core::manifest::state::Again;
 use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::Digest;
@@ -15,6 +15,7 @@ use crate::follow::{come, following, scene};
 use crate::mixtures::set;
 use crate::order::{documents, three};
 use crate::shuffled_rows::shuffled;
+use crate::stages::{BINS, Change, with_stages};
 use crate::support::{Corpus, Random, World};
 
 /// Several batches in each entry, in objects of some of them.
@@ -37,8 +38,30 @@ fn some_steps(steps: usize, seed: u64) -> Vec<usize> {
 }
 
 async fn goes_on_exactly(make: impl Fn(&World) -> ProducerConfig, seed: u64) {
+    goes_on_exactly_over(make, &[], seed).await;
+}
+
+/// Sets these stages where `world` lacks them.
+async fn set_stages(world: &World, config: &ProducerConfig, stages: &[(Seq, &'static str)]) {
+    if stages.is_empty() {
+        return;
+    }
+    world.open_producer(config.clone()).await;
+    let known = world.open_log().await.manifest().stages().all.len();
+    for (from, name) in &stages[known..] {
+        Change::Stage(name).make(world, config, Ok(*from)).await;
+    }
+}
+
+/// Forks a stream whose stages begin with these batches.
+async fn goes_on_exactly_over(
+    make: impl Fn(&World) -> ProducerConfig,
+    stages: &[(Seq, &'static str)],
+    seed: u64,
+) {
     let parent = World::new();
     let config = grouped(make(&parent), 150_000);
+    set_stages(&parent, &config, stages).await;
     parent.run(config.clone()).await.unwrap();
     let expected = parent.payloads().await;
     let mut repeated = 0;
@@ -47,6 +70,7 @@ async fn goes_on_exactly(make: impl Fn(&World) -> ProducerConfig, seed: u64) {
         let producers = plan.state.producers.values();
         repeated += producers.map(|p| p.next_seq - p.made_from()).sum::<u64>();
         let child = parent.fork_by(&plan).await;
+        set_stages(&child, &config, stages).await;
         // Killed a few times, most of them before the first batch of its own is committed.
         for kill in 0..3 {
             if child.crash(config.clone(), seed + step as u64, kill).await {
@@ -62,6 +86,7 @@ async fn goes_on_exactly(make: impl Fn(&World) -> ProducerConfig, seed: u64) {
         for more in [0, 2, 9] {
             let second = (step + more).min(expected.len());
             let grandchild = child.fork(second as u64, false).await;
+            set_stages(&grandchild, &config, stages).await;
             grandchild.run(config.clone()).await.unwrap();
             let found = grandchild.payloads().await;
             assert!(
@@ -98,6 +123,17 @@ async fn a_fork_inside_a_window_of_shuffled_rows_has_the_batches_of_its_parent()
 async fn a_fork_inside_a_window_of_bins_has_the_batches_of_its_parent() {
     // The limit counts the batches of the parent, too.
     goes_on_exactly(|world| limited_to(world, 60), 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_around_stages_of_bins_has_the_batches_of_its_parent() {
+    let staged = |world: &World| {
+        let mut config = limited_to(world, 60);
+        config.packing.mode = PackingMode::Concat;
+        config.stream.seq_len = 70;
+        with_stages(config, &[("bins", 2, 40, BINS), ("rows", 1, 90, 12)])
+    };
+    goes_on_exactly_over(staged, &[(13, "bins"), (36, "rows")], 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,29 +7,35 @@ use batchweave_core::provenance::Form;
 use batchweave_core::tgb::Layout;
 use batchweave_producer::config::{LastBatch, PackingMode};
 
-use crate::stages::{Change, expected, with_stages};
+use crate::stages::{BINS, Change, expected, with_stages};
 use crate::support::{Corpus, World};
 
 /// The tokens of a document of bytes, with the end token.
-fn tokens(line: &str) -> Vec<u32> {
+pub(crate) fn tokens(line: &str) -> Vec<u32> {
     let json: BTreeMap<String, serde_json::Value> = serde_json::from_str(line).unwrap();
     let text = json["text"].as_str().unwrap().as_bytes().to_vec();
     text.into_iter().map(u32::from).chain([256]).collect()
 }
 
-/// Returns the tokens of a batch, in which rows of a sequence share one, and the stride of its rows.
+/// Returns the tokens of a batch, in which rows of a sequence share one, and the stride of its rows; 0 of bins, which follow one
+/// another.
 fn batch_tokens(slices: &[Vec<u8>], form: Form) -> (Vec<u32>, usize) {
     let (mut all, mut width) = (Vec::new(), 0);
     for payload in slices {
         let layout = Layout::parse(payload).unwrap();
         let array = layout.array("tokens").unwrap();
-        width = array.shape[1] as usize;
-        let bytes = array.shape[0] as usize * width * 2;
+        let is_bins = array.shape.len() == 1;
+        width = if is_bins { 0 } else { array.shape[1] as usize };
+        let bytes = array.shape.iter().product::<u64>() as usize * 2;
         let data = &payload[array.offset as usize..][..bytes];
         let tokens: Vec<u32> = data
             .chunks_exact(2)
             .map(|b| u32::from(u16::from_le_bytes([b[0], b[1]])))
             .collect();
+        if is_bins {
+            all.extend(tokens);
+            continue;
+        }
         for row in tokens.chunks_exact(width) {
             let shared = usize::from(form == Form::Sequence && !all.is_empty());
             all.extend_from_slice(&row[shared..]);
@@ -49,12 +55,31 @@ async fn each_token_is_given_once_over_all_stages() {
             PackingMode::BestFit,
             [("long", 1, 61, 0), ("packed", 2, 11, 3)],
         ),
+        (
+            PackingMode::Concat,
+            [("bins", 2, 40, BINS), ("packed", 1, 61, 5)],
+        ),
+        (
+            PackingMode::Balanced,
+            [("long", 1, 61, 0), ("bins", 3, 24, BINS)],
+        ),
+        (
+            PackingMode::BestFit,
+            [("bins", 2, 40, BINS), ("more", 1, 55, BINS)],
+        ),
     ] {
         let world = World::new();
         let corpus = Corpus::new(9, 300);
         let mut config = World::config(&corpus.write(&world, 1), "a");
         config.packing.mode = mode;
-        config.packing.look_ahead = 25;
+        if mode == PackingMode::BestFit {
+            config.packing.look_ahead = 25;
+        }
+        config.packing.balanced.window = 3;
+        if mode == PackingMode::Balanced {
+            let table = &mut config.packing.balanced;
+            (table.tokens, table.micro_batches) = (32, 2);
+        }
         config.packing.last_batch = LastBatch::Pad;
         let config = with_stages(config, &stages);
         let shapes: Vec<Change> = stages.iter().map(|stage| Change::Stage(stage.0)).collect();
@@ -73,7 +98,7 @@ async fn each_token_is_given_once_over_all_stages() {
             let (found, width) = batch_tokens(slices, sources.form);
             let (mut at, mut row) = (0, 0);
             for piece in &sources.pieces {
-                if sources.form == Form::Rows && piece.new_row {
+                if sources.form == Form::Rows && piece.new_row && width > 0 {
                     at = row * width;
                     row += 1;
                 }

@@ -11,7 +11,7 @@ use batchweave_core::manifest::entry::{Stage, StageMixture};
 use batchweave_core::order::{MixtureSpec, NumberedMixture, named_weights};
 use batchweave_producer::Outcome;
 use batchweave_producer::config::{
-    LastBatch, PackingMode, ProducerConfig, StageConfig, StagePackingConfig,
+    DocumentKind, LastBatch, PackingMode, ProducerConfig, StageConfig, StagePackingConfig,
 };
 use batchweave_producer::packing::Extra;
 use batchweave_producer::transform::DocumentTransform;
@@ -21,8 +21,11 @@ use crate::mixtures::set as set_mixture;
 use crate::order::three;
 use crate::support::{Corpus, World, seeds};
 
-/// A stage: its name, its rows per slice and tokens per row, and its look-ahead; 0 for `concat`.
+/// A stage: its name, its rows per slice and tokens per row, and its look-ahead; 0 for `concat`, [`BINS`] for `balanced`.
 pub(crate) type Shape = (&'static str, u32, u32, usize);
+
+/// In place of the look-ahead of a stage of bins.
+pub(crate) const BINS: usize = usize::MAX;
 
 pub(crate) fn with_stages(mut config: ProducerConfig, shapes: &[Shape]) -> ProducerConfig {
     let stage = |(name, rows_per_slice, seq_len, look_ahead): &Shape| StageConfig {
@@ -30,12 +33,13 @@ pub(crate) fn with_stages(mut config: ProducerConfig, shapes: &[Shape]) -> Produ
         seq_len: *seq_len,
         rows_per_slice: *rows_per_slice,
         packing: StagePackingConfig {
-            mode: match (config.packing.mode, look_ahead) {
-                (PackingMode::Chat, _) => None,
-                (_, 0) => Some(PackingMode::Concat),
-                _ => Some(PackingMode::BestFit),
-            },
-            look_ahead: (*look_ahead > 0).then_some(*look_ahead),
+            mode: Some(match (config.documents(), *look_ahead) {
+                (_, BINS) => PackingMode::Balanced,
+                (DocumentKind::Conversation, _) => PackingMode::Chat,
+                (_, 0) => PackingMode::Concat,
+                _ => PackingMode::BestFit,
+            }),
+            look_ahead: (1..BINS).contains(look_ahead).then_some(*look_ahead),
         },
         weights: BTreeMap::new(),
     };
@@ -44,7 +48,12 @@ pub(crate) fn with_stages(mut config: ProducerConfig, shapes: &[Shape]) -> Produ
 }
 
 /// Begins the stage `name` of `config` with a batch of producer `a`, or a number of batches after its last one.
-async fn set(world: &World, config: &ProducerConfig, name: &str, from: Result<Seq, Seq>) -> Seq {
+pub(crate) async fn set(
+    world: &World,
+    config: &ProducerConfig,
+    name: &str,
+    from: Result<Seq, Seq>,
+) -> Seq {
     let transform = DocumentTransform::new(config).unwrap();
     let state = transform.configured_stage(name).unwrap();
     let own = config
@@ -126,7 +135,7 @@ impl Change {
 }
 
 /// Kills the producer at instants that the seed draws; sets each change when a number of batches is committed.
-async fn stages_do_not_depend_on_kills(
+pub(crate) async fn stages_do_not_depend_on_kills(
     seeds: Range<u64>,
     planned: &[(usize, Seq, Change)],
     make: impl Fn(&World) -> ProducerConfig,

@@ -85,10 +85,16 @@ pub(super) fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, St
     rows
 }
 
-/// Describes the cost of the newest steps of a balanced stream.
+/// Describes the cost of the newest steps that have bins.
 fn balance(report: &StatusReport) -> Option<String> {
     let commits = &report.commits;
     let imbalance = commits.cost?.imbalance();
+    if !report.stages.is_empty() {
+        // The newest steps may be of several shapes.
+        return Some(format!(
+            "the dearest slice costs {imbalance:.3} times the mean (newest steps with bins)"
+        ));
+    }
     let room = commits.tgbs.saturating_mul(report.stream.batch_items());
     let fill = 100.0 * commits.tokens as f64 / room.max(1) as f64;
     let steps = count(commits.tgbs, "step");

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::super::{ColumnValues, Point, TokenRange};
+use super::super::{ColumnValues, HandedPiece, Point};
 
 /// The window is full at this many tokens, in any number of pieces, to bound memory.
 const WINDOW_TOKENS_MAX: u64 = 16 << 20;
@@ -20,7 +20,7 @@ pub(super) struct Piece {
     /// It repeats the last token of the piece before it, which is of the same document.
     pub(super) goes_on: bool,
     pub(super) placed: bool,
-    /// Whether it was cut, as [`TokenRange::is_cut`] says.
+    /// Whether it was cut, as `TokenRange::is_cut` says.
     pub(super) is_cut: bool,
     pub(super) columns: Option<ColumnValues>,
     /// The document's arrays, and their size in bytes, which stays when they are placed.
@@ -38,36 +38,16 @@ pub(super) struct Divided<'a> {
 }
 
 impl Piece {
-    /// Returns whether the piece goes on where `range` ends.
-    pub(super) fn follows(&self, range: &TokenRange) -> bool {
-        let end = range.at.skip + range.tokens.len() as u64;
-        self.goes_on && range.at.is_document(self.at) && self.at.skip + 1 == end
-    }
-
-    /// Returns the tokens of the piece that no other one before it has.
-    pub(super) fn into_range(mut self, is_before_placed: bool) -> TokenRange {
-        let before = self.goes_on.then(|| self.tokens.remove(0));
-        if before.is_some() && !self.learned.is_empty() {
-            self.learned.remove(0);
-        }
-        let mut at = self.at;
-        at.skip += u64::from(self.goes_on);
-        TokenRange {
-            at,
-            before,
+    /// Returns the piece as it is handed over; `is_before_placed` where a piece behind it is placed.
+    pub(super) fn unplaced(self, is_before_placed: bool) -> HandedPiece {
+        HandedPiece {
+            at: self.at,
+            goes_on: self.goes_on,
             tokens: self.tokens,
             learned: self.learned,
             columns: self.columns,
-            is_cut: self.is_cut || is_before_placed || before.is_some(),
+            is_cut: self.is_cut || is_before_placed,
         }
-    }
-}
-
-impl TokenRange {
-    /// Adds the tokens of a piece that goes on where this ends.
-    pub(super) fn extend(&mut self, piece: Piece) {
-        self.tokens.extend(piece.tokens.into_iter().skip(1));
-        self.learned.extend(piece.learned.into_iter().skip(1));
     }
 }
 

@@ -3,15 +3,51 @@
 
 use std::collections::BTreeMap;
 
+use batchweave_core::balance::{BalanceSettings, CostModel, CostSpec};
+
 use super::*;
+use crate::packing::{Balanced, Balancing, Batches};
 
-/// A stage: its first batch, its shape, and its look-ahead; 0 for `concat`.
-type Stage = (u64, Shape, usize);
+/// A stage: its first batch, its shape, and its packer.
+type Stage = (u64, Shape, Packing);
 
-fn packer_of((_, shape, look_ahead): Stage, from: Restart) -> Box<dyn Packer> {
-    match look_ahead {
-        0 => Box::new(Concat::new(shape, ADDED, from, true)),
-        look_ahead => Box::new(BestFit::new(shape, ADDED, look_ahead, from)),
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Packing {
+    Concat,
+    /// With this look-ahead.
+    BestFit(usize),
+    /// With windows of this number of batches.
+    Balanced(u32),
+}
+
+/// Returns the packer of a stage that starts at `from` with batch `next`.
+fn packer_of((_, shape, packing): Stage, from: Restart, next: u64) -> Box<dyn Packer> {
+    match packing {
+        Packing::Concat => Box::new(Concat::new(shape, ADDED, from, true)),
+        Packing::BestFit(look_ahead) => Box::new(BestFit::new(shape, ADDED, look_ahead, from)),
+        Packing::Balanced(window) => {
+            let batches = Batches {
+                next,
+                ..Batches::from_start(shape, shape.slices)
+            };
+            Box::new(Balanced::new(balancing(shape, window), batches, from))
+        }
+    }
+}
+
+fn balancing(shape: Shape, window: u32) -> Balancing {
+    Balancing {
+        settings: BalanceSettings {
+            slices: shape.slices,
+            micro_batches: shape.rows_per_slice,
+            tokens: shape.seq_len,
+            window,
+            by_cost: false,
+        },
+        cost: CostModel::new(&CostSpec::attention(16.0), &[]).unwrap(),
+        item_bytes: Vec::new(),
+        split: true,
+        end: END,
     }
 }
 
@@ -28,10 +64,16 @@ fn begin(stages: &[Stage], from: Restart, next: u64) -> Box<dyn Packer> {
         let last = states.last().unwrap().1.clone();
         states.push((Some(next), last.handed_over(next)));
     }
-    let of = |(first, state): (Option<u64>, Restart)| {
-        packer_of(first.map_or(earliest, |first| at(stages, first)), state)
+    let firsts = states.iter().skip(1).filter_map(|(first, _)| *first);
+    let nexts: Vec<u64> = firsts.chain([next]).collect();
+    let of = |((first, state), next): ((Option<u64>, Restart), u64)| {
+        packer_of(
+            first.map_or(earliest, |first| at(stages, first)),
+            state,
+            next,
+        )
     };
-    let mut packers = states.into_iter().map(of);
+    let mut packers = states.into_iter().zip(nexts).map(of);
     let first = packers.next().unwrap();
     Box::new(HandingOver::new(first, packers.collect()))
 }
@@ -43,6 +85,16 @@ fn batches(
     from: &Restart,
     next: u64,
 ) -> Vec<PackedBatch> {
+    flushed_batches(stages, documents, (from, next), |_| false)
+}
+
+/// Returns these batches where windows end with each document that `flushes` names.
+fn flushed_batches(
+    stages: &[Stage],
+    documents: &[Document],
+    (from, next): (&Restart, u64),
+    flushes: impl Fn(u64) -> bool,
+) -> Vec<PackedBatch> {
     let rest = documents.iter().filter(|d| d.place.unit >= from.at.unit);
     let mut packer = begin(stages, from.clone(), next);
     let (mut all, mut ended) = (Vec::new(), None);
@@ -50,7 +102,11 @@ fn batches(
     events.push(None);
     for event in events {
         if let Some(document) = event {
+            let unit = document.place.unit;
             packer.push(document).unwrap();
+            if flushes(unit) {
+                packer.flush().unwrap();
+            }
         } else {
             packer.end(Point::pass(1)).unwrap();
             ended = Some(Point::pass(1));
@@ -60,11 +116,10 @@ fn batches(
             let behind = batch.next.clone();
             all.push(batch);
             if at(stages, seq).0 == seq {
-                let mut later = packer_of(at(stages, seq), behind.handed_over(seq));
-                packer
-                    .hand_over()
-                    .into_iter()
-                    .for_each(|range| later.push_range(range));
+                let mut later = packer_of(at(stages, seq), behind.handed_over(seq), seq);
+                for range in packer.hand_over() {
+                    later.push_range(range).unwrap();
+                }
                 ended.map_or(Ok(()), |end| later.end(end)).unwrap();
                 packer = later;
             }
@@ -82,22 +137,30 @@ fn check(stages: &[Stage], documents: &[Document], all: &[PackedBatch]) -> Resul
     let mut counts = Counts::new();
     for (seq, batch) in (0..).zip(all) {
         let shape = at(stages, seq).1;
-        let rows = rows(batch);
+        let (tokens, start): (&[u32], Box<dyn Fn(usize) -> usize>) = match &batch.content {
+            BatchContent::Rows(rows) => (&rows.tokens, Box::new(|row| row * shape.width())),
+            BatchContent::Bins(bins) => {
+                let ends: Vec<usize> = bins.ends.iter().map(|end| end.token).collect();
+                let start = move |bin: usize| bin.checked_sub(1).map_or(0, |bin| ends[bin]);
+                (&bins.tokens, Box::new(start))
+            }
+            BatchContent::Samples(_) => unreachable!(),
+        };
         let mut place = 0;
         let mut row = None;
         for piece in &batch.sources.pieces {
             if batch.sources.form == Form::Rows && piece.new_row {
                 row = Some(row.map_or(0, |row: usize| row + 1));
-                place = row.unwrap() * shape.width();
+                place = start(row.unwrap());
             }
             let is_first = batch.sources.form == Form::Rows || place == 0;
             for n in 0..piece.items {
                 let key = (piece.unit, piece.skip + n);
-                let Content::Tokens(tokens) = &documents[piece.unit as usize].content else {
+                let Content::Tokens(own) = &documents[piece.unit as usize].content else {
                     unreachable!()
                 };
-                let wanted = tokens.get(key.1 as usize).copied().unwrap_or(END);
-                if key.1 > tokens.len() as u64 || rows.tokens[place] != wanted {
+                let wanted = own.get(key.1 as usize).copied().unwrap_or(END);
+                if key.1 > own.len() as u64 || tokens[place] != wanted {
                     return Err(format!("batch {seq} has another token than {key:?}"));
                 }
                 let count = counts.entry(key).or_default();
@@ -119,6 +182,8 @@ fn check(stages: &[Stage], documents: &[Document], all: &[PackedBatch]) -> Resul
             match counts.get(&key) {
                 Some((_, 1)) => {}
                 Some((1, 0)) if n == 0 => {}
+                // A sequence of one token has nothing to predict: it is in no batch.
+                None if tokens.is_empty() && Some(document) == documents.last() => {}
                 found => return Err(format!("token {key:?} was given {found:?}")),
             }
         }
@@ -185,13 +250,56 @@ fn check_run(lengths: &[u32], stages: &[Stage]) -> Result<(), String> {
     Ok(())
 }
 
-fn any_stage() -> impl Strategy<Value = (u64, u32, u32, usize)> {
-    (
-        1..5_u64,
-        2..12_u32,
-        1..3_u32,
-        prop_oneof![Just(0), Just(1), 2..12_usize],
-    )
+/// Where windows ended because nothing came, a restart makes the batches that it was sure of: those of rows, and the next one
+/// of a window of bins.
+fn check_flushed(lengths: &[u32], stages: &[Stage], every: u64) -> Result<(), String> {
+    let documents = documents(lengths);
+    let start = (&Restart::default(), 0);
+    let all = flushed_batches(stages, &documents, start, |unit| unit.is_multiple_of(every));
+    check(stages, &documents, &all)?;
+    for (done, batch) in (1..).zip(&all) {
+        let now = at(stages, done as u64);
+        let begins = now.0 == done as u64;
+        let next = match (now.2, &batch.next.window) {
+            (Packing::Balanced(_), None) => continue,
+            (Packing::Balanced(_), Some(_)) if begins => continue,
+            (Packing::Balanced(_), Some(_)) => done + 1,
+            _ => {
+                let ends = stages.iter().find(|stage| stage.0 > done as u64);
+                ends.map_or(all.len(), |stage| stage.0 as usize)
+            }
+        };
+        let again = batches(stages, &documents, &stored(&batch.next), done as u64);
+        let sure = &all[done..next.clamp(done, all.len())];
+        if again.get(..sure.len()) != Some(sure) {
+            return Err(format!("from {:?} after {done}: other batches", batch.next));
+        }
+    }
+    Ok(())
+}
+
+fn any_stage() -> impl Strategy<Value = (u64, u32, u32, Packing)> {
+    let packing = prop_oneof![
+        Just(Packing::Concat),
+        (1..12_usize).prop_map(Packing::BestFit),
+        (1..4_u32).prop_map(Packing::Balanced),
+    ];
+    (1..5_u64, 2..12_u32, 1..3_u32, packing)
+}
+
+fn in_order(made: Vec<(u64, u32, u32, Packing)>) -> Vec<Stage> {
+    let mut first = 0;
+    let numbered = made.into_iter().enumerate();
+    numbered
+        .map(|(n, (after, seq_len, rows, packing))| {
+            first += if n == 0 { 0 } else { after };
+            (first, shape(seq_len, rows), packing)
+        })
+        .collect()
+}
+
+fn any_lengths() -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(prop_oneof![0..6_u32, 0..40_u32], 1..60)
 }
 
 proptest! {
@@ -199,15 +307,19 @@ proptest! {
 
     #[test]
     fn each_token_is_given_once_over_all_stages_from_any_restart(
-        lengths in prop::collection::vec(prop_oneof![0..6_u32, 0..40_u32], 1..60),
+        lengths in any_lengths(),
         made in prop::collection::vec(any_stage(), 1..4),
     ) {
-        let mut first = 0;
-        let stages: Vec<Stage> = made.into_iter().enumerate().map(|(n, (after, seq_len, rows, look_ahead))| {
-            first += if n == 0 { 0 } else { after };
-            (first, shape(seq_len, rows), look_ahead)
-        }).collect();
-        check_run(&lengths, &stages).unwrap();
+        check_run(&lengths, &in_order(made)).unwrap();
+    }
+
+    #[test]
+    fn each_token_is_given_once_where_windows_end_early(
+        lengths in any_lengths(),
+        made in prop::collection::vec(any_stage(), 1..4),
+        every in 1..20_u64,
+    ) {
+        check_flushed(&lengths, &in_order(made), every).unwrap();
     }
 }
 
@@ -215,8 +327,68 @@ proptest! {
 fn what_best_fit_left_in_the_middle_of_a_document_is_packed_first() {
     // Rows of 5: document 0 is pieces of 5, 5 and 3 tokens, and document 1 fills up the row of its end.
     let documents = documents(&[10, 1, 3, 3, 9, 9]);
-    let stages = [(0, shape(4, 1), 6), (1, shape(6, 1), 0)];
+    let stages = [
+        (0, shape(4, 1), Packing::BestFit(6)),
+        (1, shape(6, 1), Packing::Concat),
+    ];
     let all = batches(&stages, &documents, &Restart::default(), 0);
     assert!(all[1].next.left.is_some() || all[0].next.left.is_none());
     check(&stages, &documents, &all).unwrap();
+}
+
+#[test]
+fn what_a_window_has_not_given_is_unmade_in_the_order_of_documents() {
+    // Windows of three batches of two bins, of which the first batch is given.
+    let documents = documents(&[7, 7, 7, 7, 7, 7, 7, 7]);
+    let stages = [
+        (0, shape(8, 1), Packing::Balanced(3)),
+        (1, shape(8, 1), Packing::Concat),
+    ];
+    let all = batches(&stages, &documents, &Restart::default(), 0);
+    check(&stages, &documents, &all).unwrap();
+    let left = all[1].next.left.as_ref().unwrap();
+    assert_eq!((left.first, left.given), (1, 16));
+    let window = left.window.unwrap();
+    assert_eq!((window.first, window.batches, window.given), (0, 3, 1));
+    let given: Vec<u64> = all[0]
+        .sources
+        .pieces
+        .iter()
+        .map(|piece| piece.unit)
+        .collect();
+    let unmade: Vec<u64> = all[1..]
+        .iter()
+        .flat_map(|batch| &batch.sources.pieces)
+        .map(|piece| piece.unit)
+        .collect();
+    assert!(unmade.is_sorted() && unmade.iter().all(|unit| !given.contains(unit)));
+}
+
+/// The tokens that were given may end with a range, before the next one is known.
+#[test]
+fn a_restart_behind_a_whole_range_has_no_piece_of_it() {
+    let stages = [
+        (0, shape(4, 2), Packing::Balanced(2)),
+        (1, shape(3, 1), Packing::Concat),
+    ];
+    check_run(&[9, 2, 3, 4, 4, 17], &stages).unwrap();
+}
+
+#[test]
+fn a_window_behind_a_hand_over_ends_when_nothing_comes() {
+    let documents = documents(&[10, 1, 3, 3, 9, 9, 30]);
+    let stages = [
+        (0, shape(4, 1), Packing::BestFit(6)),
+        (1, shape(4, 1), Packing::Balanced(30)),
+    ];
+    let all = batches(&stages, &documents, &Restart::default(), 0);
+    let mut packer = begin(&stages, stored(&all[0].next), 1);
+    let mut left = documents.into_iter();
+    let full = left.find(|document| {
+        packer.push(document.clone()).unwrap();
+        packer.can_flush()
+    });
+    assert!(full.is_some() && packer.pop().is_none());
+    packer.flush().unwrap();
+    assert!(packer.pop().is_some());
 }

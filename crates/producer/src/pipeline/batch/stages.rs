@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{BatchBuilder, splitter};
 use crate::cursor::STAGES;
 use crate::metrics::Metrics;
-use crate::packing::Restart;
+use crate::packing::{Mismatch, Restart};
 use crate::pipeline::stages::MissingStage;
 use crate::transform::BatchForm;
 
@@ -49,29 +49,35 @@ impl BatchBuilder {
         self.options.stages.as_ref()?.begins(self.next_seq)
     }
 
-    /// Hands the tokens that wait over to the packer of stage `id`; `behind` is the state after the batch before.
+    /// Goes on in stage `id`; `behind` is the state after the batch before.
     pub(super) fn change_stage(&mut self, id: u64, behind: Restart) {
+        if let Err(why) = self.hand_over(id, behind) {
+            self.failed = Some(why);
+        }
+    }
+
+    /// Hands the tokens that wait over to the packer of stage `id`.
+    fn hand_over(&mut self, id: u64, behind: Restart) -> Result<(), Mismatch> {
         let options = &mut self.options;
         let Some(stages) = &options.stages else {
-            return;
+            return Ok(());
         };
         let form = match stages.form(id, self.next_seq) {
             Ok(form) => form,
             Err(missing) => {
                 options.missing = Some(missing);
-                return;
+                return Ok(());
             }
         };
         let from = behind.handed_over(self.next_seq);
-        let Some(mut packer) = stages.packer(&form, from) else {
-            return;
+        let Some(mut packer) = stages.packer(&form, from, self.next_seq) else {
+            return Ok(());
         };
         for range in options.packer.hand_over() {
-            packer.push_range(range);
+            packer.push_range(range)?;
         }
         if let Some(end) = self.ended {
-            // These packers take any end.
-            let _ = packer.end(end);
+            packer.end(end)?;
         }
         options.packer = packer;
         options.slices = stages.slices(&form);
@@ -80,5 +86,6 @@ impl BatchBuilder {
         options.encoder = form.encoder.clone();
         self.splitter = splitter(options);
         keep_stage(&mut options.settings, &form);
+        Ok(())
     }
 }

@@ -150,10 +150,14 @@ fn make(
         batching
             .push(mode.document(unit, *items), None, &metrics)
             .unwrap();
-        groups.extend(std::iter::from_fn(|| batching.next_group(&metrics)));
+        groups.extend(std::iter::from_fn(|| {
+            batching.next_group(&metrics).unwrap()
+        }));
     }
     batching.end(Point::pass(1)).unwrap();
-    groups.extend(std::iter::from_fn(|| batching.next_group(&metrics)));
+    groups.extend(std::iter::from_fn(|| {
+        batching.next_group(&metrics).unwrap()
+    }));
     groups.extend(batching.finish(&metrics));
     let mut batches = Vec::new();
     let mut parts = Vec::new();

@@ -150,7 +150,7 @@ async fn check_transform(
             if let Some(warning) = missing_begin_token(config) {
                 findings.opened("warning", warning);
             }
-            if let Some(warning) = config.unlike_batches() {
+            for warning in config.unlike_batches() {
                 findings.opened("warning", warning);
             }
             if config.documents().has_template() {

@@ -16,7 +16,7 @@ pub(super) struct BinWindows {
     units: VecDeque<PackedBatch>,
 }
 
-/// An arranged window.
+/// A window whose pieces have their bins.
 #[derive(Debug)]
 pub(super) struct BinWindow {
     /// The batches that are left, each with the state behind it.
@@ -26,7 +26,7 @@ pub(super) struct BinWindow {
 }
 
 impl BinWindow {
-    /// Makes the next batch, in so many units.
+    /// Makes the next batch, in `units` units.
     pub(super) fn pop(&mut self, units: usize) -> Option<VecDeque<PackedBatch>> {
         let (batch, next) = self.batches.pop_front()?;
         let of_unit = batch.slices() / units.max(1);
@@ -64,7 +64,7 @@ impl BinWindows {
         }
     }
 
-    /// Returns the next unit of a batch, of which each has so many.
+    /// Returns the next unit of a batch, of which each has `units`.
     pub(super) fn pop(&mut self, units: usize) -> Option<PackedBatch> {
         while self.units.is_empty() {
             match self.windows.front_mut()?.pop(units) {

@@ -165,12 +165,9 @@ impl BatchBuilder {
             };
             self.add(unit, metrics);
         }
-        match (self.full.pop_front(), self.failed.take()) {
-            (None, Some(why)) => Err(why.into()),
-            (group, failed) => {
-                self.failed = failed;
-                Ok(group)
-            }
+        match self.failed.take_if(|_| self.full.is_empty()) {
+            Some(why) => Err(why.into()),
+            None => Ok(self.full.pop_front()),
         }
     }
 

@@ -14,9 +14,9 @@ type Stage = (u64, Shape, Packing);
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Packing {
     Concat,
-    /// With this look-ahead.
+    /// Whole documents, chosen from this number of pieces.
     BestFit(usize),
-    /// With windows of this number of batches.
+    /// Bins, in windows of this number of batches.
     Balanced(u32),
 }
 

@@ -162,6 +162,7 @@ fn is_done(m: &Manifest, request: RequestId) -> bool {
         id: 0,
         from: BTreeMap::new(),
         spec: serde_json::Value::Null,
+        why: None,
     });
     m.validate(&entry) == Ok(Validity::Repeat)
 }
@@ -180,6 +181,7 @@ fn entry(
         id,
         from,
         spec: spec.to_json(),
+        why: None,
     })
 }
 

@@ -159,6 +159,7 @@ fn options(source: &str) -> Options {
             .map(|line| {
                 line.trim()
                     .trim_start_matches("pub(crate) ")
+                    .trim_start_matches("pub(super) ")
                     .trim_start_matches("pub ")
             })
             .find(|line| !line.is_empty() && !line.starts_with(['#', '/']));

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod demo;
+mod drive;
 mod fencing;
 mod fetch;
 mod full_disk;

@@ -1,7 +1,10 @@
-//! `batchweave mixture`: shows, plans and sets the weights of a stream's sources.
+//! `batchweave mixture`: shows, plans and sets the weights of a stream's sources; `drive` sets them by the loss, `explain` says
+//! why.
 
 mod begin;
 mod change;
+mod drive;
+mod explain;
 mod given;
 mod render;
 mod show;
@@ -20,6 +23,8 @@ use serde::Serialize;
 pub(crate) use self::begin::{Begin, too_early};
 use self::change::{Change, Wanted};
 pub(crate) use self::change::{needed_mixtures, read_spec};
+use self::drive::DriveArgs;
+use self::explain::ExplainArgs;
 use crate::admin;
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
@@ -29,6 +34,9 @@ Examples:
   batchweave mixture show                                       the mixtures, and the shares really given
   batchweave mixture plan web=0.6 code=0.3 math=0.1             what `set` would change, and from which batch on
   batchweave mixture set web=0.6 code=0.3 math=0.1 --after 256
+  batchweave mixture drive --job llm --rule odm --every 500 --dry-run --svg shares.svg
+  batchweave mixture drive --job llm --rule odm --every 500     set them by the losses that ranks report, until Ctrl-C
+  batchweave mixture explain 12                                 why mixture 12 was set
 
 Each producer changes with the batch that is --after batches behind its last committed one; batches
 that it made beyond that are made again. No document is lost or given twice. Weights count only
@@ -49,6 +57,10 @@ enum MixtureVerb {
     Plan(ChangeArgs),
     /// Set the weights of the sources from a coming batch on
     Set(SetArgs),
+    /// Follow the losses that ranks report, and set the weights by them
+    Drive(DriveArgs),
+    /// Show why `drive` set a mixture, and compute it again
+    Explain(ExplainArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -111,6 +123,8 @@ pub(crate) async fn run(args: &MixtureArgs, context: &Context) -> Result<Exit, C
         MixtureVerb::Show(args) => show::run(args.steps, context).await,
         MixtureVerb::Plan(args) => plan(args, context).await,
         MixtureVerb::Set(args) => set(args, context).await,
+        MixtureVerb::Drive(args) => drive::run(args, context).await,
+        MixtureVerb::Explain(args) => explain::run(args, context).await,
     }
 }
 
@@ -162,6 +176,7 @@ fn is_done(m: &Manifest, request: RequestId) -> bool {
         id: 0,
         from: BTreeMap::new(),
         spec: serde_json::Value::Null,
+        why: None,
     });
     m.validate(&entry) == Ok(Validity::Repeat)
 }
@@ -180,6 +195,7 @@ fn entry(
         id,
         from,
         spec: spec.to_json(),
+        why: None,
     })
 }
 

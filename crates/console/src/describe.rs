@@ -77,7 +77,12 @@ pub fn beside(entry: &Entry, writer: &str) -> String {
         Entry::AttemptOpened(e) => attempt_opened(e),
         Entry::Mixture(e) => {
             let producers = count(e.from.len() as u64, "producer");
-            format!("mixture {} for {producers}", e.id)
+            let by = if e.why.is_some() {
+                ", by the losses"
+            } else {
+                ""
+            };
+            format!("mixture {} for {producers}{by}", e.id)
         }
         Entry::Stage(e) => {
             let producers = count(e.from.len() as u64, "producer");

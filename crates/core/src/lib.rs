@@ -7,6 +7,7 @@ pub mod balance;
 pub mod commit_policy;
 pub mod crc;
 pub mod cursor;
+pub mod drive;
 pub mod error;
 pub mod fixtures;
 pub mod flow_control;

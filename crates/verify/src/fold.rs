@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use batchweave_console::CliError;
 use batchweave_console::context;
+use batchweave_core::drive::MixtureHistory;
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
@@ -33,6 +34,7 @@ pub(crate) struct VoidAt {
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) history: History,
+    pub(crate) mixtures: MixtureHistory,
     /// Digests by step, from the first of the stream on.
     pub(crate) named: Vec<LoggedTgb>,
     /// The first step of the stream, which is that of the first digest.
@@ -129,6 +131,7 @@ impl Folding {
 impl Facts {
     fn note(&mut self, version: Version, folded: &Folded) {
         self.history.note(version, folded);
+        self.mixtures.note(version, folded);
         self.objects.note(folded);
         let digests = folded.placed.iter().map(|entry| LoggedTgb {
             digest: entry.tgb.digest,

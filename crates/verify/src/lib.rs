@@ -7,7 +7,8 @@
 //! - `job`: the proof of a run from the ledgers in its `listing`, attempt by attempt in `proof`, and in `parents` of a fork;
 //!   `mend` stores missing ledgers, `left_behind` names attempts behind a newer checkpoint; `training` adds what ranks
 //!   reported, `report` and `picture` show the result;
-//! - `losses` reads the losses that ranks reported, for `batchweave losses`.
+//! - `losses` reads the losses that ranks reported, for `batchweave losses`; `followed` reads them and the states of steps
+//!   while the run goes on, for `batchweave mixture drive`.
 #![forbid(unsafe_code)]
 
 mod bar;
@@ -15,6 +16,7 @@ mod bundles;
 mod copies;
 mod data;
 mod fold;
+mod followed;
 mod job;
 mod left_behind;
 mod listing;
@@ -28,6 +30,7 @@ mod report;
 mod stream;
 mod training;
 
+pub use followed::{FollowedRun, MissingState};
 pub use losses::{RunLosses, StepLosses};
 
 use std::fmt::Write as _;

@@ -16,6 +16,7 @@ use batchweave_store::{Store, found};
 use futures::future::LocalBoxFuture;
 use futures::{StreamExt, TryStreamExt};
 
+use crate::fold::Folding;
 use crate::job::{absent, fold};
 
 /// Objects read at a time; each may have 32 MiB.
@@ -28,6 +29,15 @@ struct LossLeg {
     steps: Range<Step>,
     /// First step, last step and key, in order.
     objects: Vec<(Step, Step, String)>,
+}
+
+impl LossLeg {
+    fn read_steps(&self, steps: &Range<Step>) -> u64 {
+        let own = both(steps, &self.steps);
+        let skipped = self.attempt.skipped(own.clone());
+        let skipped: u64 = skipped.iter().map(|(first, end)| end - first).sum();
+        own.end.saturating_sub(own.start) - skipped
+    }
 }
 
 /// The losses of a job's run.
@@ -62,15 +72,23 @@ impl RunLosses {
                 .clone();
             let lineage = record.lineage();
             let lineage = lineage.map_err(|why| CliError::Unsound(why.to_string()))?;
-            let head = folding.manifest().next_step();
-            let stream = folding.manifest().stream_id();
-            let legs = legs(store, &record, &lineage, head).await?;
-            Ok(Self {
-                store: Arc::clone(store),
-                stream,
-                record,
-                legs,
-            })
+            Self::of_lineage(store, &folding, &record, &lineage).await
+        })
+    }
+
+    /// Lists the losses of one lineage of a job.
+    pub(crate) async fn of_lineage(
+        store: &Arc<dyn Store>,
+        folding: &Folding,
+        record: &JobRecord,
+        lineage: &[Leg],
+    ) -> Result<Self, CliError> {
+        let head = folding.manifest().next_step();
+        Ok(Self {
+            store: Arc::clone(store),
+            stream: folding.manifest().stream_id(),
+            record: record.clone(),
+            legs: legs(store, record, lineage, head).await?,
         })
     }
 
@@ -88,15 +106,15 @@ impl RunLosses {
         first..end.min(self.legs.last().map_or(end, |leg| leg.steps.end))
     }
 
+    /// Returns the number of pairs of step and coordinate in a range: quarantined steps are passed over.
+    pub fn read_pairs(&self, steps: &Range<Step>) -> u64 {
+        let pairs = |leg: &LossLeg| leg.read_steps(steps) * u64::from(leg.attempt.state.dp_size);
+        self.legs.iter().map(pairs).sum()
+    }
+
     /// Returns the number of steps in a range that the run's ranks read: quarantined ones are passed over.
     pub fn read_steps(&self, steps: &Range<Step>) -> u64 {
-        let of_leg = |leg: &LossLeg| {
-            let own = both(steps, &leg.steps);
-            let skipped = leg.attempt.skipped(own.clone());
-            let skipped: u64 = skipped.iter().map(|(first, end)| end - first).sum();
-            own.end.saturating_sub(own.start) - skipped
-        };
-        self.legs.iter().map(of_leg).sum()
+        self.legs.iter().map(|leg| leg.read_steps(steps)).sum()
     }
 
     /// Calls `each` with the values of each step in a range that has any, in the order of steps.

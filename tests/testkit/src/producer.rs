@@ -123,6 +123,16 @@ impl TestProducer {
     /// # Panics
     /// When packing, an upload or the commit fails.
     pub async fn commit_data(&mut self, tgbs: &[TgbData], object_bytes: u64) {
+        let row = self.next_seq() + tgbs.len() as u64;
+        let cursor = Cursor(serde_json::json!({ "row": row }));
+        self.commit_with(tgbs, object_bytes, cursor).await;
+    }
+
+    /// The same, with a cursor of the test.
+    ///
+    /// # Panics
+    /// When packing, an upload or the commit fails.
+    pub async fn commit_with(&mut self, tgbs: &[TgbData], object_bytes: u64, cursor: Cursor) {
         let (first, store) = (self.next_seq(), self.log.store().clone());
         let last = first + tgbs.len() as u64 - 1;
         let identity = Identity::new(self.stream_id(), &self.name, self.epoch);
@@ -131,7 +141,6 @@ impl TestProducer {
         for object in packed.objects {
             let _ = store.upload(&object.key, object.bytes).await.unwrap();
         }
-        let cursor = Cursor(serde_json::json!({ "row": last + 1 }));
         self.try_commit(packed.tgbs, cursor).await.unwrap();
     }
 

@@ -40,6 +40,10 @@ impl Programs {
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };
             let mut options = options(&source(&file));
+            if verb == "mixture" {
+                let drive = source("crates/cli/src/mixture/drive/settings.rs");
+                options.extend(self::options(&drive));
+            }
             if verb == "bench" {
                 for more in [
                     "reclaim/mod",
@@ -155,6 +159,7 @@ fn options(source: &str) -> Options {
             .map(|line| {
                 line.trim()
                     .trim_start_matches("pub(crate) ")
+                    .trim_start_matches("pub(super) ")
                     .trim_start_matches("pub ")
             })
             .find(|line| !line.is_empty() && !line.starts_with(['#', '/']));

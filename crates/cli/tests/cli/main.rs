@@ -8,6 +8,7 @@ mod decode;
 mod decode_file;
 mod delete;
 mod doctor;
+mod drive;
 mod jobs;
 mod proof;
 mod quickstart;

@@ -35,7 +35,7 @@ struct Stored {
 pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(String, Vec<u8>)> {
     let key = key_of(entry)?;
     let stored = Stored {
-        format: record::format_of(entry.is_of_stage()),
+        format: record::format_of(entry.is_of_format_2()),
         stream,
         entry: entry.clone(),
     };
@@ -48,7 +48,7 @@ pub fn decode(key: &str, bytes: &[u8], stream: StreamId) -> Result<Entry, Format
     let key = &*stem(key);
     let newest = record::FORMAT_WITH_STAGES.into();
     let stored: Stored = json::parse_up_to(bytes, key, INTENT_BYTES_MAX, newest)?;
-    let format = record::format_of(stored.entry.is_of_stage());
+    let format = record::format_of(stored.entry.is_of_format_2());
     FormatError::check_format(key, stored.format, format)?;
     FormatError::check_stream(key, stored.stream, stream)?;
     if key_of(&stored.entry).as_deref() != Some(key) {

@@ -203,6 +203,9 @@ pub struct Mixture {
     pub from: BTreeMap<ProducerName, Seq>,
     /// Weights of the sources.
     pub spec: Value,
+    /// The losses and settings that a driver made the weights from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Value>,
 }
 
 /// Another shape of the batches.
@@ -346,11 +349,12 @@ impl Entry {
         }
     }
 
-    /// Returns whether only releases that know stages can read it.
-    pub fn is_of_stage(&self) -> bool {
+    /// Returns whether its record has format 2: stages and reasons of mixtures came with it.
+    pub fn is_of_format_2(&self) -> bool {
         match self {
             Self::Stage(_) => true,
             Self::Batch(e) => e.stage > 0,
+            Self::Mixture(e) => e.why.is_some(),
             _ => false,
         }
     }

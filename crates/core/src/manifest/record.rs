@@ -8,13 +8,17 @@ use crate::ids::{CommitId, Epoch, Hash, StreamId, Version};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::{json, keys};
 
-/// The format of records, intents and snapshots with a stage, so that releases that do not know stages stop with the advice
-/// to upgrade. Others have format 1.
+/// The format of records with the reason of a mixture, and of records, intents and snapshots with a stage, so that releases
+/// that do not know these stop with the advice to upgrade. Others have format 1.
 pub(crate) const FORMAT_WITH_STAGES: u32 = 2;
 
-/// Returns the number of the format of an object with or without a stage.
-pub(crate) fn format_of(has_stage: bool) -> u32 {
-    if has_stage { FORMAT_WITH_STAGES } else { 1 }
+/// Returns the number of the format of an object with or without what came with format 2.
+pub(crate) fn format_of(is_of_format_2: bool) -> u32 {
+    if is_of_format_2 {
+        FORMAT_WITH_STAGES
+    } else {
+        1
+    }
 }
 
 /// The writer of a record. For people: it has no influence on the validity of entries.
@@ -99,6 +103,6 @@ impl Record {
 
     /// Returns the number of the format of a record with these entries.
     pub fn format_of(entries: &[Entry]) -> u32 {
-        format_of(entries.iter().any(Entry::is_of_stage))
+        format_of(entries.iter().any(Entry::is_of_format_2))
     }
 }

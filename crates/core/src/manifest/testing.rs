@@ -142,3 +142,18 @@ pub(crate) fn placed(folded: &Folded) -> Vec<String> {
         .map(|s| format!("{}={}:{}", s.step, s.producer, s.seq))
         .collect()
 }
+
+/// Compares with a file of tests/golden, or writes it with BLESS=1.
+pub(crate) fn golden(name: &str, bytes: &[u8]) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let path = folder.join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let stored = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert_eq!(
+        String::from_utf8_lossy(&stored),
+        String::from_utf8_lossy(bytes),
+        "{name}"
+    );
+}

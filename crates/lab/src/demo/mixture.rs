@@ -99,6 +99,7 @@ fn entry(
         id,
         spec: MixtureSpec::default().with(mixture, 0).to_json(),
         from,
+        why: None,
     })
 }
 

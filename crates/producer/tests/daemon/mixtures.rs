@@ -50,6 +50,7 @@ pub(crate) async fn set(world: &World, weights: &[(&str, f64)], from: Result<Seq
             id,
             from,
             spec: spec.with(mixture, 0).to_json(),
+            why: None,
         })
     })
     .await

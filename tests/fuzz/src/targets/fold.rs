@@ -265,6 +265,7 @@ fn administration(state: &Manifest) -> Vec<Entry> {
             id: state.mixture().id.saturating_add(1),
             from: from.collect(),
             spec: serde_json::Value::Null,
+            why: None,
         }),
         Entry::Watermark(Watermark {
             step: state.next_step(),

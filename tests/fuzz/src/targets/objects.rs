@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use batchweave_core::drive::Why;
 use batchweave_core::ids::{CommitId, Hash, StreamId};
 use batchweave_core::intent::{self, Candidacy};
 use batchweave_core::limits::{FORK_REPEATED_MAX, SEGMENT_STEPS};
@@ -40,6 +41,7 @@ pub(super) fn record(input: &[u8]) {
         for entry in &record.entries {
             let written = good(serde_json::to_vec(entry), "an entry is written");
             assert_eq!(entry.json_len(), written.len());
+            reason(entry);
         }
         for state in [manifest(), producing()] {
             let mut state = state.clone();
@@ -52,6 +54,18 @@ pub(super) fn record(input: &[u8]) {
             fold::same_snapshot(&state);
         }
     });
+}
+
+/// The reason of a mixture: computed again, whatever its numbers are, and stored as it is.
+fn reason(entry: &Entry) {
+    let Entry::Mixture(mixture) = entry else {
+        return;
+    };
+    let Some(Ok(why)) = mixture.why.as_ref().map(Why::read) else {
+        return;
+    };
+    let _ = why.recompute();
+    assert_eq!(Why::read(&why.to_json()), Ok(why));
 }
 
 /// A snapshot of the version that it states, and records after it.

@@ -53,7 +53,7 @@ fn messages(side: &str) -> Vec<Vec<u8>> {
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "stream" => vec![golden("stream-v1.json"), golden("stream-v1/stream.json")],
-        "record" => records(),
+        "record" => [records(), vec![golden("log-v2-why.jsonl")]].concat(),
         "fold" => vec![history(b'l'), history(b'a'), turns()],
         "fork" => vec![golden("fork-v1.json")],
         "snapshot" => vec![golden("snapshot-v1.json"), plain_snapshot()],

@@ -87,6 +87,7 @@ fn mixture(
             id: m.mixture().id + 1,
             from,
             spec: serde_json::json!({ "web": 1 }),
+            why: None,
         })
     }
 }

@@ -107,6 +107,7 @@ pub(super) fn mixture(m: &Manifest, e: &Mixture) -> Result<(), Void> {
         });
     }
     levels(&e.spec)?;
+    e.why.as_ref().map_or(Ok(()), levels)?;
     for (name, &seq) in &e.from {
         number(seq)?;
         let state = m

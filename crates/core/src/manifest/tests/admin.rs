@@ -311,6 +311,7 @@ fn a_mixture_is_in_force_from_its_sequence_on() {
             id,
             from,
             spec: json!({"web": 0.5}),
+            why: None,
         })
     };
     assert!(matches!(

@@ -14,19 +14,7 @@ use crate::manifest::repair::Repair;
 use crate::proof::{Ledger, LedgerEntry, LedgerPlace, ReaderCoverage};
 use crate::retention::{Mark, Progress};
 
-pub(super) fn golden(name: &str, bytes: &[u8]) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
-    let path = folder.join(name);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, bytes).unwrap();
-    }
-    let stored = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    assert_eq!(
-        String::from_utf8_lossy(&stored),
-        String::from_utf8_lossy(bytes),
-        "{name}"
-    );
-}
+pub(super) use crate::manifest::testing::golden;
 
 #[test]
 fn the_state_of_a_fork() {
@@ -101,6 +89,7 @@ fn history() -> Bench {
             id: 1,
             from: [(name("a"), 4)].into(),
             spec: json!({"web": 0.7}),
+            why: None,
         }),
         Entry::Sealed(Sealed {
             request: request(4),

@@ -35,6 +35,7 @@ fn entry(b: &Bench, kind: u8, who: usize, n: u64) -> Entry {
                 id: b.m.mixture().id + 1,
                 from: BTreeMap::from([(producer, next + n)]),
                 spec: serde_json::json!({ "web": n }),
+                why: (n % 2 == 1).then(|| serde_json::json!({ "loss": n })),
             })
         }
         7 if open.is_some() && n == 0 => Entry::JobClosed(JobClosed {

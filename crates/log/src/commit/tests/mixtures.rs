@@ -17,6 +17,7 @@ async fn set(store: &Arc<dyn Store>, id: u64, from: u64) {
             id,
             from: from.clone(),
             spec: serde_json::json!({ "id": id }),
+            why: None,
         })
     };
     admin.commit_entry("test", mixture).await.unwrap();

@@ -99,6 +99,7 @@ async fn one_that_may_become_valid_stays_and_is_read_again_when_things_change() 
             id: 1,
             from: from.clone(),
             spec: serde_json::Value::Null,
+            why: None,
         })
     };
     admin.commit_entry("test", mixture).await.unwrap();

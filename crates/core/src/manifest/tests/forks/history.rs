@@ -216,6 +216,7 @@ impl History {
             id,
             from,
             spec: spec.to_json(),
+            why: None,
         })]);
     }
 

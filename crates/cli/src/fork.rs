@@ -123,13 +123,19 @@ pub(crate) async fn run(args: &ForkArgs, context: &Context) -> Result<Exit, CliE
         };
         (store.root().to_owned(), outcome, Some(stream.stream_id))
     };
-    let mut report = report(args, plan, root, stream);
+    let inputs = InputFiles::check(&plan.files, &context.store_options()).await;
+    let mut report = report(args, plan, root, stream, inputs);
     report.outcome = outcome;
     context.done(&report, render::text)
 }
 
-fn report(args: &ForkArgs, plan: ForkPlan, root: String, stream: Option<StreamId>) -> ForkReport {
-    let inputs = InputFiles::check(&plan.files);
+fn report(
+    args: &ForkArgs,
+    plan: ForkPlan,
+    root: String,
+    stream: Option<StreamId>,
+    inputs: InputFiles,
+) -> ForkReport {
     let files = |name: &ProducerName| plan.files.get(name).map_or(0, Vec::len);
     let carried = |(name, p): (&ProducerName, &ProducerState)| Carried {
         producer: name.clone(),

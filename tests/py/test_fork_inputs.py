@@ -1,4 +1,4 @@
-"""`batchweave fork --dry-run` says whether the input is still there, also where it is in a store."""
+"""`batchweave fork --dry-run` says whether the input is still there, also that in a store."""
 
 from __future__ import annotations
 

@@ -112,14 +112,14 @@ def train(socket: Path, model: Model, rank: int, sums: dict[str, Sums]) -> None:
                         total, tokens = total + loss, tokens + count
             step = sums["step"][batch.step]
             step[0], step[1] = step[0] + total, step[1] + tokens
-            for number, (loss, count) in by_source.items():
+            for number, own in by_source.items():
                 source = sums["source"][number]
-                source[0], source[1] = source[0] + loss, source[1] + count
+                source[0], source[1] = source[0] + own[0], source[1] + own[1]
             reader.report(
                 batch,
                 loss=total / tokens,
                 tokens=tokens,
-                sources={number: (loss, count) for number, (loss, count) in by_source.items()},
+                sources={number: (own[0], own[1]) for number, own in by_source.items()},
                 documents=(means, weights),
             )
             if batch.step % 7 == 6:

@@ -117,7 +117,7 @@ def train(socket: Path, model: Model, rank: int, sums: dict[str, Sums]) -> None:
                 source[0], source[1] = source[0] + own[0], source[1] + own[1]
             reader.report(
                 batch,
-                loss=total / tokens,
+                loss=total / max(tokens, 1),
                 tokens=tokens,
                 sources={number: (own[0], own[1]) for number, own in by_source.items()},
                 documents=(means, weights),

@@ -214,7 +214,7 @@ fn a_plot_has_a_line_for_each_source_and_measure() {
     let svg = plot::svg(&report);
     assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");
     assert!(svg.contains("a&lt;b") && !svg.contains("NaN"), "{svg}");
-    let text = render::dry_run(&report, Default::default());
+    let text = render::dry_run(&report, batchweave_console::output::Style::default());
     assert!(
         text.contains("a<b LOSS") && text.contains("30.0 %"),
         "{text}"

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::PinnedFile;
 use batchweave_core::manifest::state::ProducerState;
-use batchweave_store::{OpenOptions, Store, found};
+use batchweave_store::{OpenOptions, found};
 use futures::stream::{self, StreamExt};
 use serde::Serialize;
 

@@ -55,6 +55,9 @@ NOT_RUN = {
     "batchweave run python/examples/": "the tests of the examples below python/ run it",
     "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
     "batchweave verify --job pretrain": "needs a job; test_reported_daemons.py runs it on one",
+    "batchweave losses ": "needs reports of a run; test_losses.py runs it on one",
+    "batchweave mixture drive ": "needs reports of a run; tests/e2e/drive.rs runs it on one",
+    "batchweave mixture explain ": "needs a change that a driver made; tests/e2e/drive.rs has some",
     "batchweave fork ": "test_fork.py runs those of docs/forks.md on a folder",
     "batchweave inbox ": "needs a bucket; test_inbox_command.py runs it on a folder",
     "pip install ": "the Makefile does it",
@@ -319,6 +322,8 @@ ELSEWHERE = {
     "batchweave quarantine --lift 92b0": "an id of that day",
     "batchweave job close llm": "without an attempt it closes at once; tests/e2e has one",
     "batchweave verify --job demo": "needs a finished run; test_hosts.py and the demo prove some",
+    "batchweave losses ": "needs reports of a run; test_losses.py runs it on one",
+    "batchweave mixture drive ": "needs reports of a run; tests/e2e/drive.rs runs it on one",
     "batchweave repair": "needs a damaged record; crates/cli has tests with some",
 }
 

@@ -84,6 +84,16 @@ impl Metrics {
     }
 
     fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
+        let values = m.counters(
+            "values_total",
+            "Losses of steps that ranks reported, by outcome: kept whole, cut (without rows, documents or sources) or dropped, \
+             for lack of memory; then stored or lost.",
+            &["outcome"],
+        )?;
+        // A loss that never came is 0, not absent.
+        for outcome in ["kept", "cut", "dropped", "stored", "lost"] {
+            values.with_label_values(&[outcome]);
+        }
         Ok(Self {
             steps_delivered: m.counters("steps_delivered_total", "Steps sent whole, by rank.", &["dp_rank"])?,
             frames_delivered: m.counter("frames_delivered_total", "Slices sent to ranks.")?,
@@ -139,12 +149,7 @@ impl Metrics {
                 "Steps that ranks reported, by outcome: trained, left_out, reported_twice; refused ranges: not_received, scattered.",
                 &["outcome"],
             )?,
-            values: m.counters(
-                "values_total",
-                "Losses of steps that ranks reported, by outcome: kept whole, cut (without rows, documents or sources) or dropped, \
-                 for lack of memory; then stored or lost.",
-                &["outcome"],
-            )?,
+            values,
             losses: Losses::make(m)?,
             ledger_recalled: m.counter(
                 "ledger_recalled_steps_total",

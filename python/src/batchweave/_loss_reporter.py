@@ -4,8 +4,9 @@ The sums of a step are computed where its losses are. After `every` steps their 
 begins, and they are reported when it has ended: at a later step, a mark or the end. So no step
 waits for the device.
 
-Any thread and any signal handler may call: there is no lock. A step leaves the queue after it was
-reported, so two simultaneous calls may both report it; the daemon counts the first.
+Any thread and any signal handler may call, since nothing here waits for a lock. A step leaves the
+queue after it was reported, so two simultaneous calls may both report it; the daemon counts the
+first.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ impl BatchBuilder {
     pub fn end(&mut self, end: Point) -> Result<(), RunError> {
         self.ended = Some(end);
         if self.is_over() {
-            // What waits is dropped, and documents that a hand-over needs were not read.
+            // Documents in the packer stay out of the stream, and those that a hand-over needs were not read.
             return Ok(());
         }
         Ok(self.options.packer.end(end)?)

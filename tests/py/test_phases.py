@@ -213,6 +213,20 @@ def test_a_fork_of_a_stream_with_stages_has_its_batches(tmp_path: Path, example:
         assert [tgb.digest for tgb in found] == [tgb.digest for tgb in wanted[step:]], step
 
 
+def until_it_holds(path: Path) -> tuple[str, str]:
+    """Run a producer until it holds; return the line that says so, and all others."""
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(path)]
+    others: list[str] = []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stderr is not None
+        for line in daemon.stderr:
+            if "ERROR" in line:
+                daemon.terminate()
+                return line, "".join(others) + daemon.stderr.read()
+            others.append(line)
+    raise AssertionError("".join(others))
+
+
 def test_a_producer_that_holds_names_the_lines_to_add_and_its_batches(tmp_path: Path) -> None:
     stages, commands = examples()["Long context"]
     corpus(tmp_path)
@@ -221,17 +235,25 @@ def test_a_producer_that_holds_names_the_lines_to_add_and_its_batches(tmp_path: 
         open_producer(path, root, producer)
     page_command(tmp_path, commands[0])
     (path, _) = configure(tmp_path, root, "", CONFIGS)
-    command = [str(BINARIES / "batchweave-producer"), "--config", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as daemon:
-        assert daemon.stderr is not None
-        held = next(line for line in daemon.stderr if "ERROR" in line)
-        daemon.terminate()
-        rest = daemon.stderr.read()
+    checked = run("batchweave-producer", "--config", path, "--check")
+    held, rest = until_it_holds(path)
     lines = re.search(r"with (name = .*?, rows_per_slice = \d+, seq_len = \d+) and", held)
     assert lines is not None, held
     added = TOML.loads("\n".join(lines[1].split(", ")))
     assert added == {"name": "long", "rows_per_slice": 1, "seq_len": 32768}
+    warning = re.search(r"  warning +(producer .*)", checked.out)
+    assert warning is not None, checked
+    assert warning[1] in held
     assert "stopped while holding before a stage; a restart continues from here batches=3" in rest
+    # At the stage it says so once.
+    again, rest = until_it_holds(path)
+    assert warning[1] in again
+    assert warning[1] not in rest
+    (path, _) = configure(tmp_path, root, stages, CONFIGS)
+    checked = run("batchweave-producer", "--config", path, "--check")
+    assert "warning" not in checked.out
+    shape = 'packing.look_ahead = 64, packing.mode = "best_fit", rows_per_slice = 1, seq_len = 32768'
+    assert f"  stage      long: {shape}\n" in checked.out
 
 
 @pytest.mark.parametrize(

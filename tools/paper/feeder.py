@@ -1,7 +1,8 @@
 """The other side of `paper.handover`: a process that hands frames over as a consumer daemon does.
 
 It fills its arena once and then only sends and counts, so what is measured is the hand-over and the
-client. It speaks docs/socket.md to one rank at a time, and says in each frame when it was sent.
+client. It speaks docs/socket.md to one rank at a time, says in each frame when it was sent, and takes
+reports.
 
     python -m paper.feeder SOCKET SLICES SLICE_BYTES CREDITS DELAY_US
 
@@ -20,6 +21,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -29,6 +31,7 @@ _BATCH = struct.Struct("<4sHHIIQIIII")
 _SLICE = struct.Struct("<IIIIQQQ")
 _RELEASE = struct.Struct("<QII")
 _HEADER_BYTES = 16
+_DESCRIBE, _INSTANCE = b"\x06", b"i" * 16
 _STAMP = struct.Struct("<Q")
 # The stamp occupies the frame's first 64 bytes alone.
 STAMP_BYTES = 64
@@ -69,8 +72,14 @@ class Feeder:
 
     def serve(self, connected: socket.socket) -> None:
         """Until the rank closes."""
-        hello = json.loads(connected.recv(1 << 16)[_HEADER_BYTES:])
-        self._greet(connected, hello)
+        first = connected.recv(1 << 16)
+        if first[6:7] == _DESCRIBE:
+            info = {"reports": _INSTANCE.hex(), "file_bytes": None}
+            connected.send(_message(74, json.dumps(info).encode()))
+            connected.recv(1)
+            return
+        self._reports = 0
+        self._greet(connected, json.loads(first[_HEADER_BYTES:]))
         free = deque(range(self.credits))
         taken: dict[int, list[int]] = {}
         step = frame = 0
@@ -99,7 +108,7 @@ class Feeder:
         none = (1 << 64) - 1
         shape = (self.slices, 1, 1, 0, self.slices, hello["credits"])
         welcome = struct.pack(
-            "<Q16s16s16sQQQIIIIII", 1, b"i" * 16, b"s" * 16, bytes(16), none, 0, none, *shape
+            "<Q16s16s16sQQQIIIIII", 1, _INSTANCE, b"s" * 16, bytes(16), none, 0, none, *shape
         )
         connected.send(_message(64, welcome))
         files = array.array("i", [self.descriptor])
@@ -119,11 +128,13 @@ class Feeder:
         _STAMP.pack_into(self.map, at, time.monotonic_ns())
         return message
 
-    @staticmethod
-    def _released(connected: socket.socket) -> list[int] | None:
+    def _released(self, connected: socket.socket) -> list[int] | None:
         message = connected.recv(1 << 16)
         if not message or message[6] == 5:
             return None
+        if message[6] == 7:
+            self._reports += 1
+            connected.send(_message(75, struct.pack("<Q", self._reports)))
         if message[6] != 2:
             return []
         _, count, _ = _RELEASE.unpack_from(message, _HEADER_BYTES)
@@ -135,12 +146,17 @@ def _message(kind: int, body: bytes) -> bytes:
     return struct.pack("<4sHHII", b"BWSK", 1, kind, _HEADER_BYTES + len(body), 0) + body
 
 
+def serve(rank: socket.socket) -> None:
+    """Serves a connection until it ends."""
+    with rank, contextlib.suppress(OSError):
+        made.serve(rank)
+
+
 if __name__ == "__main__":
     made = Feeder(*map(int, sys.argv[2:]))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(sys.argv[1])
-    listener.listen(1)
+    listener.listen(2)
     while True:
         rank, _ = listener.accept()
-        with rank, contextlib.suppress(OSError):
-            made.serve(rank)
+        threading.Thread(target=serve, args=(rank,), daemon=True).start()

@@ -1,6 +1,6 @@
 """What a rank pays for a batch: the hand-over from a daemon's memory, beside a queue of Python.
 
-    python -m paper.handover {batchweave,queue} BYTES CALLS
+    python -m paper.handover {batchweave,reports,queue} BYTES CALLS
 
 Prints the medians of one round in microseconds; a feeder stands for the daemon:
 
@@ -8,7 +8,9 @@ Prints the medians of one round in microseconds; a feeder stands for the daemon:
   work between calls;
 - blocking: from the daemon's send to the array, where the rank waits; 0.15 ms idle before each;
 - per slice: what each further slice of a step adds, its three arrays taken;
-- release: dropping the arrays, the message to the daemon included.
+- release: dropping the arrays, the message to the daemon included;
+- report, report with a loss: of each step, where the rank reports its steps; beside the median, which
+  pays for no message, the mean, which pays for all.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ from paper.programs import Program, lines
 KIB, MIB = 1 << 10, 1 << 20
 _MANY = 16
 _BUSY_NS, _IDLE_US = 30_000, 150
+# Reports a step to a reader.
+Report = Callable[[Any, int], None]
 _GOALS = {"queued_p50_us": 5, "queued_p99_us": 50, "blocking_p50_us": 30, "per_slice_us": 2.5}
 
 
@@ -44,13 +48,25 @@ def run(ctx: Context, out: Outcome) -> None:
         calls = ctx.of(100, 2000, 4000)
         sides = {
             "BatchWeave": functools.partial(_measured, ctx, "batchweave", size, calls),
+            "BatchWeave, a report per step": functools.partial(_measured, ctx, "reports", size, calls),
             "multiprocessing.Queue": functools.partial(_measured, ctx, "queue", size, calls // 10),
         }
         found = in_turns(ctx.of(1, 3, 5), sides)
         for name, values in found.items():
             out.rows.append({"system": name, "slice_kib": size / KIB, **values})
-        for figure, goal in _GOALS.items() if size == 64 * KIB else ():
-            out.at_most(f"64 KiB, {figure}", found["BatchWeave"][figure], goal)
+        if size == 64 * KIB:
+            _compare(found, out)
+
+
+def _compare(found: dict[str, dict[str, Any]], out: Outcome) -> None:
+    without, reporting, _ = found.values()
+    for figure, goal in _GOALS.items():
+        out.at_most(f"64 KiB, {figure}", without[figure], goal)
+    for figure in ("queued_p50_us", "release_us"):
+        ratio = reporting[figure] / without[figure]
+        out.at_most(f"64 KiB, {figure} with a report per step beside without", ratio, 1.1)
+    for figure in ("report_us", "report_loss_us"):
+        out.at_most(f"{figure} beside a release", reporting[figure] / reporting["release_us"], 1.25)
 
 
 def _measured(ctx: Context, way: str, size: int, calls: int) -> dict[str, float]:
@@ -76,11 +92,14 @@ def _busy() -> None:
         pass
 
 
-def queued(path: Path, calls: int, credits: int) -> tuple[list[float], list[float]]:
-    """Microseconds of each call that found its batch waiting, and of each release."""
-    taken, released = [], []
+def queued(
+    path: Path, calls: int, credits: int, report: Report | None = None
+) -> tuple[list[float], ...]:
+    """Microseconds of each call that found its batch waiting, of each release, and of each report."""
+    taken, released, reported = [], [], []
     clock, client = time.perf_counter_ns, importlib.import_module("batchweave")
-    with client.connect(path, credits=credits, timeout=60) as reader:
+    job = "bench" if report else None
+    with client.connect(path, credits=credits, timeout=60, job=job) as reader:
         for _ in range(calls):
             _busy()
             began = clock()
@@ -88,11 +107,17 @@ def queued(path: Path, calls: int, credits: int) -> tuple[list[float], list[floa
             for piece in batch.slices:
                 a, b, c = piece["stamp"], piece["tokens"], piece["segment_ids"]
             ended = clock()
+            step = batch.step
+            ended = clock()
             del batch, piece, a, b, c
             released.append((clock() - ended) / 1e3)
             taken.append((ended - began) / 1e3)
+            if report is not None:
+                began = clock()
+                report(reader, step)
+                reported.append((clock() - began) / 1e3)
     # The first calls map the segments and fill caches.
-    return taken[len(taken) // 10 :], released[len(released) // 10 :]
+    return tuple(found[len(found) // 10 :] for found in (taken, released, reported))
 
 
 def blocking(path: Path, calls: int, credits: int) -> list[float]:
@@ -107,13 +132,33 @@ def blocking(path: Path, calls: int, credits: int) -> list[float]:
     return found[len(found) // 10 :]
 
 
+def _reporting(size: int, calls: int) -> dict[str, float]:
+    """Measures the hand-over of single slices to a rank that reports each step."""
+    found = {}
+    reports: dict[str, Report] = {
+        "report": lambda reader, step: reader.report(step),
+        "report_loss": lambda reader, step: reader.report(step, loss=2.5, tokens=4096),
+    }
+    for name, report in reports.items():
+        with feeding(1, size, 8, 0) as path:
+            taken, released, reported = queued(path, calls, 8, report)
+        found[f"{name}_us"] = statistics.median(reported)
+        found[f"{name}_mean_us"] = statistics.mean(reported)
+    return {
+        "queued_p50_us": statistics.median(taken),
+        "queued_p99_us": quantile(taken, 0.99),
+        "release_us": statistics.median(released),
+        **found,
+    }
+
+
 def ours(size: int, calls: int) -> dict[str, float]:
     """Measures all figures for one size of slices."""
     credits, many = (4, 4) if size > MIB else (8, _MANY)
     with feeding(1, size, credits, 0) as one:
-        taken, released = queued(one, calls, credits)
+        taken, released, _ = queued(one, calls, credits)
     with feeding(many, min(size, 16 * MIB), credits, 0) as wide:
-        more, _ = queued(wide, calls // 4, credits)
+        more, _, _ = queued(wide, calls // 4, credits)
     with feeding(1, size, 2, _IDLE_US) as slow:
         waits = blocking(slow, calls // 4, 2)
     extra = statistics.median(more) - statistics.median(taken)
@@ -156,4 +201,5 @@ if __name__ == "__main__":
     # As in trainers; a collection would show in the 99th percentile.
     gc.disable()
     way, numbers = sys.argv[1], map(int, sys.argv[2:])
-    print(json.dumps((ours if way == "batchweave" else theirs)(*numbers)))
+    ways = {"batchweave": ours, "reports": _reporting, "queue": theirs}
+    print(json.dumps(ways[way](*numbers)))

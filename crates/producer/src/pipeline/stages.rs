@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batchweave_core::ids::Seq;
+use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::stages::{StageState, Stages, in_force};
 use batchweave_log::ChangesInLog;
 
@@ -74,11 +75,13 @@ impl ProducerStages {
         self.announce(next_seq);
     }
 
-    /// Logs the stages that are still to begin, and those among them that the configuration lacks.
+    /// Logs the stages that are still to begin, and those among them that the configuration lacks, but for one at which the
+    /// producer holds at once: `stage_hold` logs that.
     fn announce(&self, next_seq: Seq) {
         for (first, id) in self.from.range(next_seq..) {
             match self.form(*id, *first) {
                 Ok(form) => tracing::info!(stage = form.name, first, "a stage begins"),
+                Err(_) if *first == next_seq => {}
                 Err(missing) => tracing::warn!("{}", missing.text),
             }
         }
@@ -98,31 +101,12 @@ impl ProducerStages {
         let Some(stage) = self.all.all.get(&id) else {
             return Ok(self.transform.stream_form().clone());
         };
-        match self.transform.stage_form(stage.name.as_str()) {
-            Some(form) if form.is(stage) => Ok(form.clone()),
-            found => Err(MissingStage {
-                text: self.missing(stage, found, first),
+        form_of(&self.transform, stage)
+            .cloned()
+            .map_err(|lacks| MissingStage {
+                text: missing(&self.producer, stage, first, &lacks),
                 newest: self.all.newest(),
-            }),
-        }
-    }
-
-    fn missing(&self, stage: &StageState, found: Option<&BatchForm>, first: Seq) -> String {
-        let name = stage.name.as_str();
-        let lacks = match found {
-            None => "this configuration has none of that name".to_owned(),
-            Some(form) => format!("the one of this configuration is another: {}", form.words()),
-        };
-        format!(
-            "producer {} holds before its batch {first}: there stage {name:?} begins, and {lacks}. Set [[stages]] with name = \
-             {name:?}, rows_per_slice = {}, seq_len = {} and the [stages.packing] of the other producers (form {:?}, fingerprint \
-             {:.16}), and start again; or set another stage at the same batch (`batchweave stage set NAME --config FILE`)",
-            self.producer,
-            stage.rows_per_slice,
-            stage.seq_len,
-            stage.form,
-            stage.fingerprint.to_string()
-        )
+            })
     }
 
     /// Returns the packer of `form` that starts at `from` with batch `next`.
@@ -192,6 +176,52 @@ impl ProducerStages {
             missing,
         })
     }
+}
+
+/// Returns the configured form of a stage of the log, or why it is missing.
+fn form_of<'a>(
+    transform: &'a DocumentTransform,
+    stage: &StageState,
+) -> Result<&'a BatchForm, String> {
+    match transform.stage_form(stage.name.as_str()) {
+        Some(form) if form.is(stage) => Ok(form),
+        None => Err("this configuration has none of that name".to_owned()),
+        Some(form) => {
+            let words = form.words();
+            Err(format!("the one of this configuration is another: {words}"))
+        }
+    }
+}
+
+fn missing(producer: &str, stage: &StageState, first: Seq, lacks: &str) -> String {
+    let name = stage.name.as_str();
+    format!(
+        "producer {producer} holds before its batch {first}: there stage {name:?} begins, and {lacks}. Set [[stages]] with name = \
+         {name:?}, rows_per_slice = {}, seq_len = {} and the [stages.packing] of the other producers (form {:?}, fingerprint \
+         {:.16}), and start again; or set another stage at the same batch (`batchweave stage set NAME --config FILE`)",
+        stage.rows_per_slice,
+        stage.seq_len,
+        stage.form,
+        stage.fingerprint.to_string()
+    )
+}
+
+/// Returns what a producer of `transform` will say where it holds, for each stage of `m` from its batch `next_seq` on.
+pub(crate) fn lacking(
+    transform: &DocumentTransform,
+    m: &Manifest,
+    producer: &ProducerName,
+    next_seq: Seq,
+) -> Vec<String> {
+    let begin = m.stages_of(producer).into_iter();
+    begin
+        .filter(|(first, _)| *first >= next_seq)
+        .filter_map(|(first, id)| {
+            let stage = m.stages().all.get(&id)?;
+            let lacks = form_of(transform, stage).err()?;
+            Some(missing(producer.as_str(), stage, first, &lacks))
+        })
+        .collect()
 }
 
 impl std::fmt::Debug for ProducerStages {

@@ -114,6 +114,15 @@ impl DocumentTransform {
         self.stages.iter().find(|form| form.name == name)
     }
 
+    /// Returns the configured stages with the settings that decide their batches, for people.
+    pub(crate) fn stages_in_words(&self) -> impl Iterator<Item = String> {
+        self.stages.iter().map(|form| {
+            let settings = form.settings.as_object().into_iter().flatten();
+            let settings: Vec<_> = settings.map(|(key, value)| format!("{key} = {value}")).collect();
+            format!("{}: {}", form.name, settings.join(", "))
+        })
+    }
+
     /// Returns the configured stage of this name as the log has it.
     pub fn configured_stage(&self, name: &str) -> Option<StageState> {
         let form = self.stage_form(name)?;

@@ -152,7 +152,6 @@ async fn search(
         Err(why) => return Err(CliError::Unsound(why.to_string())),
     };
     passed.follow(plan.mixture, Some(newest(run.record()?)));
-    let known = sources::known(run.manifest(), plan.mixture)?;
     let mut n = 0;
     loop {
         let steps = plan.steps(n);
@@ -165,6 +164,8 @@ async fn search(
         if steps.end > head {
             return Ok(Turn::Wait(Waiting::stream(&steps, head)));
         }
+        // Not before: a producer names its sources with its first batch.
+        let known = sources::known(run.manifest(), plan.mixture)?;
         if let Some(missing) = run.missing(&plan.legs, steps.clone()).await? {
             return Ok(Turn::Wait(Waiting::state(&missing, &steps)));
         }

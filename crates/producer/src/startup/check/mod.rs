@@ -156,6 +156,9 @@ async fn check_transform(
             if config.documents().has_template() {
                 findings.opened("template", config.chat.template.clone());
             }
+            for text in transform.stages_in_words() {
+                findings.opened("stage", text);
+            }
             Some(Arc::new(transform))
         }
         Err(why) => {

@@ -18,6 +18,7 @@ use super::super::stream::wanted;
 use super::super::{host, instance_of};
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::pipeline::stages::lacking;
 use crate::sources::InputList;
 use crate::transform::DocumentTransform;
 
@@ -74,6 +75,7 @@ async fn examine_producer(
     let name: ProducerName = config.producer.name.parse()?;
     let Some(state) = log.manifest().producer(&name) else {
         findings.opened("producer", format!("{name} is new in this stream"));
+        report_lacking(transform, log, (&name, 0), findings);
         return Ok(Some(0));
     };
     if state.finished {
@@ -96,7 +98,20 @@ async fn examine_producer(
     }
     let text = format!("{name} continues after {} batches", state.next_seq);
     findings.opened("producer", text + &running(state));
+    report_lacking(transform, log, (&name, state.next_seq), findings);
     Ok(Some(state.next_seq))
+}
+
+/// Warns of the stages at which a producer with this next batch will hold.
+fn report_lacking(
+    transform: &DocumentTransform,
+    log: &Log,
+    (name, next_seq): (&ProducerName, Seq),
+    findings: &mut Findings,
+) {
+    for text in lacking(transform, log.manifest(), name, next_seq) {
+        findings.opened("warning", text);
+    }
 }
 
 /// Returns the parameters of the stream in `store`, if there is one; fails where they are not the wanted ones.

@@ -252,7 +252,9 @@ def test_a_producer_that_holds_names_the_lines_to_add_and_its_batches(tmp_path: 
     (path, _) = configure(tmp_path, root, stages, CONFIGS)
     checked = run("batchweave-producer", "--config", path, "--check")
     assert "warning" not in checked.out
-    shape = 'packing.look_ahead = 64, packing.mode = "best_fit", rows_per_slice = 1, seq_len = 32768'
+    shape = (
+        'packing.look_ahead = 64, packing.mode = "best_fit", rows_per_slice = 1, seq_len = 32768'
+    )
     assert f"  stage      long: {shape}\n" in checked.out
 
 

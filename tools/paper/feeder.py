@@ -1,8 +1,8 @@
 """The other side of `paper.handover`: a process that hands frames over as a consumer daemon does.
 
 It fills its arena once and then only sends and counts, so what is measured is the hand-over and the
-client. It speaks docs/socket.md to one rank at a time, says in each frame when it was sent, and takes
-reports.
+client. It speaks docs/socket.md to one rank at a time, says in each frame when it was sent, and
+takes reports.
 
     python -m paper.feeder SOCKET SLICES SLICE_BYTES CREDITS DELAY_US
 

@@ -181,10 +181,13 @@ def test_the_hand_over_and_the_time_from_commits_are_measured(tmp_path: Path) ->
     ended = run(tmp_path, "--only", "handover", "--only", "freshness")
     assert ended.returncode == 0, ended.stderr
     found = {row["system"]: row for row in checked(tmp_path, "handover")["rows"]}
-    assert set(found) == {"BatchWeave", "multiprocessing.Queue"}
+    assert set(found) == {"BatchWeave", "BatchWeave, reporting", "multiprocessing.Queue"}
     for row in found.values():
         assert 0 < row["queued_p50_us"] <= row["queued_p99_us"]
     assert found["BatchWeave"]["blocking_p50_us"] > 0
+    reporting = found["BatchWeave, reporting"]
+    for figure in ("release_message_us", "report_us", "report_loss_us", "report_sources_us"):
+        assert reporting[figure] > 0
     fresh = checked(tmp_path, "freshness")
     stores = {row["store"]: row for row in fresh["rows"]}
     assert len(stores) == 3

@@ -50,9 +50,7 @@ def run(ctx: Context, out: Outcome) -> None:
         calls = ctx.of(100, 2000, 4000)
         sides = {
             "BatchWeave": functools.partial(_measured, ctx, "batchweave", size, calls),
-            "BatchWeave, a report per step": functools.partial(
-                _measured, ctx, "reports", size, calls
-            ),
+            "BatchWeave, reporting": functools.partial(_measured, ctx, "reports", size, calls),
             "multiprocessing.Queue": functools.partial(_measured, ctx, "queue", size, calls // 10),
         }
         found = in_turns(ctx.of(1, 3, 5), sides)

@@ -44,8 +44,8 @@ def arrays(count: int) -> tuple[Any, Any]:
 
 
 def test_a_record_is_encoded_as_on_the_page() -> None:
-    sources = _values.Groups(np.array([7, 3, 9]), np.array([2, 1, 5]), np.array([4, 2, 0]))
-    details = _values.Groups(np.zeros(0), np.array([0.5, 0.25]), np.array([1, 3]))
+    sources = [(7, 2.0, 4.0), (3, 1.0, 2.0), (9, 5.0, 0.0), (1, NAN, 1.0)]
+    details = _values.Details(np.array([0.5, 0.25]), np.array([1, 3]))
     found = _values.record(40, 3.5, 6.0, 2, _values.ROWS | _values.PART, sources, details)
     want = struct.pack("<QIIIIdd", 40, 2, 2, 5, 2, 3.5, 6.0)
     want += struct.pack("<IffIff", 3, 1, 2, 7, 2, 4) + struct.pack("<ffff", 0.5, 1, 0.25, 3)
@@ -67,10 +67,9 @@ def test_a_message_is_that_of_the_golden_file() -> None:
     next_step, states, values = _report(body)
     records = []
     for one in values:
-        pairs = np.array([*one.sources.values()], np.float64).reshape(-1, 2)
-        sources = _values.Groups(np.array([*one.sources]), pairs[:, 0], pairs[:, 1])
+        sources = [(number, *pair) for number, pair in one.sources.items()]
         means = np.array(one.details, np.float64).reshape(-1, 2)
-        details = _values.Groups(np.zeros(0), means[:, 0], means[:, 1])
+        details = _values.Details(means[:, 0], means[:, 1])
         totals = (one.sum, one.weight, one.nonfinite, one.kind)
         records.append(_values.record(one.step, *totals, sources, details))
     ranges = [(first, end, why or None) for first, end, why in states]
@@ -118,8 +117,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "many sources": ({"sources": dict.fromkeys(range(10_000), (1, 1))}, "10000 sources"),
     "large source": ({"sources": {65_536: (1, 1)}}, "source 65536; sources are numbers from 0"),
     "source in part": ({"sources": {1.5: (1, 1)}}, "source 1.5"),
-    "one number": ({"sources": {1: 1.0}}, "two numbers for each source"),
-    "three numbers": ({"sources": {1: (1, 2, 3)}}, "two numbers for each source"),
+    "one number": ({"sources": {1: 1.0}}, r"source 1 has 1\.0; give \{number: \(sum of losses"),
+    "three numbers": ({"sources": {1: (1, 2, 3)}}, r"source 1 has \(1, 2, 3\); give"),
     "weight of a source": ({"sources": {1: (1, -2)}}, "the weight -2.0"),
     "many rows": ({"rows": arrays(20_000)}, "losses of 20000 rows; a step has at most 7168"),
     "other rows": ({"rows": arrays(ROWS + 1)}, "losses of 5 rows; the batch of this rank has 4"),
@@ -212,9 +211,8 @@ def test_losses_are_repeated_with_their_states_in_a_new_session(
 
 
 def test_messages_stay_within_their_bounds() -> None:
-    large = _values.record(
-        3, 1, 1, 0, 2, None, _values.Groups(np.zeros(0), np.ones(7168), np.ones(7168))
-    )
+    details = _values.Details(np.ones(7168), np.ones(7168))
+    large = _values.record(3, 1, 1, 0, 2, (), details)
     queue: list[State] = [State(n % 7, None, large) for n in range(5)]
     assert [len(together(queue[at:])) for at in range(5)] == [1] * 5
     small = _values.record(3, 1, 1, 0, 0)

@@ -17,7 +17,8 @@ from batchweave._values import (
     ROWS,
     SOURCE_NUMBERS,
     SOURCES_MAX,
-    Groups,
+    Details,
+    Source,
     record,
 )
 from batchweave.batch import Batch
@@ -52,7 +53,7 @@ def _record(batch: Batch | int, step: int, given: Given, split: tuple[int, int])
     kind = PART if given.part or split[1] > 1 else 0
     if given.sources is given.rows is given.documents is None:
         return record(step, *_summed_loss(batch, given), kind)
-    sources = None if given.sources is None else _sources(given.sources)
+    sources = [] if given.sources is None else _sources(given.sources)
     details = None
     if given.rows is not None and given.documents is not None:
         raise ValueError("both rows= and documents= are given; give one of them")
@@ -60,9 +61,9 @@ def _record(batch: Batch | int, step: int, given: Given, split: tuple[int, int])
         details, kind = _placed(_rows(given.rows, batch), batch, split), kind | ROWS
     elif given.documents is not None:
         details, kind = _documents(given.documents, batch, split), kind | DOCUMENTS
-    sums = [] if sources is None else [_summed(sources.losses, sources.weights)]
+    sums = [] if given.sources is None else [_sum_of_sources(sources)]
     if details is not None:
-        sums.insert(0, _summed(details.losses, details.weights, means=True))
+        sums.insert(0, _sum_of_details(details))
     bad = max((bad for _, _, bad in sums), default=0.0)
     if given.loss is None and given.tokens is None:
         total, weight, _ = sums[0]
@@ -106,23 +107,24 @@ def _tokens(batch: Batch | int, tokens: Any) -> float:
     return weight
 
 
-def _sources(given: Mapping[int, tuple[float, float]]) -> Groups:
+def _sources(given: Mapping[int, tuple[float, float]]) -> list[Source]:
     if len(given) > SOURCES_MAX:
         raise ValueError(f"{len(given)} sources; a step has at most {SOURCES_MAX}")
-    try:
-        numbers = np.array(list(given), np.int64)
-        pairs = np.array([tuple(pair) for pair in given.values()], np.float64).reshape(-1, 2)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(
-            "sources= is not {number: (sum of losses, weight)} with two numbers for each source"
-        ) from None
-    if len(pairs) != len(numbers):
-        raise ValueError("sources= has not two numbers for each source: (sum of losses, weight)")
-    for number in given:
-        if isinstance(number, bool) or number != int(number) or not 0 <= number < SOURCE_NUMBERS:
+    found = []
+    for number, pair in given.items():
+        try:
+            total, weight = map(float, pair)
+            is_number = number == int(number) and not isinstance(number, bool)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(
+                f"source {number!r} has {pair!r}; give {{number: (sum of losses, weight)}}"
+            ) from None
+        if not is_number or not 0 <= number < SOURCE_NUMBERS:
             raise ValueError(f"source {number!r}; sources are numbers from 0 to 65535")
-    _check_weights("sources", pairs[:, 1])
-    return Groups(numbers, pairs[:, 0], pairs[:, 1])
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"sources= has the weight {weight}; weights are from 0 on")
+        found.append((int(number), total, weight))
+    return found
 
 
 def _details(name: str, given: Any) -> tuple[Array, Array]:
@@ -158,7 +160,7 @@ def _rows(given: Any, batch: Batch | int) -> tuple[Array, Array]:
     return means, weights
 
 
-def _placed(own: tuple[Array, Array], batch: Batch | int, split: tuple[int, int]) -> Groups:
+def _placed(own: tuple[Array, Array], batch: Batch | int, split: tuple[int, int]) -> Details:
     """Returns the details of all rows of the coordinate, where a rank has a part of them."""
     means, weights = own
     if split[1] > 1:
@@ -169,20 +171,28 @@ def _placed(own: tuple[Array, Array], batch: Batch | int, split: tuple[int, int]
         wide = np.zeros((2, total))
         wide[:, places] = own
         means, weights = wide
-    return Groups(means[:0], means, weights)
+    return Details(means, weights)
 
 
-def _documents(given: Any, batch: Batch | int, split: tuple[int, int]) -> Groups:
+def _documents(given: Any, batch: Batch | int, split: tuple[int, int]) -> Details:
     means, weights = _details("documents", given)
     if split[1] > 1:
         raise ValueError("documents= of a part of the rows (split_rows); give rows= instead")
     _check_count("documents", len(means), None if isinstance(batch, int) else documents_of(batch))
-    return Groups(means[:0], means, weights)
+    return Details(means, weights)
 
 
-def _summed(losses: Array, weights: Array, *, means: bool = False) -> tuple[float, float, float]:
+def _sum_of_sources(sources: list[Source]) -> tuple[float, float, float]:
     """Returns sum and weight of the finite losses, and the weight of the others."""
-    finite = np.isfinite(losses)
-    good = np.where(finite, losses, 0.0)
-    total = float((good * weights if means else good * (weights > 0)).sum())
+    finite = [(total, weight) for _, total, weight in sources if math.isfinite(total)]
+    total = math.fsum(total for total, weight in finite if weight > 0)
+    weight = math.fsum(weight for _, weight in finite)
+    return total, weight, math.fsum(weight for _, _, weight in sources) - weight
+
+
+def _sum_of_details(details: Details) -> tuple[float, float, float]:
+    """Returns sum and weight of the finite losses, and the weight of the others."""
+    means, weights = details
+    finite = np.isfinite(means)
+    total = float((np.where(finite, means, 0.0) * weights).sum())
     return total, float(weights[finite].sum()), float(weights[~finite].sum())

@@ -22,7 +22,7 @@ import numpy as np
 
 from batchweave._arguments import check_whole
 from batchweave._label_groups import DETAILS, Plan, plan
-from batchweave._values import NO_DETAILS, NO_SOURCES, PART, Groups, record
+from batchweave._values import NO_DETAILS, NO_SOURCES, PART, Details, Source, record
 from batchweave.errors import BadReportError, ClosedError
 from batchweave.views import WHOLE, Share, check_share
 
@@ -221,15 +221,16 @@ def _record(how: Plan, sums: Any, kind: int) -> bytes:
     Each is the sum of losses, their weight, and the number of losses that are not finite.
     """
     (total, weight, nonfinite), rest = sums[:3], sums[3:].reshape(-1, 3)
-    sources = details = None
+    sources: list[Source] = []
+    details = None
     if how.sources is not None:
         of, rest = rest[: len(how.sources)], rest[len(how.sources) :]
-        sources = Groups(how.sources, of[:, 0], of[:, 1])
+        sources = list(zip(how.sources.tolist(), *of[:, :2].T.tolist(), strict=True))
     if how.details:
         of = rest[: how.details]
         with np.errstate(divide="ignore", invalid="ignore"):
             means = np.where(of[:, 1] > 0, of[:, 0] / of[:, 1], 0.0)
-        details = Groups(means[:0], means, of[:, 1])
+        details = Details(means, of[:, 1])
     return record(
         how.step, float(total), float(weight), float(nonfinite), kind | how.kind, sources, details
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +26,12 @@ _OF_DETAILS = 3
 
 _RECORD = struct.Struct("<QIIIIdd")
 _STEP = struct.Struct("<Q")
-_SOURCE = np.dtype([("source", "<u4"), ("sum", "<f4"), ("weight", "<f4")])
+_SOURCE = struct.Struct("<Iff")
 _DETAIL = np.dtype([("mean", "<f4"), ("weight", "<f4")])
 _COUNT_MAX = (1 << 32) - 1
-# Stored in four bytes.
-_WEIGHT_MAX = float(np.finfo(np.float32).max)
+# Of numbers that are stored in four bytes.
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+_FLOAT_MIN = float(np.finfo(np.float32).smallest_subnormal)
 
 
 class DroppedLosses(NamedTuple):
@@ -43,12 +45,14 @@ class DroppedLosses(NamedTuple):
     """Steps without any loss."""
 
 
-class Groups(NamedTuple):
-    """Losses of sources or details: sums or means, and the weight of each."""
+# A source by its number, the sum of its losses and their weight.
+Source = tuple[int, float, float]
 
-    numbers: Array
-    """The sources; empty for details, which count from 0."""
-    losses: Array
+
+class Details(NamedTuple):
+    """Mean losses of rows or documents, and the weight of each."""
+
+    means: Array
     weights: Array
 
 
@@ -58,21 +62,19 @@ def record(
     weight: float,
     nonfinite: float,
     kind: int,
-    sources: Groups | None = None,
-    details: Groups | None = None,
+    sources: Iterable[Source] = (),
+    details: Details | None = None,
 ) -> bytes:
-    """Returns the record of a step; sources without weight are left out.
+    """Returns the record of a step; sources without weight or finite sum are left out.
 
     Raises ValueError where a weight is negative or infinite.
     """
-    listed = b"" if sources is None else _sources(sources)
+    listed = b"".join(map(_source, sorted(sources)))
     detailed = b"" if details is None else _details(details)
-    counts = (len(listed) // _SOURCE.itemsize, len(detailed) // _DETAIL.itemsize)
+    counts = (len(listed) // _SOURCE.size, len(detailed) // _DETAIL.itemsize)
     bad = min(math.ceil(nonfinite), _COUNT_MAX)
-    if not 0 <= weight <= _WEIGHT_MAX:
-        raise ValueError(
-            f"the weight of a step's tokens is {weight}; it is from 0 to {_WEIGHT_MAX}"
-        )
+    if not 0 <= weight <= _FLOAT_MAX:
+        raise ValueError(f"the weight of a step's tokens is {weight}; it is from 0 to {_FLOAT_MAX}")
     if not math.isfinite(total):
         # Sums of finite losses, too, where they are too large for a number.
         total, weight, bad = 0.0, 0.0, max(bad, min(math.ceil(weight), _COUNT_MAX))
@@ -80,34 +82,25 @@ def record(
     return _RECORD.pack(step, *counts, kind, bad, total, weight) + listed + detailed
 
 
-def _sources(groups: Groups) -> bytes:
-    found = np.zeros(len(groups.numbers), _SOURCE)
+def _source(source: Source) -> bytes:
+    number, total, weight = source
+    if not 0 <= weight <= _FLOAT_MAX:
+        raise ValueError("a weight is negative or no finite number")
+    if weight < _FLOAT_MIN or not abs(total) <= _FLOAT_MAX:
+        return b""
+    return _SOURCE.pack(number, total, weight)
+
+
+def _details(given: Details) -> bytes:
+    found = np.zeros(len(given.means), _DETAIL)
     with np.errstate(over="ignore"):
-        found["source"], found["sum"] = groups.numbers, groups.losses
-        found["weight"] = groups.weights
-    _check_weights(found["weight"])
-    _without_nonfinite(found, "sum")
-    return np.sort(found[found["weight"] > 0], order="source").tobytes()
-
-
-def _details(groups: Groups) -> bytes:
-    found = np.zeros(len(groups.losses), _DETAIL)
-    with np.errstate(over="ignore"):
-        found["mean"], found["weight"] = groups.losses, groups.weights
-    _check_weights(found["weight"])
-    _without_nonfinite(found, "mean")
-    return found.tobytes()
-
-
-def _check_weights(weights: Array) -> None:
+        found["mean"], found["weight"] = given
+    weights = found["weight"]
     if not ((weights >= 0) & np.isfinite(weights)).all():
         raise ValueError("a weight is negative or no finite number")
-
-
-def _without_nonfinite(found: Array, name: str) -> None:
-    bad = ~np.isfinite(found[name])
-    found[name][bad] = 0
-    found["weight"][bad] = 0
+    bad = ~np.isfinite(found["mean"])
+    found["mean"][bad] = found["weight"][bad] = 0
+    return found.tobytes()
 
 
 def without_details(whole: bytes) -> bytes:
@@ -116,7 +109,7 @@ def without_details(whole: bytes) -> bytes:
     if not details:
         return whole
     kind = kind & ~_OF_DETAILS | NO_DETAILS
-    end = _RECORD.size + sources * _SOURCE.itemsize
+    end = _RECORD.size + sources * _SOURCE.size
     return _RECORD.pack(step, sources, 0, kind, *rest) + whole[_RECORD.size : end]
 
 
@@ -125,7 +118,7 @@ def without_sources(whole: bytes) -> bytes:
     step, sources, details, kind, *rest = _RECORD.unpack_from(whole)
     if not sources:
         return whole
-    end = _RECORD.size + sources * _SOURCE.itemsize
+    end = _RECORD.size + sources * _SOURCE.size
     return _RECORD.pack(step, 0, details, kind | NO_SOURCES, *rest) + whole[end:]
 
 

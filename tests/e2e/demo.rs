@@ -104,3 +104,22 @@ fn wrong_input_is_one_clear_error() {
         );
     }
 }
+
+#[test]
+fn a_root_in_use_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("stream.json"), "{}").unwrap();
+    let store = folder.path().display().to_string();
+    let out = Command::new(program("batchweave"))
+        .args(["demo", "--store", &store])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        said.contains("is in use, it has stream.json; give an empty root"),
+        "{said}"
+    );
+    assert!(!said.contains("kept: "), "{said}");
+    assert_eq!(out.status.code(), Some(64), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

@@ -70,9 +70,30 @@ impl Setup {
                 fs::create_dir_all(&stream).map_err(|e| DemoError::io("create", &stream, &e))?;
                 setup.url = format!("file://{}", stream.display());
             }
-            DemoStore::Url(url) => setup.url.clone_from(url),
+            DemoStore::Url(url) => {
+                setup.url.clone_from(url);
+                setup.check_empty().await?;
+            }
         }
         Ok(setup)
+    }
+
+    /// Fails where the root has objects: the demo counts steps and tokens from the first one on.
+    async fn check_empty(&self) -> Result<(), DemoError> {
+        // A root that cannot be read, the first producer explains.
+        let Ok(store) = batchweave_store::open(&self.url, &self.options).await else {
+            return Ok(());
+        };
+        let Ok(found) = store.list("", None).await else {
+            return Ok(());
+        };
+        match found.objects.first() {
+            Some(object) => Err(DemoError::Usage(format!(
+                "{} is in use, it has {}; give an empty root of the demo's own with --store",
+                self.url, object.key
+            ))),
+            None => Ok(()),
+        }
     }
 
     async fn start_server(&mut self, this: &Path) -> Result<(), DemoError> {

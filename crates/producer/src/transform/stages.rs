@@ -118,7 +118,9 @@ impl DocumentTransform {
     pub(crate) fn stages_in_words(&self) -> impl Iterator<Item = String> {
         self.stages.iter().map(|form| {
             let settings = form.settings.as_object().into_iter().flatten();
-            let settings: Vec<_> = settings.map(|(key, value)| format!("{key} = {value}")).collect();
+            let settings: Vec<_> = settings
+                .map(|(key, value)| format!("{key} = {value}"))
+                .collect();
             format!("{}: {}", form.name, settings.join(", "))
         })
     }

@@ -112,7 +112,7 @@ class Run:
     def program(self, name: str, *words: str) -> Iterator[None]:
         """Run a program until the end of the test, with its messages in a file."""
         path = self.folder / f"{name}.log"
-        command = [BINARIES / name, *words]
+        command = [str(BINARIES / name), *words]
         with path.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as program:
             try:
                 yield

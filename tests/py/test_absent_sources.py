@@ -22,7 +22,7 @@ TOML: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) els
 
 def test_metrics_have_no_labels_without_a_bound() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    labels = set(re.findall(r"(?m)^\| `([a-z_]+)` \| ", page.partition("## Producer")[0]))
+    labels = set(re.findall(r"(?m)^- `([a-z_]+)`: ", page.partition("## Producer")[0]))
     source = "".join(path.read_text() for path in (ROOT / "crates").glob("*/src/metrics*.rs"))
     source += "".join(path.read_text() for path in (ROOT / "crates").glob("*/src/metrics/*.rs"))
     assert {"dp_rank", "cause", "stage"} <= labels

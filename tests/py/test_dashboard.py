@@ -110,10 +110,10 @@ def test_variables_are_used_by_each_expression_that_has_their_label() -> None:
 
 def test_each_cause_of_waiting_has_words() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    cell = next(line for line in page.splitlines() if line.startswith("| `cause` |"))
+    cell = next(line for line in page.splitlines() if line.startswith("- `cause`: "))
     causes = {word for word in re.findall(r"`(\w+)`", cell) if word != "cause"}
     assert len(causes) > 6
-    bounds = next(line for line in page.splitlines() if line.startswith("| `bound` |"))
+    bounds = next(line for line in page.splitlines() if line.startswith("- `bound`: "))
     mapped = json.dumps(read())
     for name in causes | set(re.findall(r"`(\w+)`", bounds)) - {"bound"}:
         assert f'"{name}": {{"text": "' in mapped, name

@@ -59,7 +59,7 @@ def test_every_label_is_explained() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     table = re.findall(r"^\| `batchweave_\w+` \| \w+ \| (.*?) \|", page, re.MULTILINE)
     labels = set(re.findall(r"`(\w+)`", " ".join(table)))
-    explained = set(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE))
+    explained = set(re.findall(r"^- `(\w+)`: ", page, re.MULTILINE))
     assert labels
     assert labels <= explained, labels - explained
 

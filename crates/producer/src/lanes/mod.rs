@@ -127,11 +127,11 @@ impl Lanes<'_> {
                 seen = seen.recv(), if watches => match seen {
                     Some(Seen::Abandoned(lane)) => self.take_over(&lane)?,
                     Some(Seen::Failed(why)) => return Err(why.into()),
-                    Some(Seen::Over) | None => {
-                        // The other daemon has brought them to their end.
-                        self.ended.lost.clear();
+                    Some(Seen::Over) => {
+                        self.ended.over = true;
                         watches = false;
                     }
+                    None => watches = false,
                 },
             }
         }
@@ -209,6 +209,9 @@ struct Ended {
     sealed: bool,
     /// Lanes that other daemons took.
     lost: BTreeMap<String, RunError>,
+    /// Whether the stream was seen to be over: the other daemons have brought those lanes to their end. A lane may hear
+    /// that it was taken before this or after it.
+    over: bool,
 }
 
 impl Ended {
@@ -229,12 +232,48 @@ impl Ended {
         if let (1.., batches) = self.stopped {
             return Ok(Outcome::Stopped { batches });
         }
-        if let Some((_, fenced)) = self.lost.pop_first() {
+        if let Some((_, fenced)) = self.lost.pop_first()
+            && !self.over
+        {
             return Err(fenced);
         }
         Ok(match self.finished {
             Some(batches) if !self.sealed => Outcome::Finished { batches },
             _ => Outcome::Sealed,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fenced() -> RunError {
+        RunError::Fenced {
+            producer: "l2".to_owned(),
+            by: 3,
+            instance: "other".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_lane_that_was_taken_fails_a_daemon_until_the_stream_is_over() {
+        let ended = |over, finished| {
+            let mut ended = Ended {
+                over,
+                ..Ended::default()
+            };
+            if finished {
+                ended.add(Outcome::Finished { batches: 7 });
+            }
+            ended.lost.insert("l2".to_owned(), fenced());
+            ended.outcome()
+        };
+        assert!(matches!(
+            ended(false, true),
+            Err(RunError::Fenced { by: 3, .. })
+        ));
+        assert_eq!(ended(true, true).unwrap(), Outcome::Finished { batches: 7 });
+        assert_eq!(ended(true, false).unwrap(), Outcome::Sealed);
     }
 }

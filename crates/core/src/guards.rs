@@ -117,6 +117,12 @@ pub enum Mutation {
     ForkLastEntry,
     /// An opening in a fork forgets what its producer makes once more.
     ForkOpenedOnce,
+    /// A driver goes on with the lineage before a restart, whose last steps are abandoned.
+    AbandonedSteps,
+    /// A driver uses steps that have batches of the mixture before.
+    OlderMixtureSteps,
+    /// A driver's decision applies although another mixture or attempt came first.
+    OvertakenDecision,
 }
 
 impl Mutation {
@@ -178,6 +184,13 @@ impl Mutation {
         Self::ForkWithoutWaiting,
         Self::ForkLastEntry,
         Self::ForkOpenedOnce,
+    ];
+
+    /// Mistakes of a driver, which changes the mixture by the losses that ranks report.
+    pub const DRIVER: [Self; 3] = [
+        Self::AbandonedSteps,
+        Self::OlderMixtureSteps,
+        Self::OvertakenDecision,
     ];
 
     /// Mistakes in the commit path.
@@ -284,4 +297,7 @@ guards! {
     forks_without_waiting: ForkWithoutWaiting,
     forks_last_entry: ForkLastEntry,
     forgets_again: ForkOpenedOnce,
+    counts_abandoned_steps: AbandonedSteps,
+    counts_older_mixture: OlderMixtureSteps,
+    keeps_overtaken_decision: OvertakenDecision,
 }

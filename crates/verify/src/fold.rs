@@ -9,7 +9,7 @@ use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
 use batchweave_core::proof::{History, LoggedTgb};
-use batchweave_log::{AsOf, Log, LogError};
+use batchweave_log::{AsOf, Log, LogError, LogOptions};
 use batchweave_store::{Store, found};
 use futures::future::try_join_all;
 use serde::Serialize;
@@ -65,8 +65,16 @@ pub(crate) struct Folding {
 impl Folding {
     /// Starts with the state before version 0.
     pub(crate) async fn begin(store: Arc<dyn Store>) -> Result<Self, CliError> {
+        Self::begin_with(store, &context::read_only()).await
+    }
+
+    /// The same, of a log with these options.
+    pub(crate) async fn begin_with(
+        store: Arc<dyn Store>,
+        options: &LogOptions,
+    ) -> Result<Self, CliError> {
         let view = AsOf::new(Arc::clone(&store), 0);
-        let log = context::open_log(Arc::clone(&view) as _).await?;
+        let log = Log::open(Arc::clone(&view) as _, options).await?;
         let facts = Facts {
             first_step: log.manifest().stream().first_step(),
             ..Facts::default()

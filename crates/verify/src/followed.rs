@@ -15,8 +15,9 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::proof::{
     AttemptRecord, JobRecord, Ledger, LedgerPlace, Leg, LegTraining, ReportedStates,
 };
+use batchweave_log::LogOptions;
 use batchweave_store::{Store, found};
-use futures::future::LocalBoxFuture;
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::fold::Folding;
@@ -51,20 +52,40 @@ impl FollowedRun {
     pub fn open<'a>(
         store: &'a Arc<dyn Store>,
         job: &'a JobSelector,
-    ) -> LocalBoxFuture<'a, Result<Self, CliError>> {
+    ) -> BoxFuture<'a, Result<Self, CliError>> {
         Self::open_for(store, |_| Ok(job.clone()))
     }
 
     /// Reads the log up to its head, for the job that its mixtures name.
     pub fn open_for<'a>(
         store: &'a Arc<dyn Store>,
-        job: impl FnOnce(&MixtureHistory) -> Result<JobSelector, CliError> + 'a,
-    ) -> LocalBoxFuture<'a, Result<Self, CliError>> {
+        job: impl FnOnce(&MixtureHistory) -> Result<JobSelector, CliError> + Send + 'a,
+    ) -> BoxFuture<'a, Result<Self, CliError>> {
         Box::pin(async move {
             let folding = fold(store).await?;
             let run = Self {
                 store: Arc::clone(store),
                 job: job(&folding.facts.mixtures)?,
+                folding,
+                states: BTreeMap::new(),
+            };
+            run.record()?;
+            Ok(run)
+        })
+    }
+
+    /// Reads the log up to its head by these options, without a bar.
+    pub fn open_with(
+        store: Arc<dyn Store>,
+        job: JobSelector,
+        options: LogOptions,
+    ) -> BoxFuture<'static, Result<Self, CliError>> {
+        Box::pin(async move {
+            let mut folding = Folding::begin_with(Arc::clone(&store), &options).await?;
+            folding.follow(|_| ()).await?;
+            let run = Self {
+                store,
+                job,
                 folding,
                 states: BTreeMap::new(),
             };
@@ -79,7 +100,7 @@ impl FollowedRun {
     }
 
     /// Reads the records that were added since.
-    pub fn refresh(&mut self) -> LocalBoxFuture<'_, Result<(), CliError>> {
+    pub fn refresh(&mut self) -> BoxFuture<'_, Result<(), CliError>> {
         Box::pin(self.folding.follow(|_| ()))
     }
 
@@ -101,10 +122,7 @@ impl FollowedRun {
     }
 
     /// Lists the losses of a lineage of the job.
-    pub fn losses<'a>(
-        &'a self,
-        legs: &'a [Leg],
-    ) -> LocalBoxFuture<'a, Result<RunLosses, CliError>> {
+    pub fn losses<'a>(&'a self, legs: &'a [Leg]) -> BoxFuture<'a, Result<RunLosses, CliError>> {
         Box::pin(async move {
             RunLosses::of_lineage(&self.store, &self.folding, self.record()?, legs).await
         })
@@ -115,7 +133,7 @@ impl FollowedRun {
         &'a mut self,
         legs: &'a [Leg],
         steps: Range<Step>,
-    ) -> LocalBoxFuture<'a, Result<Option<MissingState>, CliError>> {
+    ) -> BoxFuture<'a, Result<Option<MissingState>, CliError>> {
         Box::pin(async move {
             let inside = |leg: &&Leg| {
                 leg.from < steps.end && leg.to.is_none_or(|to| to > steps.start && to > leg.from)

@@ -8,7 +8,7 @@
 //!   `mend` stores missing ledgers, `left_behind` names attempts behind a newer checkpoint; `training` adds what ranks
 //!   reported, `report` and `picture` show the result;
 //! - `losses` reads the losses that ranks reported, for `batchweave losses`; `followed` reads them and the states of steps
-//!   while the run goes on, for `batchweave mixture drive`.
+//!   while the run goes on, for `batchweave mixture drive`, and `window` finds the steps of its next decision.
 #![forbid(unsafe_code)]
 
 mod bar;
@@ -29,9 +29,11 @@ mod proof;
 mod report;
 mod stream;
 mod training;
+mod window;
 
 pub use followed::{FollowedRun, MissingState};
 pub use losses::{RunLosses, StepLosses};
+pub use window::{PassedWindows, Window, WindowLosses};
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

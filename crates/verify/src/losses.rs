@@ -13,7 +13,7 @@ use batchweave_core::keys;
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg};
 use batchweave_core::values::{CoordinateStep, MergedValues, ValuesObject};
 use batchweave_store::{Store, found};
-use futures::future::LocalBoxFuture;
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::fold::Folding;
@@ -32,6 +32,17 @@ struct LossLeg {
 }
 
 impl LossLeg {
+    /// Returns the keys of the objects with values of these steps, each with the first step of the next object.
+    fn objects_with(&self, steps: &Range<Step>) -> Vec<(String, Step)> {
+        let inside =
+            |(first, last, _): &&(Step, Step, String)| *first < steps.end && *last >= steps.start;
+        let objects: Vec<_> = self.objects.iter().filter(inside).collect();
+        let nexts = objects.iter().skip(1).map(|(first, ..)| *first);
+        let nexts = nexts.chain([Step::MAX]);
+        let keys = objects.iter().map(|(.., key)| key.clone());
+        keys.zip(nexts).collect()
+    }
+
     fn read_steps(&self, steps: &Range<Step>) -> u64 {
         let own = both(steps, &self.steps);
         let skipped = self.attempt.skipped(own.clone());
@@ -63,7 +74,7 @@ impl RunLosses {
     pub fn open<'a>(
         store: &'a Arc<dyn Store>,
         job: &'a JobSelector,
-    ) -> LocalBoxFuture<'a, Result<Self, CliError>> {
+    ) -> BoxFuture<'a, Result<Self, CliError>> {
         Box::pin(async move {
             let folding = fold(store).await?;
             let record = folding.facts.history.job(&job.name, job.opened);
@@ -121,8 +132,8 @@ impl RunLosses {
     pub fn read<'a>(
         &'a self,
         steps: Range<Step>,
-        mut each: impl FnMut(StepLosses) -> Result<(), CliError> + 'a,
-    ) -> LocalBoxFuture<'a, Result<(), CliError>> {
+        mut each: impl FnMut(StepLosses) -> Result<(), CliError> + Send + 'a,
+    ) -> BoxFuture<'a, Result<(), CliError>> {
         Box::pin(async move {
             for leg in &self.legs {
                 let own = both(&steps, &leg.steps);
@@ -138,20 +149,13 @@ impl RunLosses {
         &self,
         leg: &LossLeg,
         steps: Range<Step>,
-        each: &mut impl FnMut(StepLosses) -> Result<(), CliError>,
+        each: &mut (impl FnMut(StepLosses) -> Result<(), CliError> + Send),
     ) -> Result<(), CliError> {
-        let inside =
-            |(first, last, _): &&(Step, Step, String)| *first < steps.end && *last >= steps.start;
-        let objects: Vec<_> = leg.objects.iter().filter(inside).collect();
-        let nexts = objects.iter().skip(1).map(|(first, ..)| *first);
-        let nexts = nexts.chain([Step::MAX]);
-        let reads = objects
-            .iter()
-            .zip(nexts)
-            .map(|((_, _, key), next)| async move {
-                let object = self.object(key, &leg.attempt).await?;
-                Ok::<_, CliError>((object, next))
-            });
+        let reads = leg.objects_with(&steps).into_iter();
+        let reads = reads.map(|(key, next)| async move {
+            let object = self.object(&key, &leg.attempt).await?;
+            Ok::<_, CliError>((object, next))
+        });
         let mut merged = MergedValues::default();
         let mut reads = futures::stream::iter(reads).buffered(READS);
         while let Some((object, next)) = reads.try_next().await? {

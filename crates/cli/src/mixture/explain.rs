@@ -13,7 +13,7 @@ use batchweave_daemon::Exit;
 use batchweave_verify::FollowedRun;
 use serde::Serialize;
 
-use super::drive::{render_loss, render_percent, sums};
+use super::drive::{render_loss, render_percent};
 
 /// Sums that count as equal differ by at most this part.
 const EQUAL: f64 = 1e-9;
@@ -90,8 +90,8 @@ pub(super) async fn run(args: &ExplainArgs, context: &Context) -> Result<Exit, C
     }
     let legs = run.mixtures().lineage_at(args.id, record);
     let steps = report.why.from..report.why.to;
-    let found = sums(&run.losses(&legs).await?, &steps).await?;
-    report.compare(&found);
+    let found = run.losses(&legs).await?.window(steps).await?;
+    report.compare(&found.sums);
     context.out.report(&report, text)?;
     match &report.fault {
         None => Ok(Exit::Ok),

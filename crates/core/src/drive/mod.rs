@@ -3,10 +3,12 @@
 //! - `rule` makes shares from the loss of each source, `bounds` keeps them within floor, ceiling and step bound;
 //! - `why` is the stored reason of a change, from which anybody computes it again;
 //! - `history` knows the mixture of each step, `window` the steps that a decision uses and the change that it goes on from;
+//! - `decision` is a change that is due, until another one comes first;
 //! - `check` finds changes that break these rules, from the stored reasons alone.
 
 mod bounds;
 mod check;
+mod decision;
 mod history;
 mod rule;
 mod sums;
@@ -17,6 +19,7 @@ mod window;
 
 pub use bounds::Bounds;
 pub use check::WhyFault;
+pub use decision::Decision;
 pub use history::{MixtureHistory, MixtureInLog, NotWhole};
 pub use rule::{DriveError, Rule, SourceAfter, SourceBefore, decide};
 pub use sums::{SourceSums, WindowSums};

@@ -12,6 +12,7 @@ use super::history::{MixtureHistory, NotWhole};
 use super::rule::DriveError;
 use super::sums::WindowSums;
 use super::why::{DriveSettings, SourceWhy, Why};
+use crate::guards;
 use crate::ids::Step;
 use crate::manifest::Manifest;
 use crate::proof::{JobRecord, Leg, LineageError};
@@ -68,13 +69,17 @@ impl Plan {
         record: &JobRecord,
         settings: &DriveSettings,
     ) -> Result<Self, PlanError> {
-        let legs = record.lineage()?;
+        let legs = newest_legs(record)?;
         let Some(start) = legs.first().map(|leg| leg.from) else {
             return Err(PlanError::NoAttempt(record.name.to_string()));
         };
         let mixture = m.mixture().id;
         let after = newest_reason(history, mixture + 1, record, &legs)?;
-        let whole = history.first_whole(mixture, m)?;
+        let whole = if guards::counts_older_mixture() {
+            0
+        } else {
+            history.first_whole(mixture, m)?
+        };
         let behind = after.as_ref().map_or(0, |(_, why)| why.to);
         let warm = start.saturating_add(settings.warm_up);
         Ok(Self {
@@ -173,6 +178,13 @@ impl Plan {
             every: 4,
         }
     }
+}
+
+fn newest_legs(record: &JobRecord) -> Result<Vec<Leg>, LineageError> {
+    if guards::counts_abandoned_steps() {
+        return record.lineage_of(record.attempts.iter().rev().nth(1));
+    }
+    record.lineage()
 }
 
 /// Returns the number of the change after this one.

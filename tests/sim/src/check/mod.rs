@@ -11,10 +11,11 @@
 //! - `readers`: every reader saw a prefix, and in the end everything;
 //! - `lifecycle` with `jobs`: no deletion of data that may still be needed, no watermark above a kept
 //!   step, no objects left over; `received`: the steps of each rank, in order; `ledgers`: their
-//!   records; `states`: what they reported;
+//!   records; `states`: what they reported; `changes`: what drivers made of it;
 //! - `growth`: bounds of the objects of each prefix at the end;
 //! - `requests`: only reclaimers delete data, and no process lists the log.
 
+mod changes;
 mod folds;
 pub(crate) mod growth;
 mod jobs;
@@ -44,6 +45,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         received::check(evidence, &log, &mut found);
         ledgers::check(evidence, &log, &mut found);
         states::check(evidence, &log, &mut found);
+        changes::check(evidence, &log, &mut found);
         lifecycle::check(evidence, &log, &mut found);
     }
     let reclaims = |actor: u32| evidence.actor(actor).starts_with(RECLAIMER);

@@ -32,7 +32,7 @@ pub(super) struct Attempt {
     pub(super) parent: Option<AttemptNo>,
     pub(super) dp_size: u32,
     /// The version of its record.
-    version: Version,
+    pub(super) version: Version,
 }
 
 /// The attempts and quarantines of a log.

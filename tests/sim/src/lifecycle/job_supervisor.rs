@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::job::Job;
 use super::node::Node;
 use super::rank::{AttemptRequest, End, Position, Rank};
+use super::reports::Reporter;
 use super::restart_points::RestartPoints;
 use crate::actor::{Actor, Nature};
 use crate::plan::lifecycle::{AttemptEnd, AttemptPlan, JobPlan};
@@ -239,12 +240,19 @@ impl Supervisor {
         // neighbours.
         let at = coordinate as usize % job.nodes.len();
         let time = job.shared.store.time;
+        let mut position = Position::at(wanted.start);
+        if !job.plan.drivers.is_empty() {
+            position.reports.add_losses(Reporter {
+                attempt: wanted.id,
+                coordinate,
+            });
+        }
         let rank = Rank {
             shared: Arc::clone(&job.shared),
             store: job.shared.store.handle(&actor),
             actor: Arc::clone(&actor),
             at,
-            position: Position::at(wanted.start),
+            position,
             job,
             wanted,
             coordinate,

@@ -7,9 +7,12 @@
 //! - `node`: a machine with the consumer daemon's own code;
 //! - `rank`: the trainer of one data coordinate; `socket`: its connection; `rank_errors`: its reaction to
 //!   errors of the daemon; `attempt_status`: its attempt by the log;
+//! - `reports`: the losses that ranks report; `driver`: changes the mixture by them, killed and frozen, alone or beside
+//!   another one;
 //! - `reclaimer`: the real one, killed and frozen; `people`: decisions by command.
 
 mod attempt_status;
+mod driver;
 mod job;
 mod job_supervisor;
 mod node;
@@ -17,7 +20,7 @@ mod people;
 mod rank;
 mod rank_errors;
 mod reclaimer;
-mod reports;
+pub(crate) mod reports;
 mod restart_points;
 mod run;
 mod socket;

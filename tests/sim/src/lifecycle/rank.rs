@@ -83,7 +83,7 @@ pub(super) struct Position {
     replaces: Option<Replaces>,
     /// Marks whose storage is not confirmed.
     marks: VecDeque<Step>,
-    reports: Reports,
+    pub(super) reports: Reports,
 }
 
 impl Position {

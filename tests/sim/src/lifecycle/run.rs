@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{RECLAIMER, job_supervisor, reclaimer};
+use super::{RECLAIMER, driver, job_supervisor, reclaimer};
 use crate::actor::Nature;
 use crate::plan::lifecycle::LifecyclePlan;
 use crate::world::person::Person;
@@ -18,6 +18,11 @@ const LANDED: Duration = Duration::from_mins(1);
 pub(crate) async fn run(shared: Arc<Shared>, plan: LifecyclePlan) {
     let person = Person::new(&shared, "person");
     let people = tokio::spawn(person.act(plan.deeds));
+    let drivers = plan.jobs.iter().flat_map(|job| {
+        let own = job.drivers.iter().enumerate();
+        own.map(|(n, plan)| driver::supervise(Arc::clone(&shared), job.number, n, plan.clone()))
+    });
+    let drivers: Vec<_> = drivers.map(tokio::spawn).collect();
     let jobs = plan.jobs.into_iter();
     let jobs: Vec<_> = jobs
         .map(|job| tokio::spawn(job_supervisor::supervise(Arc::clone(&shared), job)))
@@ -31,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>, plan: LifecyclePlan) {
         joined(&shared, done).await;
     }
     shared.set_trained();
-    for done in reclaimers {
+    for done in reclaimers.into_iter().chain(drivers) {
         joined(&shared, done).await;
     }
 }

@@ -74,6 +74,22 @@ pub struct JobPlan {
     /// The machines, each with a daemon.
     #[serde(default)]
     pub daemons: Vec<DaemonPlan>,
+    /// The drivers of the mixture by the losses of this job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<DriverPlan>,
+}
+
+/// The plan of a driver.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverPlan {
+    /// Steps of a decision.
+    pub every: u64,
+    /// From one look to the next.
+    pub poll: Duration,
+    /// The request at which its n-th process dies.
+    pub deaths: Vec<(u64, Moment)>,
+    /// The requests before which each of its processes freezes, and for how long.
+    pub stalls: Vec<(u64, Duration)>,
 }
 
 /// The daemon processes of a machine, one after another.
@@ -157,6 +173,11 @@ impl LifecyclePlan {
         for job in &mut life.jobs {
             job.run_on_daemons(&mut Draw::new(draw.range(0..u64::MAX), "daemons", 0));
         }
+        // The mixture is that of all producers, so one job drives it, mostly with one driver.
+        if let Some(job) = life.jobs.first_mut() {
+            let drivers = [0, 0, 0, 1, 1, 2][draw.range(0..6) as usize];
+            job.drivers = (0..drivers).map(|_| driver(draw)).collect();
+        }
         life
     }
 }
@@ -216,6 +237,7 @@ fn job(draw: &mut Draw, number: u32) -> JobPlan {
         closes: draw.chance(500),
         moves: 0,
         daemons: Vec::new(),
+        drivers: Vec::new(),
     }
 }
 
@@ -264,6 +286,20 @@ fn reclaimer(draw: &mut Draw, number: u32) -> ReclaimerPlan {
             .map(|_| (1 + (draw.exponential() * 40.0) as u64, moment(draw)))
             .collect(),
         stalls: stalls(draw, 80.0),
+    }
+}
+
+fn driver(draw: &mut Draw) -> DriverPlan {
+    let moment = |draw: &mut Draw| {
+        [Moment::Before, Moment::Sent, Moment::Answered][draw.range(0..3) as usize]
+    };
+    DriverPlan {
+        every: draw.range(2..8),
+        poll: [50 * MS, 300 * MS, S][draw.range(0..3) as usize],
+        deaths: (0..draw.range(0..4))
+            .map(|_| (1 + (draw.exponential() * 60.0) as u64, moment(draw)))
+            .collect(),
+        stalls: stalls(draw, 60.0),
     }
 }
 

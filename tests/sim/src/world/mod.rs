@@ -9,7 +9,7 @@
 pub(crate) mod content;
 pub(crate) mod faulty;
 pub(crate) mod forward;
-mod operator;
+pub(crate) mod operator;
 pub(crate) mod person;
 mod producer;
 mod reader;

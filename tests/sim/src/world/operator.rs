@@ -24,9 +24,7 @@ pub(super) async fn operate(shared: Arc<Shared>) {
                 }
             }
             OperatorCommand::Mixture(ahead) => {
-                // A mixture may not begin within an object.
-                let whole = shared.plan.producers.iter().filter(|p| p.shared == 1);
-                let from = whole.map(|p| (name(p.number), ahead));
+                let from = whole_producers(&shared).map(|name| (name, ahead));
                 person.commit(mixture(&person, from.collect())).await;
             }
             OperatorCommand::Stage(ahead) => {
@@ -66,9 +64,15 @@ async fn retire(person: &Person, producer: ProducerName) {
     person.commit(make).await;
 }
 
+/// Returns the producers that a mixture may begin with: not within an object.
+pub(crate) fn whole_producers(shared: &Shared) -> impl Iterator<Item = ProducerName> {
+    let whole = shared.plan.producers.iter().filter(|p| p.shared == 1);
+    whole.map(|p| name(p.number))
+}
+
 /// Builds the next mixture, which begins for each of these open producers this many TGBs after its
 /// next.
-fn mixture(
+pub(crate) fn mixture(
     person: &Person,
     ahead: Vec<(ProducerName, Seq)>,
 ) -> impl Fn(&Manifest) -> Entry + use<> {

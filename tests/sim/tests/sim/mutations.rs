@@ -2,12 +2,13 @@
 //! commit path in faulty worlds, those of the lifecycle in lifecycle worlds, rare ones in worlds where they matter.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use batchweave_core::guards::{Mutation, set};
 use batchweave_sim::check::check;
 use batchweave_sim::command::faults::explain_within;
 use batchweave_sim::plan::Plan;
+use batchweave_sim::plan::lifecycle::{DaemonPlan, DriverPlan};
 use batchweave_sim::store::link::LinkPlan;
 use batchweave_sim::world::run;
 
@@ -108,9 +109,9 @@ fn lifecycle() -> Vec<Mutation> {
 }
 
 fn consumer() -> Vec<Mutation> {
+    let rare = [Mutation::EarlierHoles, Mutation::WideProgress];
     let all = Mutation::CONSUMER.into_iter();
-    all.filter(|mutation| *mutation != Mutation::EarlierHoles)
-        .collect()
+    all.filter(|mutation| !rare.contains(mutation)).collect()
 }
 
 /// Jobs that stop soon after a restart: their newest attempt has fewer restart points than they
@@ -160,17 +161,70 @@ fn every_mistake_of_the_consumer_is_found() {
     are_found(&consumer(), Plan::draw_lifecycle);
 }
 
+/// Jobs of one attempt that stop without closing, on two machines, each with coordinates that are not neighbours: the
+/// positions that were stored last stay.
+fn strangers_on_machines(seed: u64) -> Plan {
+    let mut plan = Plan::draw_lifecycle(seed);
+    for job in plan.life.iter_mut().flat_map(|life| &mut life.jobs) {
+        (job.keep, job.mark_every, job.abandons) = (1, 2, Some(32));
+        (job.holds, job.paces, job.rank0, job.progress_every) = (true, false, false, 1);
+        job.daemons = vec![DaemonPlan::default(); 2];
+        job.attempts.truncate(1);
+        for attempt in &mut job.attempts {
+            (attempt.dp_size, attempt.lives) = (4, Duration::from_hours(1));
+        }
+    }
+    plan
+}
+
+#[test]
+fn positions_that_replace_those_of_others_are_missed() {
+    are_found(&[Mutation::WideProgress], strangers_on_machines);
+}
+
+/// Jobs with two drivers that look often, and attempts that go back.
+fn driven(seed: u64) -> Plan {
+    let mut plan = Plan::draw_lifecycle(seed);
+    for producer in &mut plan.producers {
+        // A mixture begins with no batch within an object.
+        producer.shared = 1;
+    }
+    let jobs = plan.life.iter_mut().flat_map(|life| &mut life.jobs);
+    if let Some(job) = jobs.take(1).next() {
+        job.drivers = vec![
+            DriverPlan {
+                every: 2,
+                poll: Duration::from_millis(50),
+                ..DriverPlan::default()
+            };
+            2
+        ];
+        (job.holds, job.keep) = (true, 3);
+        for attempt in &mut job.attempts {
+            attempt.back = 2;
+        }
+    }
+    plan
+}
+
+#[test]
+fn mistakes_of_a_driver_are_found() {
+    are_found(&Mutation::DRIVER, driven);
+}
+
 /// Prints the content of `mutation_seeds.txt`: for each mistake the world that finds it in the least time.
 #[test]
 #[ignore = "prints seeds; make mutation-seeds runs it"]
 fn mutation_seeds() {
     set(None);
-    let groups: [(Vec<Mutation>, Worlds); 5] = [
+    let groups: [(Vec<Mutation>, Worlds); 7] = [
         ([Mutation::ALL.as_slice(), &STAGES].concat(), Plan::draw),
         ([lifecycle(), consumer()].concat(), Plan::draw_lifecycle),
         (vec![Mutation::EarlierMarks], short_attempts),
         (vec![Mutation::FewerThanKept], short_attempts),
         (vec![Mutation::EarlierHoles], shrinking_attempts),
+        (vec![Mutation::WideProgress], strangers_on_machines),
+        (Mutation::DRIVER.to_vec(), driven),
     ];
     for (mutations, worlds) in groups {
         let timed = |seed| {

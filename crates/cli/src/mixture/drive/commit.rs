@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use batchweave_console::CliError;
-use batchweave_core::drive::Why;
-use batchweave_core::ids::{AttemptId, RequestId};
+use batchweave_core::drive::{Decision, Why};
+use batchweave_core::ids::RequestId;
 use batchweave_core::limits::ENTRY_BYTES_MAX;
 use batchweave_core::manifest::entry::Mixture;
 use batchweave_core::manifest::{Entry, Manifest};
@@ -15,7 +15,6 @@ use super::super::begin::Begin;
 use super::super::change::{Wanted, needed_mixtures};
 use super::super::{entry, is_done};
 use super::settings::Driver;
-use super::turn::Decision;
 use super::{Driven, DrivenSource};
 use crate::admin;
 
@@ -35,7 +34,7 @@ pub(super) async fn commit(
     };
     let request = admin::request(None, log);
     let version = admin::commit(log, "mixture-drive", |m| {
-        if is_done(m, request) || !is_valid(decision, m) {
+        if is_done(m, request) || !decision.is_valid(m) {
             return Ok(None);
         }
         made(&wanted, why, request, m).map(Some)
@@ -49,15 +48,6 @@ pub(super) async fn commit(
         to: why.to,
         sources: driven(why),
     }))
-}
-
-/// Returns whether mixture and attempt are still those of the decision, and the job is open.
-fn is_valid(decision: &Decision, m: &Manifest) -> bool {
-    let job = m.jobs().get(&decision.why.job);
-    let job = job.filter(|job| job.opened == decision.why.opened);
-    let newest = job.and_then(|job| job.attempts.last());
-    let attempt: Option<AttemptId> = newest.map(|attempt| attempt.id);
-    m.mixture().id == decision.mixture && attempt == Some(decision.attempt)
 }
 
 fn made(wanted: &Wanted, why: &Why, request: RequestId, m: &Manifest) -> Result<Entry, CliError> {

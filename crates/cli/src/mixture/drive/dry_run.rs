@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::commit::by_name;
 use super::settings::{DriveArgs, Driver};
-use super::{function, plot, render, sources, turn};
+use super::{function, plot, render, sources};
 
 /// Most windows of a replay.
 const WINDOWS_MAX: u64 = 100_000;
@@ -78,8 +78,8 @@ pub(super) async fn run(
         if steps.end > report.to {
             break;
         }
-        let sums = turn::sums(&losses, &steps).await?;
-        let read = losses.read_pairs(&steps);
+        let window = losses.window(steps.clone()).await?;
+        let (sums, read) = (window.sums, window.read);
         if !has_enough(sums.counted, read) {
             report.without_values += 1;
             continue;

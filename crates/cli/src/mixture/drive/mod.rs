@@ -28,14 +28,13 @@ use batchweave_core::ids::{Step, Version};
 use batchweave_daemon::Exit;
 use batchweave_daemon::screen::Screen;
 use batchweave_log::{Log, LogError};
-use batchweave_verify::FollowedRun;
+use batchweave_verify::{FollowedRun, PassedWindows};
 use serde::Serialize;
 
 pub(super) use self::render::{loss as render_loss, percent as render_percent};
 pub(super) use self::settings::DriveArgs;
 use self::settings::Driver;
-pub(super) use self::turn::sums;
-use self::turn::{Passed, Turn, Waiting};
+use self::turn::{Turn, Waiting};
 
 /// How often a driver that waits for the same says so.
 const REMIND: Duration = Duration::from_mins(1);
@@ -99,9 +98,9 @@ async fn drive(driver: &Driver, args: &DriveArgs, context: &Context) -> Result<E
         return dry_run::run(driver, args, &run, context).await;
     }
     let mut log = open_log(Arc::clone(&store)).await?;
-    let (mut shown, mut passed) = (Shown::default(), Passed::default());
+    let (mut shown, mut looks) = (Shown::default(), Looks::default());
     loop {
-        match once(driver, &mut run, &mut log, &mut passed).await {
+        match once(driver, &mut run, &mut log, &mut looks).await {
             Ok(report) => {
                 let ends = args.once || report.closed;
                 if ends || shown.is_news(&report) {
@@ -126,7 +125,7 @@ async fn once(
     driver: &Driver,
     run: &mut FollowedRun,
     log: &mut Log,
-    passed: &mut Passed,
+    looks: &mut Looks,
 ) -> Result<DriveReport, CliError> {
     run.refresh().await?;
     let record = run.record()?;
@@ -142,9 +141,10 @@ async fn once(
     if report.closed {
         return Ok(report);
     }
-    let turn = turn::look(driver, run, passed).await?;
-    report.without_values = turn.without_values;
-    match turn.result {
+    let now = looks.began.elapsed();
+    let turn = turn::look(driver, run, &mut looks.passed, now).await?;
+    report.without_values = looks.passed.steps().to_vec();
+    match turn {
         Turn::Wait(waiting) => (report.waiting, report.actor) = (Some(waiting.text), waiting.actor),
         Turn::Decide(decision) => {
             report.change = commit::commit(driver, &decision, log).await?;
@@ -154,6 +154,21 @@ async fn once(
         }
     }
     Ok(report)
+}
+
+/// The memory of a driver: only what no log can have.
+struct Looks {
+    began: Instant,
+    passed: PassedWindows,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            passed: PassedWindows::default(),
+        }
+    }
 }
 
 /// Returns whether a request may succeed later.

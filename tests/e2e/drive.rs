@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use crate::scene::MINUTE;
 /// Steps of a decision.
 const EVERY: u64 = 12;
 const CHANGES: u64 = 4;
+/// Steps of the rank in which a driver makes a change.
+const STEPS: u64 = 100;
 const DRIVE: [&str; 11] = [
     "mixture",
     "drive",
@@ -164,25 +166,73 @@ fn loss(step: u64) -> StepValues {
     }
 }
 
-/// Starts drivers, two at a time, and kills them at any moment, until `done`.
-fn kill_drivers(scene: &Scene, done: &AtomicBool) -> u64 {
+/// How far the rank may train: a log that grows while drivers read it from its beginning would leave slow ones behind.
+struct Pace {
+    reached: AtomicU64,
+    allowed: AtomicU64,
+    done: AtomicBool,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self {
+            reached: AtomicU64::new(0),
+            allowed: AtomicU64::new(5 * EVERY + STEPS),
+            done: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until the rank may train on. Returns whether it is over.
+    fn wait(&self, step: u64) -> bool {
+        self.reached.store(step, Relaxed);
+        while step >= self.allowed.load(Relaxed) && !self.done.load(Relaxed) {
+            thread::sleep(Duration::from_millis(4));
+        }
+        self.done.load(Relaxed)
+    }
+
+    /// Allows the steps of another change.
+    fn go_on(&self) {
+        let until = self.reached.load(Relaxed) + STEPS;
+        self.allowed.fetch_max(until, Relaxed);
+    }
+}
+
+/// Ends the rank when the test fails, too.
+struct Ends<'a>(&'a Pace);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.done.store(true, Relaxed);
+    }
+}
+
+/// Starts drivers, two at a time, and kills them at any moment, until all changes are made.
+fn kill_drivers(scene: &Scene, pace: &Pace) -> u64 {
+    let _ends = Ends(pace);
     let mut rng = StdRng::seed_from_u64(seed());
-    let mut kills = 0;
+    let (mut kills, mut changes, mut longest) = (0, 0, 1500);
     let began = Instant::now();
-    while scene.mixture() < CHANGES {
-        assert!(began.elapsed() < 4 * MINUTE, "{} mixtures", scene.mixture());
+    while changes < CHANGES {
+        assert!(began.elapsed() < 20 * MINUTE, "{changes} mixtures");
         let log = |n: u32| scene.path(&format!("driver-{n}.log"));
         let store = format!("--store={}", scene.url());
         let args = [&DRIVE[..], &[store.as_str()]].concat();
         let mut pair = [0, 1].map(|n| Process::start("batchweave", &args, &[], &log(n)));
-        // Long enough for a driver to decide now and then, on any machine.
-        thread::sleep(Duration::from_millis(rng.random_range(20..1500)));
+        // Longer and longer, until a driver decides on this machine.
+        thread::sleep(Duration::from_millis(rng.random_range(20..longest)));
         for driver in &mut pair {
             driver.signal("KILL");
             kills += u64::from(driver.wait(MINUTE).is_none());
         }
+        let made = scene.mixture();
+        if made > changes {
+            pace.go_on();
+        } else {
+            longest += longest / 4;
+        }
+        changes = made;
     }
-    done.store(true, Relaxed);
     kills
 }
 
@@ -205,7 +255,7 @@ fn a_killed_driver_loses_no_decision_and_each_change_is_explained() {
             .contains("no attempt yet"),
         "{waiting}"
     );
-    let done = AtomicBool::new(false);
+    let pace = Pace::new();
     let kills = thread::scope(|scope| {
         let rank = scope.spawn(|| {
             // The first attempt ends in the middle, and the next one goes back behind a change.
@@ -215,9 +265,9 @@ fn a_killed_driver_loses_no_decision_and_each_change_is_explained() {
                 .rev()
                 .find(|(step, _)| *step <= 3 * EVERY)
                 .unwrap();
-            scene.train(Some(state.clone()), &|_| done.load(Relaxed));
+            scene.train(Some(state.clone()), &|step| pace.wait(step));
         });
-        let kills = kill_drivers(&scene, &done);
+        let kills = kill_drivers(&scene, &pace);
         rank.join().unwrap();
         kills
     });

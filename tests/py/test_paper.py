@@ -33,7 +33,7 @@ def run(out: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [str(RUN), "--scale", "tiny", "--bin-dir", str(BINARIES), "--out", str(out), *words]
     all_env = {**os.environ, "PYTHON": sys.executable, **env}
     return subprocess.run(
-        command, env=all_env, capture_output=True, text=True, check=False, timeout=300
+        command, env=all_env, capture_output=True, text=True, check=False, timeout=1_800
     )
 
 

@@ -97,12 +97,12 @@ def test_each_token_has_its_source_through_kills(tmp_path: Path, mode: str) -> N
 
 
 def produce_up_to(path: Path, steps: int) -> None:
-    """Run a producer that waits at this step, and stop it there."""
+    """Run a producer that waits at this step, or one before where an object has two, and stop it."""
     text = path.read_text()
     path.write_text(text.replace("admin.listen", f"ahead.max_steps = {steps}\nadmin.listen"))
     command = [str(BINARIES / "batchweave-producer"), "--config", str(path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as daemon:
-        while made(path.parent) < steps:
+        while made(path.parent) < steps - 1:
             assert daemon.poll() is None
             time.sleep(0.02)
         daemon.terminate()

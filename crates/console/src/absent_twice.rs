@@ -15,11 +15,12 @@ fn is_absent<T>(read: &Result<T, StoreError>) -> bool {
     matches!(read, Err(why) if why.is_not_found())
 }
 
-/// Returns the second read; a store that gave two answers is named.
+/// Returns the second read; two answers are said.
 fn second<T>(key: &str, read: Result<T, StoreError>) -> Result<T, StoreError> {
     if read.is_ok() {
         eprintln!(
-            "warning: a read found no {key}, and the next one did: the store returned an older version"
+            "warning: a read found no {key}, and the next one did: it was written in between, or the store returned an older \
+             version"
         );
     }
     read

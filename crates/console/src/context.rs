@@ -103,7 +103,7 @@ impl Context {
     }
 
     /// Opens the store for a caller that reads an absent object again later.
-    fn polled_store(&self, create: bool) -> BoxFuture<'_, Result<Arc<dyn Store>, CliError>> {
+    pub fn polled_store(&self, create: bool) -> BoxFuture<'_, Result<Arc<dyn Store>, CliError>> {
         Box::pin(async move {
             let options = OpenOptions {
                 create,

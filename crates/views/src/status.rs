@@ -164,10 +164,11 @@ pub fn run<'a>(
         if let Some(nodes) = args.nodes() {
             return nodes::run(nodes, args, context).await;
         }
-        let store = context.store(false).await?;
         if args.watch {
+            let store = context.polled_store(false).await?;
             return watch::run(store, args, context).await;
         }
+        let store = context.store(false).await?;
         let mut log = match args.at {
             None => context::open_log(store).await?,
             Some(at) => context::open_log(AsOf::new(store, at.saturating_add(1))).await?,

@@ -101,7 +101,7 @@ async fn serve(args: &UiArgs, context: &Context) -> Result<Infallible, CliError>
         )));
     }
     check_number(&args.daemons, "--daemon")?;
-    let mut stream = Watched::open(context.store(false).await?).await?;
+    let mut stream = Watched::open(context.polled_store(false).await?).await?;
     let page = Arc::new(Page::new(stream.view().await?, every));
     let server = Server::bind(args.listen, PATHS).await.map_err(|why| {
         let address = args.listen;

@@ -140,7 +140,7 @@ fn a_key_that_one_read_does_not_find_is_read_again_and_the_store_is_named() {
     status.prints(&["data       none yet\n"]);
     assert_eq!(
         status.err,
-        "warning: a read found no stream.json, and the next one did: the store returned an older version\n"
+        "warning: a read found no stream.json, and the next one did: it was written in between, or the store returned an older version\n"
     );
     let again = server.run(&["status"], server.secret());
     assert_eq!(again.err, "", "{again:?}");

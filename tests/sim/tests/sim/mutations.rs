@@ -178,7 +178,7 @@ fn strangers_on_machines(seed: u64) -> Plan {
 }
 
 #[test]
-fn positions_that_replace_those_of_others_are_missed() {
+fn stored_positions_of_other_coordinates_are_missed() {
     are_found(&[Mutation::WideProgress], strangers_on_machines);
 }
 

@@ -92,7 +92,11 @@ pub(super) async fn run(args: &DriveArgs, context: &Context) -> Result<Exit, Cli
 }
 
 async fn drive(driver: &Driver, args: &DriveArgs, context: &Context) -> Result<Exit, CliError> {
-    let store = context.store(false).await?;
+    let store = if args.once || args.dry_run {
+        context.store(false).await?
+    } else {
+        context.polled_store(false).await?
+    };
     let mut run = FollowedRun::open(&store, &args.job).await?;
     if args.dry_run {
         return dry_run::run(driver, args, &run, context).await;

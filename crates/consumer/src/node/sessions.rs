@@ -202,6 +202,12 @@ impl State {
         self.engine.stop(id);
     }
 
+    /// Returns whether a rank uses no frame.
+    pub(crate) fn holds_nothing(&self, id: SessionId) -> bool {
+        let cursor = self.engine.session(id);
+        cursor.is_none_or(|cursor| cursor.held_steps() == 0)
+    }
+
     /// Ends a session with an error. Returns false if it was over before; then nothing is sent.
     pub(crate) fn fail_session(&mut self, id: SessionId, fault: Fault) -> bool {
         let running = self.outboxes.get(&id).is_some_and(|outbox| !outbox.over);

@@ -70,6 +70,7 @@ pub(crate) async fn serve(
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
         reports: false,
+        bye: false,
         answers: 0,
         ready: None,
         late: None,
@@ -94,6 +95,8 @@ struct Session {
     sending: VecDeque<Outgoing>,
     /// The rank has reported states of steps, which are confirmed.
     reports: bool,
+    /// The rank has said that it wants no more batches.
+    bye: bool,
     /// The number of those that answer marks.
     answers: usize,
     /// The time since which a frame is among them.
@@ -113,7 +116,7 @@ impl Session {
         let context = self.node.resources.context.clone();
         let mut ticks = Ticks::new(&context, LATE_AFTER);
         loop {
-            if !self.flush() {
+            if !self.flush() || self.is_done() {
                 return;
             }
             let blocked = !self.sending.is_empty();
@@ -129,6 +132,11 @@ impl Session {
                 () = ticks.tick(&context) => self.tick(),
             }
         }
+    }
+
+    /// Whether the rank said goodbye, uses no frame and has all answers: its socket may be open in another process.
+    fn is_done(&self) -> bool {
+        self.bye && self.sending.is_empty() && self.node.lock().holds_nothing(self.id)
     }
 
     /// Whether the rank reads its messages and its states are stored, so that more can be accepted from it.
@@ -183,6 +191,7 @@ impl Session {
                 Ok(())
             }
             Ok(ClientMessage::Bye) => {
+                self.bye = true;
                 node.apply(|state| state.stop_session(id));
                 Ok(())
             }

@@ -258,3 +258,36 @@ async fn a_rank_that_never_releases_stops_at_its_credits_and_delays_no_other() {
     drop(never);
     daemon.stop().await.unwrap();
 }
+
+/// Its socket may be open elsewhere for a while: in a child that was forked, or by an array in a cycle of Python.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_says_goodbye_is_gone_once_it_uses_no_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(100, 20).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let path = daemon.socket.clone();
+    let rank = tokio::task::spawn_blocking(move || {
+        let release = |frames| {
+            ClientMessage::Release(Release {
+                next_step: 1,
+                frames,
+            })
+        };
+        let mut polite = Rude::greeted(&path);
+        let first = polite.step();
+        polite.say(&ClientMessage::Bye);
+        polite.say(&release(first));
+        // Those that were on their way.
+        while let Some(message) = polite.hear() {
+            if let DaemonMessage::Batch(batch) = message {
+                let frames = batch.slices.iter().map(|slice| slice.frame);
+                polite.say(&release(frames.collect()));
+            }
+        }
+        drop(polite);
+    });
+    rank.await.unwrap();
+    daemon.stop().await.unwrap();
+}

@@ -134,6 +134,15 @@ mod tests {
         let region = arena.allocate(64).unwrap();
         arena.free(region);
         arena.free(region);
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn freeing_a_part_of_a_free_range_is_caught() {
+        let mut arena = ArenaAllocator::default();
+        arena.add_segment(256);
+        let region = arena.allocate(64).unwrap();
+        arena.free(region);
         arena.free(FrameRegion {
             offset: 64,
             ..region

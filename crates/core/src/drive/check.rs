@@ -6,7 +6,7 @@ use super::why::{Why, are_equal};
 use super::window::{has_enough, is_in, newest_reason, next_change};
 use crate::ids::Step;
 use crate::order::Weight;
-use crate::proof::{JobRecord, Leg};
+use crate::proof::{AttemptRecord, JobRecord, Leg, LineageError};
 
 /// The weights of an entry are whole billionths.
 const ROUNDED: f64 = 1e-9;
@@ -27,6 +27,15 @@ pub enum WhyFault {
         from: Step,
         to: Step,
     },
+    /// The attempts do not say who trained its steps.
+    #[error("{0}")]
+    Lineage(#[from] LineageError),
+    #[error("it uses step {from}, and {first} is the first one of the job behind its warm-up")]
+    TooEarly { from: Step, first: Step },
+    #[error(
+        "it says that {found} pairs of step and coordinate were read, and its lineage has {expected}"
+    )]
+    WrongPairs { found: u64, expected: u64 },
     #[error("it uses step {from}, but steps before {whole} are of mixtures before {mixture}")]
     OlderMixture {
         from: Step,
@@ -62,7 +71,7 @@ impl MixtureHistory {
         let mixture = self.mixture(id).ok_or(WhyFault::NoReason(id))?;
         let why = mixture.why.as_ref().ok_or(WhyFault::NoReason(id))?;
         let why = Why::read(why).map_err(WhyFault::Foreign)?;
-        let legs = self.lineage_at(id, record);
+        let legs = record.lineage_of(self.newest_at(id, record))?;
         if !is_in(&why, record, &legs) {
             return Err(WhyFault::NotInLineage {
                 job: why.job.to_string(),
@@ -72,10 +81,16 @@ impl MixtureHistory {
             });
         }
         self.check_steps(id, &why)?;
+        check_pairs(&why, record, &legs)?;
         let after = newest_reason(self, id, record, &legs);
         let after = after.map_err(|error| WhyFault::Foreign(error.to_string()))?;
         check_chain(&why, after.as_ref())?;
         why.recompute().map_err(WhyFault::Computed)?;
+        let names = mixture.weights.keys();
+        let mut others = names.filter(|name| why.sources.iter().all(|one| one.name != **name));
+        if let Some(other) = others.next() {
+            return Err(WhyFault::WrongWeight(other.clone()));
+        }
         for one in &why.sources {
             let weight = mixture.weights.get(&one.name);
             let is_own = |weight: &Weight| (weight.number() - one.share).abs() <= ROUNDED;
@@ -88,10 +103,14 @@ impl MixtureHistory {
 
     /// Returns the lineage of the job's newest attempt when mixture `id` was set.
     pub fn lineage_at(&self, id: u64, record: &JobRecord) -> Vec<Leg> {
+        let newest = self.newest_at(id, record);
+        record.lineage_of(newest).unwrap_or_default()
+    }
+
+    fn newest_at<'a>(&self, id: u64, record: &'a JobRecord) -> Option<&'a AttemptRecord> {
         let version = self.mixture(id).map_or(0, |mixture| mixture.version);
         let mut attempts = record.attempts.iter().rev();
-        let newest = attempts.find(|attempt| attempt.state.opened < version);
-        record.lineage_of(newest).unwrap_or_default()
+        attempts.find(|attempt| attempt.state.opened < version)
     }
 
     fn check_steps(&self, id: u64, why: &Why) -> Result<(), WhyFault> {
@@ -114,6 +133,32 @@ impl MixtureHistory {
         }
         Ok(())
     }
+}
+
+/// Checks the first step, and the number of pairs of step and coordinate: quarantined steps are passed over.
+fn check_pairs(why: &Why, record: &JobRecord, legs: &[Leg]) -> Result<(), WhyFault> {
+    let start = legs.first().map_or(0, |leg| leg.from);
+    let first = start.saturating_add(why.settings.warm_up);
+    if why.from < first {
+        let from = why.from;
+        return Err(WhyFault::TooEarly { from, first });
+    }
+    let mut expected = 0;
+    for leg in legs {
+        let own = why.from.max(leg.from)..leg.to.map_or(why.to, |to| to.min(why.to));
+        let Some(attempt) = record.attempt(leg.attempt) else {
+            continue;
+        };
+        let skipped = attempt.skipped(own.clone()).into_iter();
+        let skipped: u64 = skipped.map(|(first, end)| end - first).sum();
+        let steps = own.end.saturating_sub(own.start).saturating_sub(skipped);
+        expected += steps * u64::from(attempt.state.dp_size);
+    }
+    let found = why.read;
+    if found != expected {
+        return Err(WhyFault::WrongPairs { found, expected });
+    }
+    Ok(())
 }
 
 fn check_chain(why: &Why, before: Option<&(u64, Why)>) -> Result<(), WhyFault> {

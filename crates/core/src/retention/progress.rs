@@ -1,5 +1,5 @@
-//! The position of consecutive data coordinates of one node. Its key holds all of it; the body is for
-//! people.
+//! The position of consecutive data coordinates of one node. The key says which and where; the body proves the stream and
+//! the attempt that it belongs to.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Progress {
     pub opened: Version,
     pub attempt: AttemptNo,
     pub id: AttemptId,
-    /// The daemon, unique for each run of it.
+    /// The run of the daemon.
     pub node: String,
     pub first: u32,
     /// Last data coordinate, included.

@@ -194,9 +194,9 @@ impl ProducerConfig {
         let mut wrong = |key: &str, message: String| {
             problems.push(Problem::new(format!("packing.balanced.{key}"), message));
         };
-        let batch = u64::from(self.stream.slices)
-            * u64::from(table.micro_batches)
-            * u64::from(table.tokens);
+        // Tables out of their range are problems of their own.
+        let rows = u64::from(self.stream.slices).saturating_mul(table.micro_batches.into());
+        let batch = rows.saturating_mul(table.tokens.into());
         let most = WINDOW_TOKENS_MAX / batch.max(1);
         if u64::from(table.window) > most.max(1) {
             wrong(

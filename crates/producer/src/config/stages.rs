@@ -194,12 +194,13 @@ impl ProducerConfig {
     fn cursor_fault(&self) -> Option<String> {
         let stages = || self.stages.iter().map(|stage| self.in_stage(stage));
         let waiting = |config: &Self| match config.packing.mode {
-            // Two digits per eight pieces.
-            mode if looks_ahead(mode) => config.packing.look_ahead.div_ceil(8) * 2,
+            // A bit per piece, in hexadecimal digits.
+            mode if looks_ahead(mode) => config.packing.look_ahead.div_ceil(8).saturating_mul(2),
             PackingMode::Balanced => Carried::bytes_max(&config.balance_settings(false)),
             _ => 0,
         };
-        let bytes = waiting(self) + stages().map(|config| waiting(&config)).sum::<usize>();
+        let of_stages = stages().map(|config| waiting(&config));
+        let bytes = of_stages.fold(waiting(self), usize::saturating_add);
         let settings =
             |stage: &StageConfig| stage.name.len() + stage.settings(self).to_string().len();
         let kept = self.stages.iter().map(settings).sum::<usize>();

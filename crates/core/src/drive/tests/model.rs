@@ -25,6 +25,12 @@ enum Mistake {
     Twice,
     /// Goes on with the rewards of the change before that.
     StaleReward,
+    /// Says that it read fewer pairs of step and coordinate than there are.
+    FewerPairs,
+    /// Says that it leaves out more steps at the beginning than it did.
+    LongerWarmUp,
+    /// Gives a weight to a source that its reason does not have.
+    AnotherSource,
 }
 
 /// One turn of a history.
@@ -172,7 +178,20 @@ impl World {
             }
         }
         why.decide(BTreeMap::new()).unwrap();
-        let set = self.entry(2, &why);
+        match self.mistake {
+            Mistake::FewerPairs => (why.read, why.counted) = (1, 1),
+            Mistake::LongerWarmUp => why.settings.warm_up = why.from + 1,
+            _ => {}
+        }
+        let mut set = self.entry(2, &why);
+        if self.mistake == Mistake::AnotherSource {
+            let mut more = why.clone();
+            more.sources.push(SourceWhy {
+                name: "wiki".into(),
+                ..why.sources[0].clone()
+            });
+            set.spec = self.entry(2, &more).spec;
+        }
         self.changes.push(set.id);
         self.fold(Entry::Mixture(set));
     }
@@ -300,7 +319,7 @@ fn every_mistake_of_a_driver_is_found() {
     assert_eq!(none, None);
     assert!(changes > 6, "{changes}");
     type Expected = fn(&WhyFault) -> bool;
-    let cases: [(Mistake, Expected); 5] = [
+    let cases: [(Mistake, Expected); 8] = [
         (Mistake::AbandonedChange, |f| {
             matches!(f, WhyFault::WrongChain { .. })
         }),
@@ -322,6 +341,16 @@ fn every_mistake_of_a_driver_is_found() {
         (Mistake::StaleReward, |f| {
             matches!(f, WhyFault::WrongReward(_))
         }),
+        (Mistake::FewerPairs, |f| {
+            matches!(f, WhyFault::WrongPairs { .. })
+        }),
+        (Mistake::LongerWarmUp, |f| {
+            matches!(f, WhyFault::TooEarly { .. })
+        }),
+        (
+            Mistake::AnotherSource,
+            |f| matches!(f, WhyFault::WrongWeight(name) if name == "wiki"),
+        ),
     ];
     for (mistake, expected) in cases {
         let found = fault(mistake, &long()).0;

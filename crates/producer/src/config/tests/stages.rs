@@ -169,3 +169,27 @@ fn what_windows_carry_has_room_in_a_cursor() {
         "{why}"
     );
 }
+
+/// Sums and products of numbers that are out of their range are still computed, for the other problems.
+#[test]
+fn the_largest_numbers_are_problems_like_others() {
+    let base = "[producer]\nname = \"a\"\n[stream]\nslices = 4294967295\nseq_len = 4294967295\nrows_per_slice = 4294967295\n";
+    for mode in ["concat", "best_fit", "balanced"] {
+        let own = match mode {
+            "best_fit" => "look_ahead = 9223372036854775807\n",
+            "balanced" => "balanced = { window = 4294967295 }\n",
+            _ => "",
+        };
+        let packing = format!("[packing]\nmode = \"{mode}\"\n{own}");
+        let stage = |n: u32| {
+            format!(
+                "[[stages]]\nname = \"s{n}\"\nseq_len = 4294967295\nrows_per_slice = 4294967295\n"
+            )
+        };
+        let stages: String = (0..64).map(stage).collect();
+        for text in [packing.clone(), format!("{packing}{stages}")] {
+            let why = report(&format!("{base}{text}"));
+            assert!(why.contains("tokens per batch"), "{mode}: {why}");
+        }
+    }
+}

@@ -206,7 +206,7 @@ fn a_template_that_looks_for_a_special_token_in_a_message_is_refused() {
     };
     line("a<|endof").unwrap();
     let why = line("a<|endoftext|>b").unwrap_err().to_string();
-    assert!(why.contains("looks for a special token"), "{why}");
+    assert!(why.contains("depends on a special token"), "{why}");
 }
 
 /// As transformers' `render_jinja_template` writes them.

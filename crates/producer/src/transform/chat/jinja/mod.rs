@@ -110,7 +110,7 @@ impl Jinja {
         if same {
             return Ok(text);
         }
-        Err("it looks for a special token that a message spells, which is text there; write the message without it".to_owned())
+        Err("its output depends on a special token that a message spells, which is text there; write the message without it".to_owned())
     }
 
     fn rendered(

@@ -211,7 +211,6 @@ def test_a_profile_of_sso_takes_its_keys_from_the_portal(
 
 def train(site: Site, proxy: LoggingProxy, env: dict[str, str], extra: str = "") -> None:
     """Run both daemons by the proxy, each as a user of its own."""
-    # One rank that lags would be left behind: producers wait for it.
     for role in ("producer", "consumer"):
         by = {name: proxy.url(role) for name in ("HTTP_PROXY", "HTTPS_PROXY")}
         config = getattr(site, f"{role}_config")(extra)
@@ -221,7 +220,7 @@ def train(site: Site, proxy: LoggingProxy, env: dict[str, str], extra: str = "")
 
 
 def assert_both(proxy: LoggingProxy) -> None:
-    """Check that the proxy has seen all kinds of requests of both daemons."""
+    """Check that the proxy has seen reads and writes of both daemons, and reads of ranges."""
     assert {"GET", "PUT"} <= {one.method for one in proxy.of("producer")}
     assert {"GET", "PUT"} <= {one.method for one in proxy.of("consumer")}
     direct = [one for one in proxy.of("consumer") if "range" in one.headers]

@@ -9,13 +9,13 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// A small random number for each `n`, from 0 to 1.
+/// Returns a number from 0 to 1 for each `n`; many of them are spread evenly.
 fn draw(n: u64) -> f64 {
     let mixed = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 40) as f64 / (1 << 24) as f64
 }
 
-/// The times at which records appear: `rate` a second, irregular, from 10 s on.
+/// The times at which records appear: `rate` a second, with gaps of half to one and a half times the mean, from 10 s on.
 fn appear(rate: f64, until: f64) -> Vec<f64> {
     let mut at = 10.0;
     let gaps = (0..).map(|n| (0.5 + draw(n)) / rate);

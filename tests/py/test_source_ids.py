@@ -97,7 +97,7 @@ def test_each_token_has_its_source_through_kills(tmp_path: Path, mode: str) -> N
 
 
 def produce_up_to(path: Path, steps: int) -> None:
-    """Run a producer that waits at this step, or one before where an object has two, and stop it."""
+    """Run a producer that waits there, or one before where an object has two, and stop it."""
     text = path.read_text()
     path.write_text(text.replace("admin.listen", f"ahead.max_steps = {steps}\nadmin.listen"))
     command = [str(BINARIES / "batchweave-producer"), "--config", str(path)]

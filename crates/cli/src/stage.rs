@@ -4,6 +4,7 @@ mod begin;
 mod configured;
 mod render;
 mod show;
+mod show_report;
 
 use std::path::PathBuf;
 

@@ -120,6 +120,9 @@ pub const REASON_BYTES_MAX: usize = 4096;
 /// Request ids kept for the "a repeat is a no-op" rule.
 pub const REQUESTS_KEPT: usize = 1024;
 
+/// Bytes of an object of values; a daemon begins another one well below.
+pub const VALUES_BYTES_MAX: usize = 64 << 20;
+
 const _: () = {
     assert!(
         CURSOR_BYTES_MAX * 2 < ENTRY_BYTES_MAX,

@@ -8,12 +8,13 @@
 //! - `hand_over` changes from one packer to the next, where another stage begins;
 //! - `mismatch` finds documents that are not those of the cursor;
 //! - `shuffled_rows` permutes the rows of several batches of another packer, which `row` takes apart;
-//! - `balanced` puts documents into bins of equal cost (`bins`), by pieces (`bin_piece`), of which windows
+//! - `balanced` puts documents into bins of equal cost (`bins`) by the settings of `balancing`, by pieces (`bin_piece`), of which windows
 //!   (`bin_fill`, `bin_windows`) give batches (`bin_units`);
-//! - `encode` makes slices of batches, `encode_bins` those of bins, `extras` the optional arrays beside the tokens, `arrays` those of any length.
+//! - `encode` makes slices of batches, `encode_bins` those of bins, `encode_tokens` their tokens, `extras` the optional arrays beside the tokens, `arrays` those of any length.
 
 mod arrays;
 mod balanced;
+mod balancing;
 mod best_fit;
 mod bin_fill;
 mod bin_piece;
@@ -23,6 +24,7 @@ mod bins;
 mod concat;
 mod encode;
 mod encode_bins;
+mod encode_tokens;
 mod extras;
 mod hand_over;
 mod image_arrays;
@@ -42,7 +44,8 @@ use bytes::Bytes;
 
 use crate::sources::Place;
 
-pub use balanced::{Balanced, Balancing};
+pub use balanced::Balanced;
+pub use balancing::Balancing;
 pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
 pub use bins::{BinEnd, Bins};
 pub use concat::Concat;

@@ -6,7 +6,7 @@ use batchweave_console::output::{Style, cells, range, table};
 
 use super::ChangeReport;
 use super::begin::ProducerBegin;
-use super::show::ShowReport;
+use super::show_report::ShowReport;
 use crate::admin;
 
 pub(super) fn change(report: &ChangeReport, style: Style) -> String {

@@ -5,7 +5,7 @@
 //! - `restart` finds the restart points of a job, and where an attempt without a stated start begins;
 //! - `attempts` writes jobs and attempts into the log, `attempt_rate` bounds them;
 //! - `ranks` tracks what each rank was sent and received, `deliveries` reports it to the ledger; `states` holds which
-//!   steps ranks report as trained, `values` the losses of these;
+//!   steps ranks report as trained, `values` the losses of these, which `values_task` stores;
 //! - `mark_rules` validates checkpoint marks (pure), `marks` stores them.
 
 pub(crate) mod admission;
@@ -20,3 +20,4 @@ pub(crate) mod restart;
 pub(crate) mod states;
 pub(crate) mod takeover;
 pub(crate) mod values;
+pub(crate) mod values_task;

@@ -1,6 +1,6 @@
 //! The losses that ranks report of their steps, until an object has them.
 //!
-//! Each ledger of an attempt seals its values into an object, which a task of its own stores: no mark waits for it. Values
+//! Each ledger of an attempt seals its values into an object, which `values_task` stores: no mark waits for it. Values
 //! may be lost, and are counted then. All values in memory, sealed ones too, have at most `BYTES_MAX`: beyond it a step
 //! loses its details first, then its sources, then all its values.
 
@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
 use batchweave_core::keys;
@@ -19,11 +19,9 @@ use batchweave_core::values::{
 use batchweave_wire as wire;
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::job::membership::Member;
 use crate::metrics::Metrics;
-use crate::resources::Resources;
 
 /// Bytes of values in memory.
 const BYTES_MAX: usize = 32 << 20;
@@ -33,7 +31,7 @@ const DUE_BYTES: usize = 4 << 20;
 const _: () = {
     assert!(wire::VALUE_SOURCES_MAX == batchweave_core::values::VALUE_SOURCES_MAX);
     assert!(wire::VALUE_DETAILS_MAX == batchweave_core::values::VALUE_DETAILS_MAX);
-    assert!(BYTES_MAX < batchweave_core::values::VALUES_BYTES_MAX);
+    assert!(BYTES_MAX < batchweave_core::limits::VALUES_BYTES_MAX);
 };
 
 /// The job, its incarnation, and the attempt.
@@ -80,7 +78,7 @@ struct Inner {
 pub(crate) struct Values {
     inner: Mutex<Inner>,
     /// An object was sealed.
-    sealed: Notify,
+    pub(crate) sealed: Notify,
 }
 
 impl Values {
@@ -146,13 +144,15 @@ impl Values {
         self.sealed.notify_one();
     }
 
-    fn next(&self) -> Option<(String, Bytes, u64)> {
+    /// Returns key, bytes and number of steps of the first sealed object.
+    pub(crate) fn next(&self) -> Option<(String, Bytes, u64)> {
         let inner = self.inner();
         let first = inner.sealed.front()?;
         Some((first.key.clone(), first.body.clone(), first.steps))
     }
 
-    fn done(&self) {
+    /// Forgets the first sealed object, which is stored or lost.
+    pub(crate) fn done(&self) {
         let mut inner = self.inner();
         if let Some(sealed) = inner.sealed.pop_front() {
             inner.bytes -= sealed.bytes;
@@ -224,37 +224,6 @@ impl AttemptValues {
             stream,
             attempt: self.id,
             blocks: blocks.collect(),
-        }
-    }
-}
-
-/// Stores sealed objects until `finish`, then those that are left. One that the store does not take for as long as other
-/// objects are retried is lost, and counted.
-pub(crate) async fn store(resources: Arc<Resources>, finish: CancellationToken) {
-    let values = &resources.values;
-    loop {
-        while let Some((key, body, steps)) = values.next() {
-            let outcome = match resources.create(&key, body).await {
-                Ok(()) => "stored",
-                Err(why) => {
-                    tracing::warn!(
-                        key, steps, %why,
-                        "losses that ranks reported could not be stored, and are lost; states of steps are in ledgers"
-                    );
-                    "lost"
-                }
-            };
-            let count = resources.metrics.values.with_label_values(&[outcome]);
-            count.inc_by(steps);
-            values.done();
-        }
-        if finish.is_cancelled() {
-            return;
-        }
-        tokio::select! {
-            biased;
-            () = values.sealed.notified() => {}
-            () = finish.cancelled() => {}
         }
     }
 }

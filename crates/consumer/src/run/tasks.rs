@@ -17,7 +17,7 @@ use crate::engine::Limits;
 use crate::fetch::Fetcher;
 use crate::job::attempts::LogRequest;
 use crate::job::deliveries::{Deliveries, Delivery};
-use crate::job::values;
+use crate::job::values_task;
 use crate::ledger;
 use crate::log_follower::follow;
 use crate::node::{Node, Parts};
@@ -69,7 +69,7 @@ impl Tasks {
             finish.clone(),
         ));
         let finish_values = CancellationToken::new();
-        let values = values::store(node.resources.clone(), finish_values.clone());
+        let values = values_task::run(node.resources.clone(), finish_values.clone());
         Self {
             node,
             writers,

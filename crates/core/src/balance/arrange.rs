@@ -1,8 +1,8 @@
 //! The arrangement of a window: which documents it has, and in which batch, slice and bin each of them is.
 
 use super::arrangement::{Arrangement, BalancedBatch, BinContents};
+use super::bin::{NOWHERE, Placement};
 use super::even::Evening;
-use super::place::{NOWHERE, Placement};
 use super::settings::{BalanceSettings, SettingsError, WindowFill};
 use super::{CARRIED_MAX, Document, rows};
 use crate::limits::NUMBER_MAX;

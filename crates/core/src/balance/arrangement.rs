@@ -1,6 +1,6 @@
 //! An arranged window: its batches, and the documents that wait.
 
-use super::place::NOWHERE;
+use super::bin::NOWHERE;
 use super::rows::BatchRows;
 use crate::tgb::SliceCost;
 

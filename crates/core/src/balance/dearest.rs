@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::place::{Bin, dearest_first};
+use super::bin::{Bin, dearest_first};
 use super::{BalanceSettings, Document};
 
 /// A document is filled in from this part of a bin on.

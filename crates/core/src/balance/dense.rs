@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::place::{Bin, Placement};
+use super::bin::{Bin, Placement};
 use super::{BalanceSettings, Document};
 
 /// A bin is filled up when it lacks this many times the mean cost per token, for each token of its room.

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::place::{Bin, NOWHERE, Placement};
+use super::bin::{Bin, NOWHERE, Placement};
 use super::ranked::Ranked;
 use super::rows::{self, BatchRows};
 use super::{BalanceSettings, Document};

@@ -2,7 +2,7 @@
 //! document is. A bin is a micro-batch of one slice; the bins of one micro-batch over all slices are a row.
 //!
 //! - `cost` is what a rank spends on a document, `settings` the shape of a window and when it is full;
-//! - `place` puts the documents of a window into bins, by `ranked` bins; `dearest` and `dense` are its exceptions;
+//! - `place` puts the documents of a window into bins (`bin`), by `ranked` bins; `dearest` and `dense` are its exceptions;
 //! - `rows` makes rows of bins, batches of rows, and gives bins to slices; `even` levels the slices;
 //! - `arrange` is the whole, and `arrangement` its result.
 //!
@@ -17,6 +17,7 @@
 
 mod arrange;
 mod arrangement;
+mod bin;
 mod cost;
 mod dearest;
 mod dense;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::BalanceSettings;
-use super::place::{Bin, dearest_first};
+use super::bin::{Bin, dearest_first};
 
 /// The bins of a batch: by micro-batch, the bin of each slice.
 pub(super) type BatchRows = Vec<Vec<u32>>;

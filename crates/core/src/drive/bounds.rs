@@ -1,6 +1,6 @@
 //! Bounds of shares: a floor above 0, a ceiling, and the largest change of one decision.
 
-use super::rule::DriveError;
+use super::error::DriveError;
 
 /// Halvings until the shift of all shares is exact to the last bit.
 const HALVINGS: usize = 200;

@@ -9,6 +9,7 @@
 mod bounds;
 mod check;
 mod decision;
+mod error;
 mod history;
 mod rule;
 mod sums;
@@ -20,8 +21,9 @@ mod window;
 pub use bounds::Bounds;
 pub use check::WhyFault;
 pub use decision::Decision;
+pub use error::DriveError;
 pub use history::{MixtureHistory, MixtureInLog, NotWhole};
-pub use rule::{DriveError, Rule, SourceAfter, SourceBefore, decide};
+pub use rule::{Rule, SourceAfter, SourceBefore, decide};
 pub use sums::{SourceSums, WindowSums};
 pub use why::{DriveSettings, SourceWhy, Why};
 pub use window::{KnownSource, Plan, PlanError, VALUES_PERCENT, has_enough};

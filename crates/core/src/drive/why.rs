@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::bounds::Bounds;
-use super::rule::{DriveError, Rule, SourceBefore, decide};
+use super::error::DriveError;
+use super::rule::{Rule, SourceBefore, decide};
 use super::sums::SourceSums;
 use crate::ids::{AttemptId, AttemptNo, JobName, Step, Version};
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::error::DriveError;
 use super::history::{MixtureHistory, NotWhole};
-use super::rule::DriveError;
 use super::sums::WindowSums;
 use super::why::{DriveSettings, SourceWhy, Why};
 use crate::guards;

@@ -6,7 +6,7 @@
 //! - `fold`: the state after a record; `folded`: its effects; `fold_error`: why the fold stops;
 //! - `fork`: the state with which a fork begins, and the way to it;
 //! - `invariants`: checks after every fold;
-//! - `stages`: the shapes of batches;
+//! - `stages`: the shapes of batches, and `stage_of` that of a batch;
 //! - `order`, `lanes`: the steps of TGBs; `trial`: the steps that a commit would place;
 //! - `bundle`: copies of records in one object;
 //! - `view`: a hash over all decisions of a fold.
@@ -26,6 +26,7 @@ pub mod repair;
 pub mod rules;
 pub mod segment;
 pub mod snapshot;
+mod stage_of;
 pub mod stages;
 pub mod state;
 pub mod trial;

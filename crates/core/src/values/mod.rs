@@ -20,8 +20,6 @@ use crate::limits::NUMBER_MAX;
 pub const VALUE_SOURCES_MAX: usize = 256;
 /// Rows or documents of a step.
 pub const VALUE_DETAILS_MAX: usize = 7168;
-/// Bytes of an object; a daemon begins another one well below.
-pub const VALUES_BYTES_MAX: usize = 64 << 20;
 
 /// The parts of a slice that details are about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

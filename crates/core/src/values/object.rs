@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{DetailLoss, DetailOf, SourceLoss, StepValues, VALUES_BYTES_MAX};
+use super::{DetailLoss, DetailOf, SourceLoss, StepValues};
 use crate::crc::crc32c;
 use crate::error::FormatError;
 use crate::ids::{AttemptId, Step, StreamId};
 use crate::keys;
+use crate::limits::VALUES_BYTES_MAX;
 
 const MAGIC: [u8; 8] = *b"BWVALUE1";
 const HEADER_BYTES: usize = 64;

@@ -15,6 +15,7 @@ mod said;
 mod scenario;
 pub(crate) mod scrape;
 mod setup;
+mod shape;
 mod share;
 mod summary;
 

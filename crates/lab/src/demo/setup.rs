@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use batchweave_console::programs::{self, Name, Start};
 use batchweave_store::OpenOptions;
 
-use super::checker::Shape;
 use super::corpus::Corpus;
 use super::mixture::{self, SHUFFLE, producer_name};
 use super::order::DemoSource;
 use super::processes::{Program, Running};
 use super::s3_server::S3Server;
+use super::shape::Shape;
 use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 
 pub(crate) const RANKS: usize = 4;

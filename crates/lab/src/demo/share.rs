@@ -1,7 +1,7 @@
 //! The rows that one producer makes of its documents, in the order of docs/order.md, computed by the checker itself.
 
-use super::checker::Shape;
 use super::order::{self, DemoShuffle, Document};
+use super::shape::Shape;
 
 /// One producer's share of the documents as tokens.
 pub(crate) struct Share {

@@ -12,9 +12,10 @@
 
 use std::collections::VecDeque;
 
-use batchweave_core::balance::{self, Arrangement, BalanceSettings, CostModel};
+use batchweave_core::balance::{self, Arrangement, BalanceSettings};
 use batchweave_core::ids::Seq;
 
+use super::balancing::Balancing;
 use super::bin_fill::Fill;
 use super::bin_piece::{BinPiece, divide, divide_range};
 use super::bin_windows::{BinWindow, BinWindows};
@@ -22,19 +23,6 @@ use super::{
     Batches, Carried, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart,
     RowWindow, Start, TokenRange, join_pieces,
 };
-
-/// The settings that decide the bins.
-#[derive(Debug, Clone)]
-pub struct Balancing {
-    pub settings: BalanceSettings,
-    pub cost: CostModel,
-    /// Bytes of an item of each array.
-    pub item_bytes: Vec<u64>,
-    /// Longer documents are divided.
-    pub split: bool,
-    /// Comes after each text.
-    pub end: u32,
-}
 
 /// The packer of bins; see the header of this file.
 #[derive(Debug)]

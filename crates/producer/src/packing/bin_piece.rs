@@ -3,7 +3,7 @@
 use batchweave_core::balance::{self, CostError};
 use bytes::Bytes;
 
-use super::balanced::Balancing;
+use super::balancing::Balancing;
 use super::{Answer, ColumnValues, Content, Document, HandedPiece, Point, TokenRange};
 
 /// A document or a piece of one, or both answers of a pair: it goes into one bin.

@@ -6,7 +6,7 @@ use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError};
 use bytes::Bytes;
 
 use super::bins::{BinRange, Bins};
-use super::encode::put_tokens;
+use super::encode_tokens::put_tokens;
 use super::extras::{self, Beside, Extra};
 use super::{Shape, arrays};
 

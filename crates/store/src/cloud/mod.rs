@@ -11,6 +11,7 @@ mod bucket;
 pub(crate) mod dialect;
 mod halves;
 mod listing;
+mod refusal;
 mod requests;
 pub(crate) mod signing;
 pub(crate) mod transport;

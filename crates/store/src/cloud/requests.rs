@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use http::header::RANGE;
 use http::{HeaderValue, Method};
 
-use super::answer::{Answer, Fault, refused};
+use super::answer::{Answer, Fault};
+use super::refusal::refused;
 use super::transport::{begun, with_body};
 use super::{CloudStore, Request};
 use crate::download::{self, Reads};

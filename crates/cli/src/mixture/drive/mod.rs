@@ -3,12 +3,13 @@
 //! - `settings` are the arguments; `turn` looks once at the log, the states and the losses, and waits or decides;
 //! - `sources` names the sources and their shares in force; `function` asks a function of the user; `commit` writes the
 //!   change, an ordinary `mixture` entry with its reason;
-//! - `dry_run` replays stored losses, and `plot` draws what it gives; `render` shows the results.
+//! - `dry_run` replays stored losses into a `dry_run_report`, which `plot` draws; `render` shows the results.
 //!
 //! A driver keeps nothing: the log has each change with its reason, so one that is killed goes on where it was.
 
 mod commit;
 mod dry_run;
+mod dry_run_report;
 mod function;
 mod plot;
 mod render;

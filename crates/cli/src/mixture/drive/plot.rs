@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::dry_run::{DryRunReport, Replayed, ReplayedSource};
+use super::dry_run_report::{DryRunReport, Replayed, ReplayedSource};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 64.0;

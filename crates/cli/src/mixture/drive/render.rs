@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use batchweave_console::output::{Style, cells, count, joined, printable, range, table};
 
-use super::dry_run::{DryRunReport, Replayed};
+use super::dry_run_report::{DryRunReport, Replayed};
 use super::{DriveReport, DrivenSource};
 
 pub(in crate::mixture) fn percent(share: f64) -> String {

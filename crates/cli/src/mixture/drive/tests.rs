@@ -4,7 +4,7 @@ use batchweave_core::drive::{SourceWhy, Why};
 use batchweave_core::ids::AttemptId;
 use clap::Parser;
 
-use super::dry_run::{DryRunReport, Replayed, ReplayedSource};
+use super::dry_run_report::{DryRunReport, Replayed, ReplayedSource};
 use super::function::{Function, Question};
 use super::*;
 

@@ -9,6 +9,7 @@ use batchweave_daemon::check::Findings;
 use batchweave_daemon::figures::short;
 
 use super::balance_rows::{Costs, best_fit, concat};
+use super::drawn::Drawn;
 use crate::config::ProducerConfig;
 use crate::packing::Balancing;
 use crate::transform::DocumentTransform;
@@ -33,14 +34,6 @@ pub(super) struct Sizes {
     pub(super) documents: Vec<Size>,
     /// Time in seconds that one thread took to make them.
     pub(super) seconds: f64,
-}
-
-/// A document of the window: its source, its length, and the cost that a rank spends on it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Drawn {
-    source: usize,
-    pub(super) tokens: u32,
-    pub(super) cost: u64,
 }
 
 /// Reports what the first window gives.

@@ -3,7 +3,7 @@
 use batchweave_core::balance::{BalanceSettings, CostModel};
 use batchweave_core::provenance::Piece;
 
-use super::balance::Drawn;
+use super::drawn::Drawn;
 use crate::packing::{
     AddedTokens, BestFit, Concat, Content, Document, PackedBatch, Packer, Restart, Shape, Within,
 };

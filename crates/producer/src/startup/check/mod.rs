@@ -4,6 +4,7 @@
 mod balance;
 mod balance_rows;
 mod documents;
+mod drawn;
 mod function;
 mod readable;
 mod size;

@@ -1,4 +1,4 @@
-//! What a refusal of a cloud means. Decided by status and error code; the message decides only how a missing bucket is named.
+//! The meaning of a refusal by a cloud. Decided by status and error code; the message decides only how a missing bucket is named.
 
 use std::fmt::Write;
 

@@ -19,7 +19,7 @@ use super::error::RunError;
 use super::file::{Role, assignment};
 use super::log_file::LogFile;
 use super::place;
-use super::rules::{Reaction, react};
+use super::rules::{Reaction, is_taken, react};
 
 /// A daemon of this run.
 #[derive(Debug)]
@@ -200,20 +200,27 @@ impl Daemon {
         }
     }
 
-    /// Moves the status page to a free port, where another program took its own between the choice and the start.
+    /// Moves the status page to a free port, where another program took its own between the choice and the start, or
+    /// starts the daemon again where that program has left it.
     fn moved(&mut self, status: ExitStatus) -> Option<Event> {
         let refused = status.code() == Some(i32::from(Exit::Config.code()));
-        if !refused || !self.moves || place::is_free_text(&self.admin) {
+        if !refused || !self.moves {
             return None;
         }
         let (name, taken) = (self.role.name(), self.admin.clone());
-        self.admin = place::free_address().ok()?;
+        let then = if !place::is_free_text(&taken) {
+            self.admin = place::free_address().ok()?;
+            format!("; its status page is at http://{}/", self.admin)
+        } else if is_taken(self.log.last_words(self.role.program().as_str()), &taken) {
+            " for a moment; starting it again".to_owned()
+        } else {
+            return None;
+        };
         // Once: then the reason is another.
         self.moves = false;
         self.state = State::Pausing(Instant::now());
-        let admin = &self.admin;
         Some(Event::Restarts(format!(
-            "{name}: {taken} was taken by another program; its status page is at http://{admin}/"
+            "{name}: {taken} was taken by another program{then}"
         )))
     }
 

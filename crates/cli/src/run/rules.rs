@@ -46,6 +46,12 @@ pub(super) fn exit_of(code: Option<i32>) -> Exit {
     found.unwrap_or(Exit::Failure)
 }
 
+/// Returns whether a daemon ended because another program had the address of its status page.
+pub(super) fn is_taken(last_words: Option<String>, address: &str) -> bool {
+    let says = format!("cannot listen on {address}:");
+    last_words.is_some_and(|words| words.contains(&says))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +88,15 @@ mod tests {
             assert_eq!(i32::from(exit.code()), code);
         }
         assert!(matches!(react(Some(0), SOON, 0), Reaction::Restart { .. }));
+    }
+
+    #[test]
+    fn a_daemon_whose_port_another_program_had_is_told_from_others() {
+        let words = "admin endpoint cannot listen on 127.0.0.1:9465: Address already in use (os error 98); set \
+                     admin.listen to a free address, or \"off\"";
+        assert!(is_taken(Some(words.to_owned()), "127.0.0.1:9465"));
+        assert!(!is_taken(Some(words.to_owned()), "127.0.0.1:946"));
+        assert!(!is_taken(Some("unknown key".to_owned()), "127.0.0.1:9465"));
+        assert!(!is_taken(None, "127.0.0.1:9465"));
     }
 }

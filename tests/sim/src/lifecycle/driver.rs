@@ -51,7 +51,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, job: u32, number: usize, plan
     }
 }
 
-/// Follows the run, again after errors of the store, and while there is no job yet.
+/// Follows the run until it is over. Begins anew after an error of the store, and until the job is open.
 async fn drive(person: &Person, job: u32, plan: &DriverPlan) {
     while !is_over(person) {
         match follow(person, job, plan).await {

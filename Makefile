@@ -46,7 +46,7 @@ help:
 	@echo 'make test-clouds  gs:// and az:// with emulators, which it installs by Go and npm; RUNS=10 demos with kills on each'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
-	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes a quarter of an hour'
+	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes ten minutes'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -62,8 +62,8 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 # Each step runs, even after a failure; a summary follows.
 # STEP:NEEDED waits for others; the rest starts in this order, two at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
-	rust-tests:checks-build py-tests:checks-build,python-ready py-site-tests:checks-build,python-ready \
-	rust-docs:checks-build units:checks-build scripts image-check:checks-build clouds:checks-build,python-ready
+	rust-tests:checks-build py-tests:checks-build,python-ready rust-docs:checks-build \
+	py-site-tests:checks-build,python-ready units:checks-build scripts image-check:checks-build clouds:checks-build,python-ready
 test: system-all system-optional
 	@MAKE="$(MAKE)" PROFILE=checks tools/run-steps $(RUN_STEPS) $(STEPS)
 

@@ -91,38 +91,6 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
             assert reader.cause is None
 
 
-def test_reading_goes_on_over_a_daemons_restart(path: Path) -> None:
-    gc.collect()
-    before = read_only_mappings()
-    first = FakeDaemon(path)
-    with batchweave.connect(path, job="j", credits=4, timeout=20) as reader:
-        kept = [next(reader) for _ in range(3)][2]
-        first.stop()
-        second = FakeDaemon(path)
-        step = 2
-        while not second.peers:
-            # Messages queued before the daemon died are valid.
-            step += 1
-            assert next(reader).step == step
-        hello = second.peers[0].hello
-        assert (hello["mode"], hello["next_step"]) == ("resume", step)
-        assert hello["stream"] == reader.info.stream_id
-        assert hello["replaces"] == {"instance": first.instance.hex(), "session": 1}
-        assert hello["mapped_bytes"] == first.segment.size
-        assert (kept["tokens"] == tokens_of(2, 0)).all(), "the old mapping lives with its array"
-        assert len(read_only_mappings(before)) == 2
-        del kept
-        assert len(read_only_mappings(before)) == 1, "and goes with it"
-        second.stop()
-        third = FakeDaemon(path, end=12)
-        while not third.peers:
-            step += 1
-            assert next(reader).step == step
-        assert [batch.step for batch in reader] == list(range(step + 1, 12))
-        assert third.peers[0].hello["mapped_bytes"] == 0
-        third.stop()
-
-
 def test_a_daemon_that_stays_away_is_an_error(path: Path) -> None:
     daemon = FakeDaemon(path)
     with batchweave.connect(path, timeout=2) as reader:

@@ -12,7 +12,12 @@ from paper.experiment import Chart, Context, Experiment, Measure, Outcome, bars,
 from paper.programs import FailedError, Program
 from paper.streams import Cores, Site, Trainer
 
-BATCH, WARM = 8, 10
+WARM, LEAD, ARENA = 40, 24, 320
+"""First steps that do not count (the arena grows), steps ahead, and MiB of the arena."""
+BATCHES = {"robot": 24, "video": 8}
+"""Samples of a step."""
+MORE_STEPS = 70
+"""Further steps where the p99 of `next()` counts."""
 LOADER_CORES = 4
 """Cores for loading on a trainer's node, and of each producer's."""
 REAL_CORES = 8
@@ -26,10 +31,13 @@ class Setting(NamedTuple):
     workload: str
     compute: float
     given: Path
+    batch: int
     steps: int
     wait_ms: float = 0.0
     """What each sample waits for in place of the work; 0: the work is real."""
     trainer_cores: Cores = None
+    daemon_cores: Cores = None
+    """Of the consumer daemon, and of a DataLoader's workers."""
     producer_cores: Cores = None
 
 
@@ -42,21 +50,30 @@ def run(ctx: Context, out: Outcome) -> None:
     out.lacks("Megatron Energon", "the harness has no loader for it yet")
     out.lacks("H.264 video", "the harness reads JPEG frames only, and no PyAV")
     cores = sorted(os.sched_getaffinity(0))
-    real = len(cores) >= REAL_CORES
-    confined = (cores[: len(cores) // 4], cores[len(cores) // 4 :]) if real else (None, None)
+    real, few = len(cores) >= REAL_CORES, max(1, len(cores) // 4)
+    own, others = (cores[:few], cores[few:]) if len(cores) > 1 else (None, None)
+    # On few cores the training loop has one of its own, as it would on a node.
+    confined = (own, own if real else others, others)
     producers = ctx.of([1, 2], [1, 2, 4], [1, 2, 4, 6])
     computes = ctx.of([0.02], [0.05, 0.1], [0.05, 0.1, 0.2])
     steps = ctx.of(16, 60, 300)
     for workload in ctx.of(["robot"], ["robot", "video"], ["robot", "video"]):
         given = ctx.sub(workload) / "input"
-        transforms.make(given, workload, (steps + 80) * BATCH, (steps + 80) * BATCH)
+        batch = BATCHES[workload]
+        rows = (steps + MORE_STEPS + LEAD) * batch
+        transforms.make(given, workload, rows, rows)
         seconds = _work_seconds(ctx, given, workload)
-        how = "" if real else f", imitated by waiting, {LOADER_CORES} workers per node"
+        how = (
+            ""
+            if real
+            else f", imitated by waiting, {LOADER_CORES} workers per node; the training loop has a "
+            "core, and all else has the others"
+        )
         about = f"{workload}: {transforms.WORKLOADS[workload].about}"
         out.notes.append(f"{about}; {seconds * 1e3:.0f} ms of one core per sample (measured){how}")
         for compute in computes if workload == "robot" else computes[-1:]:
             wait_ms = 0.0 if real else seconds * 1e3
-            setting = Setting(workload, compute, given, steps, wait_ms, *confined)
+            setting = Setting(workload, compute, given, batch, steps, wait_ms, *confined)
             _compare(ctx, out, setting, producers if compute == computes[0] else producers[-1:])
     _shared(ctx, out)
     _text(ctx, out)
@@ -74,31 +91,40 @@ def loader(ctx: Context, on: Setting, workers: int) -> dict[str, Any]:
     """Trains with a colocated DataLoader."""
     words = ["dataloader", "--place", str(on.given), "--workload", on.workload]
     words += ["--steps", str(on.steps), "--compute", str(on.compute)]
-    words += ["--workers", str(workers), "--batch", str(BATCH)]
+    words += ["--workers", str(workers), "--batch", str(on.batch)]
+    if on.daemon_cores:
+        words += ["--worker-cores", *map(str, on.daemon_cores)]
     more: dict[str, Any] = {"given": on.given, "wait_ms": on.wait_ms, "cores": on.trainer_cores}
     steps = Trainer(ctx, ctx.sub("loader"), words, **more).trained()
-    return {**audit.summary(steps, BATCH, WARM), "workers": workers}
+    return {**audit.summary(steps, on.batch, WARM), "workers": workers}
 
 
 def ours(ctx: Context, on: Setting, producers: int, workers: int) -> dict[str, Any]:
     """Trains from producers, each of which has as many workers as its node has cores."""
     more: dict[str, Any] = {"workers": workers, "wait_ms": on.wait_ms, "cores": on.producer_cores}
+    more |= {"slices": on.batch, "lead": LEAD}
     with Site(ctx) as site:
         for index in range(producers):
             site.producer(index, producers, on.given, on.workload, **more)
-        _, socket = site.consumer(cores=on.trainer_cores)
-        words = ["batchweave", "--place", str(socket), "--steps", str(on.steps)]
+        _, socket = site.consumer(cores=on.daemon_cores, arena=ARENA)
+        steps = on.steps + (MORE_STEPS if _counts_next(on) else 0)
+        words = ["batchweave", "--place", str(socket), "--steps", str(steps)]
         words += ["--compute", str(on.compute)]
         made = Trainer(ctx, site.folder, words, cores=on.trainer_cores)
-        steps = made.trained(site=site)
-    audit.exactly_once("BatchWeave", steps, producers)
-    return {**audit.summary(steps, BATCH, WARM), "producers": producers}
+        trained = made.trained(site=site)
+    audit.exactly_once("BatchWeave", trained, producers)
+    return {**audit.summary(trained, on.batch, WARM), "producers": producers}
+
+
+def _counts_next(on: Setting) -> bool:
+    return on.workload == "robot" and on.compute >= 0.1
 
 
 def _compare(ctx: Context, out: Outcome, on: Setting, producers: list[int]) -> None:
     most, others = len(on.trainer_cores or ()), len(on.producer_cores or ())
-    counts = sorted({max(1, most // 2), most, 2 * most}) if most else [LOADER_CORES]
-    workers = max(1, others // producers[-1]) if others else LOADER_CORES
+    real = not on.wait_ms
+    counts = sorted({max(1, most // 2), most, 2 * most}) if real else [LOADER_CORES]
+    workers = max(1, others // producers[-1]) if real else LOADER_CORES
     sides: dict[str, Measure] = {}
     for count in counts if "torch" in ctx.packages else []:
         sides[f"DataLoader, {count} workers"] = functools.partial(loader, ctx, on, count)
@@ -119,13 +145,14 @@ def _compare(ctx: Context, out: Outcome, on: Setting, producers: list[int]) -> N
             out.at_least(text, ratio, RATIO_GOAL)
         else:
             out.notes.append(f"{text}: {ratio:.2f}")
-    if on.compute >= 0.1:
+    if _counts_next(on):
         out.at_most(f"{title}: queued next() p99, ms", last["next_p99_ms"], 0.5)
+    if on.compute >= 0.1:
         out.at_most(f"{title}: waiting, percent of the time", last["waiting_percent"], 2.0)
     if len(producers) > 1:
         lines = {"BatchWeave": [rates[f"BatchWeave, {p} producers"] for p in producers]}
         lines |= {"colocated DataLoader": [best] * len(producers)} if best else {}
-        lines["bound by compute"] = [BATCH / on.compute] * len(producers)
+        lines["bound by compute"] = [on.batch / on.compute] * len(producers)
         series = [
             (name, list(zip(map(float, producers), values, strict=True)))
             for name, values in lines.items()
@@ -138,10 +165,11 @@ def _shared(ctx: Context, out: Outcome) -> None:
     """Real work of both systems on the same cores, as many workers as there are."""
     if "torch" not in ctx.packages:
         return
-    count, steps = len(os.sched_getaffinity(0)), ctx.of(6, 24, 100)
+    count, steps = len(os.sched_getaffinity(0)), ctx.of(6, 30, 100)
     given = ctx.sub("shared") / "input"
-    transforms.make(given, "robot", (steps + 80) * BATCH, (steps + 80) * BATCH)
-    on = Setting("robot", 0.05, given, steps)
+    batch = BATCHES["robot"]
+    transforms.make(given, "robot", (steps + LEAD) * batch, (steps + LEAD) * batch)
+    on = Setting("robot", 0.05, given, batch, steps)
     sides: dict[str, Measure] = {
         f"DataLoader, {count} workers": lambda: loader(ctx, on, count),
         f"BatchWeave, {count} workers": lambda: ours(ctx, on, 1, count),
@@ -196,7 +224,7 @@ def _many_ranks(ctx: Context, out: Outcome) -> None:
     nodes, ranks = ctx.of((2, 4), (8, 64), (8, 64))
     here, steps, compute = ranks // nodes, ctx.of(10, 60, 300), 0.1
     given = ctx.sub("ranks") / "input"
-    transforms.make(given, "ids", (steps + 80) * ranks, (steps + 80) * ranks)
+    transforms.make(given, "ids", (steps + LEAD) * ranks, (steps + LEAD) * ranks)
     with Site(ctx) as site:
         for index in range(2):
             site.producer(index, 2, given, "ids", workers=1, slices=ranks)

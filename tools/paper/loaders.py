@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,12 @@ class Rows:
         return FUNCTIONS[self._function](self._rows[index])
 
 
+def _confine(cores: Sequence[int], _: int) -> None:
+    """Moves a worker to these cores, if there are any."""
+    if cores:
+        os.sched_setaffinity(0, cores)
+
+
 def _dataloader(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterator[Item]:
     """Yields a DataLoader's batches; `skip`: its sampler begins behind the last checkpoint.
 
@@ -62,6 +70,7 @@ def _dataloader(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Ite
         persistent_workers=args.workers > 0,
         prefetch_factor=PREFETCH if args.workers else None,
         drop_last=True,
+        worker_init_fn=functools.partial(_confine, args.worker_cores or ()),
     )
     dropped = done if args.resume == "iterate" else 0
     for number, batch in enumerate(loader):

@@ -144,6 +144,7 @@ def main() -> None:
     add("--save-every", type=int, default=1 << 40)
     add("--workload", default="robot")
     add("--workers", type=int, default=1)
+    add("--worker-cores", type=int, nargs="*", help="the cores of the workers, if not its own")
     add("--batch", type=int, default=8)
     add("--resume", choices=("skip", "restart", "iterate"), default="skip")
     add("--ranks", type=Path, help="cl100k_base.tiktoken")

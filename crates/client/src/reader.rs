@@ -1,16 +1,16 @@
 //! The reader: steps in order, over any number of sessions.
 
+mod earlier;
 mod position;
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use batchweave_arena::MappedSegment;
 use batchweave_wire::{
     BatchMessage, Begin, ClientMessage, Hello, Mode, Progress, Replaces, WaitCause, Welcome,
 };
 
+use self::earlier::Earlier;
 use crate::batch::Slice;
 use crate::connect::{Deadline, gone, open};
 use crate::marks::Marks;
@@ -46,8 +46,9 @@ pub struct Reader {
     last_reported: Option<Instant>,
     marks: Marks,
     reports: Reports,
-    /// Segments of earlier sessions that frames may still keep mapped.
-    earlier: Vec<Weak<MappedSegment>>,
+    earlier: Earlier,
+    /// The daemon of the last session is gone.
+    gone: bool,
     resyncs: u32,
 }
 
@@ -77,7 +78,8 @@ impl Reader {
             last_reported: None,
             marks: Marks::default(),
             reports: Reports::default(),
-            earlier: Vec::new(),
+            earlier: Earlier::default(),
+            gone: false,
             resyncs: 0,
         };
         reader.enter(welcome).map(|()| reader)
@@ -106,6 +108,9 @@ impl Reader {
         loop {
             if self.end.is_some_and(|end| self.next_step >= end) {
                 return Ok(None);
+            }
+            if self.earlier.are_free(&self.welcome.instance) {
+                self.leave();
             }
             let Some(session) = &mut self.session else {
                 self.reconnect(deadline)?;
@@ -168,6 +173,7 @@ impl Reader {
             }
             Event::Gone => {
                 self.leave();
+                self.gone = true;
                 self.last_wait
                     .set(Some((WaitCause::DaemonRestarting, String::new())));
             }
@@ -251,8 +257,7 @@ impl Reader {
         if let Some(session) = self.session.take() {
             self.waited = Duration::ZERO;
             self.partial.clear();
-            self.earlier.extend(session.leave());
-            self.earlier.retain(|segment| segment.strong_count() > 0);
+            self.earlier.add(self.welcome.instance, session.leave());
         }
     }
 
@@ -262,7 +267,7 @@ impl Reader {
         // What can't be sent now is missing in the proof.
         let _ = self.send_reports();
         if let Some(session) = self.session.take() {
-            self.earlier.extend(session.part(self.next_step));
+            session.part(self.next_step);
         }
     }
 
@@ -275,12 +280,8 @@ impl Reader {
             instance,
             session: self.welcome.session,
         });
-        self.hello.mapped_bytes = self
-            .earlier
-            .iter()
-            .filter_map(Weak::upgrade)
-            .map(|s| s.bytes())
-            .sum();
+        let current = (!self.gone).then_some(&self.welcome.instance);
+        self.hello.mapped_bytes = self.earlier.tell(current);
         let (session, welcome, cause) =
             open(&self.options, &self.hello, deadline).map_err(|e| match e {
                 ClientError::NoDaemon { .. } => {
@@ -289,6 +290,7 @@ impl Reader {
                 e => e,
             })?;
         self.session = Some(session);
+        self.gone = false;
         if cause.is_some() {
             self.last_wait.set(cause);
         }

@@ -208,7 +208,7 @@ impl Session {
     /// Sends the rank's final position and its goodbye, and waits for the daemon to read them, at most for
     /// `LINGER`: the daemon may see the end of a socket before its unread messages, and its ledger would
     /// lack the last steps.
-    pub(crate) fn part(mut self, next_step: u64) -> Vec<Weak<MappedSegment>> {
+    pub(crate) fn part(mut self, next_step: u64) {
         let deadline = Instant::now() + LINGER;
         self.link.flush();
         let position = Release {
@@ -223,7 +223,6 @@ impl Session {
             std::thread::sleep(LINGER_PAUSE);
         }
         while let Ok(Some(_)) = self.link.connection.recv(&mut self.buffer) {}
-        self.mapped
     }
 
     /// Sends as soon as the socket has space; returns false when the daemon is gone or the time over.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::job::states::States;
+use crate::job::states::{Receipts, States};
 use crate::job::values::Values;
 use crate::metrics::Metrics;
 use crate::store_health::StoreHealth;
@@ -42,6 +42,12 @@ impl Resources {
     /// The name of this run of the daemon in keys and objects.
     pub(crate) fn node_name(&self) -> String {
         hex(&self.instance)
+    }
+
+    /// Confirms reports whose states are stored, once all objects of values below `number` are, too.
+    pub(crate) fn states_stored(&self, receipts: Receipts, number: u64) {
+        let confirmed = self.values.states_stored(number, receipts);
+        self.states.stored(&confirmed);
     }
 
     /// Creates an object whose body does not depend on which daemon writes it; retries transient failures

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import logging
 import math
-import mmap
 import time
-import weakref
 
 from batchweave import _wire
 from batchweave._connect import Options, Unserved, guards, hello, open_session, unserved
 from batchweave._describe import Described
+from batchweave._earlier import Earlier
 from batchweave._events import Event, Lost
 from batchweave._exit import ends_with_the_interpreter
 from batchweave._holds import Taker
@@ -79,7 +78,7 @@ class Reading:
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = False
         self._marks, self._reports = Marks(), Reports(options.socket)
-        self._old: list[tuple[str, weakref.ref[mmap.mmap]]] = []
+        self._earlier = Earlier()
         self._waited = 0.0
         self._progress_at = time.monotonic()
         self._mode, self._resyncs = mode, 0
@@ -154,7 +153,7 @@ class Reading:
                 self._stopping.take(self._position)
                 if self._ended or self.next_step >= self._stop:
                     raise StopIteration
-                session = self._ready(wait)
+                session = self._ready(wait, tells=found is None)
                 if found is None:
                     found = session.receive()
                 if isinstance(found, Batch):
@@ -192,9 +191,10 @@ class Reading:
             batch.slices = [piece.copy() for piece in batch.slices]
         return batch
 
-    def _ready(self, wait: Wait) -> Session:
-        session = self._session
-        if session is not None and not session.lost and not session.torn:
+    def _ready(self, wait: Wait, *, tells: bool) -> Session:
+        session, welcome = self._session, self._welcome
+        freed = tells and welcome is not None and self._earlier.are_free(welcome.instance)
+        if session is not None and not (session.lost or session.torn or freed):
             session.next_step = self.next_step
             self._report(session, False)
             session.flush()
@@ -295,20 +295,18 @@ class Reading:
         replaces, current = None, None
         if before is not None and self._welcome is not None:
             instance = self._welcome.instance
-            self._old += [(instance, mapping) for mapping in before.mappings]
+            self._earlier.add(instance, before.mappings)
             before.mappings = []
             current = None if before.lost else instance
             replaces = {"instance": instance, "session": self._welcome.session}
             before.park(self.next_step)
-        self._old = [old for old in self._old if old[1]() is not None]
-        earlier = [mapping() for instance, mapping in self._old if instance != current]
         guarded = guards(self._options) if self._mode == "join" else {}
         fields = {
             "mode": self._mode,
             "next_step": 0 if "begin" in guarded else self._position,
             "stream": self._stream_id,
             "replaces": replaces,
-            "mapped_bytes": sum(len(mapping) for mapping in earlier if mapping is not None),
+            "mapped_bytes": self._earlier.tell(current),
         }
         # The position of "latest" is the daemon's to find: no hello without it can stand in.
         replaceable = guarded.get("begin") != "latest"

@@ -273,17 +273,12 @@ fn samples(documents: &[&Map<String, Value>], wanted: Option<&str>) -> Option<Ch
             .or_else(|| longest(&json).map(|(name, n)| (format!("json.{name}"), n)))
             .or_else(|| longest(&fields))?,
     };
-    let pictures = PICTURES.iter().filter(|name| {
-        let found = documents
-            .iter()
-            .filter(|sample| sample.contains_key(**name));
-        found.count() > 0
-    });
-    let pictures: Vec<&str> = pictures.copied().collect();
-    let content = if pictures.is_empty() {
+    let is_there = |name: &&&str| documents.iter().any(|sample| sample.contains_key(**name));
+    let found: Vec<&str> = PICTURES.iter().filter(is_there).copied().collect();
+    let content = if found.is_empty() {
         Content::Text { field }
     } else {
-        let pictures = pictures.join(";");
+        let pictures = found.join(";");
         Content::Captions { field, pictures }
     };
     Some(chosen(content, number, &fields, Vec::new()))

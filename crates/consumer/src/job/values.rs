@@ -1,7 +1,8 @@
 //! The losses that ranks report of their steps, until an object has them.
 //!
-//! Each ledger of an attempt seals its values into an object, which `values_task` stores: no mark waits for it. Values
-//! may be lost, and are counted then. All values in memory, sealed ones too, have at most `BYTES_MAX`: beyond it a step
+//! Each ledger of an attempt seals its values into an object, which `values_task` stores: no mark waits for it, but the
+//! reports with them are confirmed after it, so that ranks send them again where this daemon dies before. Values that the
+//! store does not take are lost, and counted. All values in memory, sealed ones too, have at most `BYTES_MAX`: beyond it a step
 //! loses its details first, then its sources, then all its values.
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::job::membership::Member;
+use crate::job::states::Receipts;
 use crate::metrics::Metrics;
 
 /// Bytes of values in memory.
@@ -71,6 +73,10 @@ struct Inner {
     bytes: usize,
     /// The number of the next object.
     number: u64,
+    /// The first object that is neither stored nor lost.
+    undone: u64,
+    /// Reports whose states are stored, with the number of the first object that has none of their values.
+    unconfirmed: VecDeque<(u64, Receipts)>,
 }
 
 /// The values of all ranks on this node that are not stored.
@@ -144,6 +150,19 @@ impl Values {
         self.sealed.notify_one();
     }
 
+    /// The number of the next object: those below it have all values until now that are sealed.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.inner().number
+    }
+
+    /// Notes that the states of reports are stored, whose values are in objects below `number`; returns the reports
+    /// to confirm.
+    pub(crate) fn states_stored(&self, number: u64, receipts: Receipts) -> Receipts {
+        let mut inner = self.inner();
+        inner.unconfirmed.push_back((number, receipts));
+        inner.confirmable()
+    }
+
     /// Returns key, bytes and number of steps of the first sealed object.
     pub(crate) fn next(&self) -> Option<(String, Bytes, u64)> {
         let inner = self.inner();
@@ -151,16 +170,30 @@ impl Values {
         Some((first.key.clone(), first.body.clone(), first.steps))
     }
 
-    /// Forgets the first sealed object, which is stored or lost.
-    pub(crate) fn done(&self) {
+    /// Forgets the first sealed object, which is stored or lost; returns the reports to confirm.
+    pub(crate) fn done(&self) -> Receipts {
         let mut inner = self.inner();
         if let Some(sealed) = inner.sealed.pop_front() {
             inner.bytes -= sealed.bytes;
+            inner.undone += 1;
         }
+        inner.confirmable()
     }
 }
 
 impl Inner {
+    /// Takes the reports that no object delays any more.
+    fn confirmable(&mut self) -> Receipts {
+        let mut all = Receipts::new();
+        let undone = self.undone;
+        while let Some((_, receipts)) =
+            (self.unconfirmed).pop_front_if(|(number, _)| *number <= undone)
+        {
+            all.extend(receipts);
+        }
+        all
+    }
+
     /// Keeps the values of a step within the bounds; returns what became of them.
     fn keep(
         &mut self,

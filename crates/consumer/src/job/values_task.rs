@@ -24,7 +24,7 @@ pub(crate) async fn run(resources: Arc<Resources>, finish: CancellationToken) {
             };
             let count = resources.metrics.values.with_label_values(&[outcome]);
             count.inc_by(steps);
-            values.done();
+            resources.states.stored(&values.done());
         }
         if finish.is_cancelled() {
             return;

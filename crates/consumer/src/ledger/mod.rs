@@ -85,8 +85,9 @@ struct Keeper {
 struct Unsaved {
     key: String,
     body: Bytes,
-    /// The reports that are stored with it.
+    /// The reports that are stored with it, and the number of the first object that has none of their values.
     receipts: Receipts,
+    values: u64,
 }
 
 /// The flushes and answers that a batch of reports requires.
@@ -316,15 +317,19 @@ impl Keeper {
                 self.add(key, &member, &[], states);
             }
         }
-        let (values, stream) = (&self.resources.values, self.resources.stream.stream_id);
-        values.seal(key, stream, &self.resources.node_name());
+        let resources = &self.resources;
+        let (values, stream) = (&resources.values, resources.stream.stream_id);
+        values.seal(key, stream, &resources.node_name());
         if guards::confirms_states_early() {
-            self.resources.states.stored(&taken.receipts);
+            resources.states.stored(&taken.receipts);
         }
         match self.unsaved.back_mut() {
-            Some(last) => last.receipts.append(&mut taken.receipts),
+            Some(last) => {
+                last.receipts.append(&mut taken.receipts);
+                last.values = values.next_number();
+            }
             // They repeat what is stored.
-            None => self.resources.states.stored(&taken.receipts),
+            None => resources.states_stored(taken.receipts, values.next_number()),
         }
         self.save().await;
     }
@@ -358,6 +363,7 @@ impl Keeper {
             key,
             body: ledger.to_json().into(),
             receipts: Receipts::new(),
+            values: 0,
         });
     }
 
@@ -380,9 +386,9 @@ impl Keeper {
                 tracing::warn!(key, %why, "a ledger could not be stored; retrying with the next");
                 return self.count("late");
             }
-            let stored = self.unsaved.pop_front();
-            let receipts = stored.map(|stored| stored.receipts);
-            self.resources.states.stored(&receipts.unwrap_or_default());
+            if let Some(stored) = self.unsaved.pop_front() {
+                self.resources.states_stored(stored.receipts, stored.values);
+            }
             self.count("stored");
         }
     }

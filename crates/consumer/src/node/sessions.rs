@@ -129,9 +129,11 @@ impl State {
         let Some(old) = old.map(|old| old.session) else {
             return;
         };
-        match self.outboxes.get(&old).map(|outbox| &outbox.owner) {
+        match self.outboxes.get_mut(&old) {
             None => {}
-            Some(other) if other == owner => {
+            Some(outbox) if outbox.owner == *owner => {
+                // The new hello says what is mapped by now.
+                outbox.old_arena_mapped = false;
                 let message = format!("session {new} of the same rank has replaced this one");
                 let fault = Fault::new(ErrorName::DuplicateCoordinate, message);
                 self.fail_session(old, fault.remedy("read on in the newer session"));

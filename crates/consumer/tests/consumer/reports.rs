@@ -247,6 +247,78 @@ async fn a_flood_of_reports_harms_no_other_rank() {
     assert!(states.left_out.iter().all(|left| left.steps.end <= STEPS));
 }
 
+/// Returns a rank that was sent the first two steps.
+fn rank_at_two(path: &std::path::Path, hello: Hello) -> Rude {
+    let mut rank = Rude::with_hello(path, hello);
+    while !matches!(rank.hear(), Some(DaemonMessage::Batch(batch)) if batch.step == 1) {}
+    rank
+}
+
+fn hello(mode: Mode, next_step: Step) -> Hello {
+    Hello {
+        job: Some("llm".into()),
+        attempt: Some("a".repeat(32)),
+        mode,
+        ..Hello::new("rank", next_step)
+    }
+}
+
+fn mark(step: Step) -> ClientMessage {
+    let stream = StreamId::from_random([9; 16]).to_string();
+    let state = State::new(stream, step, Some("a".repeat(32)), Some(0), Some(1));
+    let state = state.inner();
+    ClientMessage::Checkpoint(Checkpoint { step, state })
+}
+
+/// Were they confirmed before, a daemon that is killed would take losses with it that no rank sends again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_are_confirmed_once_their_losses_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = stream().await;
+    let store = FaultStore::new(stream.store.clone(), 41, []);
+    let daemon = Daemon::start(Arc::new(store.clone()), consumer(dir.path()));
+    let (path, objects) = (daemon.socket.clone(), stream.store.clone());
+    let confirmed = spawn_blocking(move || {
+        let mut rank = rank_at_two(&path, hello(Mode::Join, 0));
+        let report = |step, values| Report {
+            next_step: 2,
+            states: vec![range(step, step + 1)],
+            values,
+        };
+        rank.say(&ClientMessage::Report(report(0, Vec::new())));
+        rank.say(&mark(1));
+        while !matches!(rank.hear(), Some(DaemonMessage::Marked(1))) {}
+        let keys = objects.keys();
+        let ledger = keys.iter().find(|key| key.contains("/ledger/")).unwrap();
+        let (attempt, _) = ledger.split_once("ledger/").unwrap();
+        for _ in 0..5 {
+            store.inject(Op::Create, &format!("{attempt}reports/"), Fault::Throttled);
+        }
+        rank.say(&ClientMessage::Report(report(1, vec![loss_of(1)])));
+        rank.say(&mark(2));
+        let mut heard = (false, 0);
+        while heard != (true, 2) {
+            match rank.hear().expect("the session stays") {
+                DaemonMessage::Marked(2) => heard.0 = true,
+                DaemonMessage::Reported(count) => heard.1 = count,
+                DaemonMessage::Error(fault) => panic!("{fault}"),
+                _ => {}
+            }
+            let stored = objects
+                .keys()
+                .iter()
+                .any(|key| keys::parse_values(key).is_some());
+            assert!(
+                heard.1 < 2 || stored,
+                "confirmed before the losses are stored"
+            );
+        }
+        assert_eq!(store.struck(), 5);
+    });
+    confirmed.await.unwrap();
+    daemon.stop().await.unwrap();
+}
+
 /// A rank connects again while the store is down: it repeats its reports, and each is stored once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_reports_are_confirmed_and_stored_once() {
@@ -256,19 +328,12 @@ async fn repeated_reports_are_confirmed_and_stored_once() {
     let daemon = Daemon::start(Arc::new(store.clone()), consumer(dir.path()));
     let path = daemon.socket.clone();
     let confirmed = spawn_blocking(move || {
-        let hello = |mode, next_step| Hello {
-            job: Some("llm".into()),
-            attempt: Some("a".repeat(32)),
-            mode,
-            ..Hello::new("rank", next_step)
-        };
         let welcomed = |hello| {
             let mut rude = Rude::with_hello(&path, hello);
             while !matches!(rude.hear(), Some(DaemonMessage::Welcome(_))) {}
             rude
         };
-        let mut first = welcomed(hello(Mode::Join, 0));
-        while !matches!(first.hear(), Some(DaemonMessage::Batch(batch)) if batch.step == 1) {}
+        let first = rank_at_two(&path, hello(Mode::Join, 0));
         // No ledger is stored at once.
         for _ in 0..3 {
             store.inject(Op::Create, "jobs/llm", Fault::Throttled);
@@ -289,17 +354,7 @@ async fn repeated_reports_are_confirmed_and_stored_once() {
         drop(again);
         let mut last = welcomed(hello(Mode::Resume, 2));
         last.say(&report(vec![range(0, 2)]));
-        let state = State::new(
-            StreamId::from_random([9; 16]).to_string(),
-            2,
-            Some("a".repeat(32)),
-            Some(0),
-            Some(1),
-        );
-        last.say(&ClientMessage::Checkpoint(Checkpoint {
-            step: 2,
-            state: state.inner(),
-        }));
+        last.say(&mark(2));
         let mut heard = (false, 0);
         while heard != (true, 1) {
             match last.hear().expect("the session stays") {

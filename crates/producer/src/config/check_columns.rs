@@ -54,11 +54,13 @@ impl ProducerConfig {
         let (source, packing) = (&self.source, &self.packing);
         let (mask, extra) = (!source.mask.is_empty(), !packing.extra.is_empty());
         let arrays = !packing.arrays_beside().is_empty();
-        let formats = [source.format].into_iter();
-        let formats = formats.chain(self.sources.iter().map(|source| source.format));
+        let more = self.sources.iter().map(|source| source.format);
         // A function makes columns of anything.
         let function = !self.transform.function.is_empty();
-        let mut formats = formats.filter(|_| !function);
+        let mut formats = [source.format]
+            .into_iter()
+            .chain(more)
+            .filter(|_| !function);
         wrong(
             if mask { "source.mask" } else { "packing.extra" },
             (mask || extra) && formats.clone().any(|f| !f.has_fields()),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// The stored bytes of a text or of a fixed-length value.
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     /// The bytes of the file that the value names.
     File(Bytes),
     /// One whole number, or a list of them.
@@ -21,8 +21,7 @@ impl Cell {
     /// Returns the size in memory in bytes.
     pub(super) fn size(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File(bytes) => bytes.len() as u64,
+            Self::Bytes(bytes) | Self::File(bytes) => bytes.len() as u64,
             Self::Ints(numbers) => 8 * numbers.len() as u64,
             Self::Unsigned(numbers) => 8 * numbers.len() as u64,
             Self::Floats(numbers) => 8 * numbers.len() as u64,

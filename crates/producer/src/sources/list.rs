@@ -80,17 +80,16 @@ impl InputList {
         }
         let mut next: BTreeMap<String, u64> = BTreeMap::new();
         for pin in pins.iter().filter(|pin| grows(pin)) {
-            let next = next
+            let growth = next
                 .entry(pin.source.clone().unwrap_or_default())
                 .or_default();
-            *next = (*next).max(pin.growth + 1);
+            *growth = (*growth).max(pin.growth + 1);
         }
         let known = pins.len();
         let mut list = self.resumed(pins, |n, pin| !grows(pin) || over(n, pin))?;
         for file in list.files.iter_mut().skip(known) {
             let own = file.pin.source.as_deref().unwrap_or_default();
-            let next = next.get(own);
-            file.pin.growth = next.copied().unwrap_or(0);
+            file.pin.growth = next.get(own).copied().unwrap_or(0);
         }
         Ok(list)
     }

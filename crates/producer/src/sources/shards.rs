@@ -206,20 +206,20 @@ impl<'a> Sample<'a> {
         if self.fault.is_some() {
             return Ok(Vec::new());
         }
-        let field = &member.field;
-        self.names_bytes += field.len() as u64 + NAME_OVERHEAD_BYTES;
+        let name = &member.field;
+        self.names_bytes += name.len() as u64 + NAME_OVERHEAD_BYTES;
         let limit = self.limit;
         if self.names_bytes > limit.max(NAMES_BYTES) {
             return Err(Reason::TooLong { limit });
         }
-        if !self.fields.insert(field.clone()) {
-            let field = field.clone();
+        if !self.fields.insert(name.clone()) {
+            let field = name.clone();
             return Err(Reason::TwoMembers { field });
         }
         let wanting = self.wanted.iter().zip(&self.held).enumerate();
         let cells: Vec<_> = wanting
             .filter_map(|(cell, (fields, held))| {
-                let rank = fields.iter().position(|wanted| wanted == field)?;
+                let rank = fields.iter().position(|wanted| wanted == name)?;
                 let better = held.as_ref().is_none_or(|(held, _)| rank < *held);
                 better.then_some((cell, rank))
             })
@@ -228,7 +228,7 @@ impl<'a> Sample<'a> {
             return Ok(cells);
         }
         if member.sparse {
-            let field = field.clone();
+            let field = name.clone();
             return Err(Reason::SparseMember { field });
         }
         let held = self.held.iter().flatten();
@@ -248,7 +248,7 @@ impl<'a> Sample<'a> {
         let fields = described(&self.fields);
         let cells = self.held.into_iter().zip(self.wanted);
         let cell = |(held, wanted): (Option<(usize, Vec<u8>)>, &Vec<String>)| match held {
-            Some((_, data)) => Ok(Cell::Bytes(data)),
+            Some((_, data)) => Ok(Cell::Bytes(data.into())),
             None => Err(Reason::NoMember {
                 field: wanted.join(";"),
                 fields: fields.clone(),
@@ -260,9 +260,9 @@ impl<'a> Sample<'a> {
 
 /// Returns the first fields of a sample, for a message.
 fn described(fields: &BTreeSet<String>) -> String {
-    let named = fields.iter().take(FIELDS_NAMED);
-    let named: Vec<String> = named.map(|field| format!("\"{field:.40}\"")).collect();
-    let named = named.join(", ");
+    let first = fields.iter().take(FIELDS_NAMED);
+    let quoted: Vec<String> = first.map(|field| format!("\"{field:.40}\"")).collect();
+    let named = quoted.join(", ");
     match fields.len().saturating_sub(FIELDS_NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),

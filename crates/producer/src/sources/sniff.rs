@@ -73,8 +73,8 @@ fn content(text: &[u8]) -> Option<Content> {
         let found = "holds NUL bytes, as binary data and UTF-16 do";
         return Some(Content::Other(found, "lines"));
     }
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let text = text.trim_ascii_start();
+    let unmarked = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let text = unmarked.trim_ascii_start();
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match text {
         [b'{', ..] if json::is_json(line) => {

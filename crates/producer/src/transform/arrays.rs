@@ -190,11 +190,9 @@ fn misfit(spec: &ArraySpec, value: &Value) -> Reason {
 pub(super) fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Bytes, Reason> {
     let mut data = Vec::new();
     match cell {
-        Cell::Bytes(encoded) if spec.image.is_some() => return Ok(encoded.into()),
-        Cell::File(encoded) if spec.image.is_some() => return Ok(encoded),
+        Cell::Bytes(encoded) | Cell::File(encoded) if spec.image.is_some() => return Ok(encoded),
         _ if spec.image.is_some() => return Err(wrong(&spec.name, NO_IMAGE)),
-        Cell::File(bytes) => return whole_items(spec, bytes),
-        Cell::Bytes(bytes) => return whole_items(spec, bytes.into()),
+        Cell::Bytes(bytes) | Cell::File(bytes) => return whole_items(spec, bytes),
         Cell::Ints(numbers) => put_ints(spec, numbers, &mut data)?,
         Cell::Unsigned(numbers) => put_ints(spec, numbers, &mut data)?,
         Cell::Floats(numbers) => numbers.into_iter().try_for_each(|n| {

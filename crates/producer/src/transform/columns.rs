@@ -249,7 +249,7 @@ mod tests {
         let row_with_text = row(&[
             Cell::Ints(vec![0, 1]),
             Cell::Ints(vec![7]),
-            Cell::Bytes(b"0.50".to_vec()),
+            Cell::Bytes(b"0.50".to_vec().into()),
         ]);
         let why = row_with_text.unwrap_err();
         assert!(why.contains("\"reward\" holds text or bytes"), "{why}");

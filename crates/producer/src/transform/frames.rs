@@ -2,6 +2,9 @@
 
 use std::io::{self, Read, Write};
 
+/// Most bytes that are reserved before they come.
+const RESERVED_MAX: u64 = 16 << 20;
+
 /// Writes a frame and flushes it.
 pub(super) fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(&(bytes.len() as u64).to_le_bytes())?;
@@ -22,7 +25,8 @@ pub(super) fn read_frame(from: &mut impl Read, most: u64) -> io::Result<Option<V
             "a frame of {length} bytes, where at most {most} are expected"
         )));
     }
-    let mut bytes = Vec::new();
+    // A length that is not true costs no more memory than this.
+    let mut bytes = Vec::with_capacity(length.min(RESERVED_MAX) as usize);
     let read = from.take(length).read_to_end(&mut bytes)?;
     if (read as u64) < length {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -131,3 +131,24 @@ fn beyond_the_bound_rows_are_dropped_first_then_sources_then_steps() {
     note(step, 256, 7168);
     assert_eq!(outcome("kept"), fit + 1);
 }
+
+#[test]
+fn reports_are_confirmed_once_the_objects_with_their_values_are_stored() {
+    let (all, metrics) = (Values::default(), metrics());
+    let rank = member(0, &[]);
+    assert_eq!(all.states_stored(all.next_number(), vec![(7, 1)]), [(7, 1)]);
+    for step in 0..2 {
+        all.note(&rank, [values(step, 1, 0)].into_iter(), &metrics);
+        all.seal(&key(&rank), STREAM, "a1");
+        assert_eq!(
+            all.states_stored(all.next_number(), vec![(7, 2 + step)]),
+            []
+        );
+    }
+    // Values of later reports delay none.
+    all.note(&rank, [values(2, 1, 0)].into_iter(), &metrics);
+    all.seal(&key(&rank), STREAM, "a1");
+    assert_eq!(all.done(), [(7, 2)]);
+    assert_eq!(all.done(), [(7, 3)]);
+    assert_eq!(all.done(), []);
+}

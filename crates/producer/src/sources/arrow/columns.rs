@@ -93,7 +93,7 @@ impl Columns {
         let cell_at = |place: &usize| cell(batch.column(*place), row);
         let (bytes, mut cells) = match &self.wanted {
             Wanted::Text(place) => match cell_at(place)? {
-                Cell::Bytes(text) => (text, Vec::new()),
+                Cell::Bytes(text) => (text.into(), Vec::new()),
                 _ => return Err(Reason::Null),
             },
             Wanted::Cells(places) => {

@@ -113,7 +113,7 @@ pub(super) fn cell(column: &ArrayRef, row: usize) -> Result<Cell, Reason> {
         return cell(&values, place);
     }
     if let Some(bytes) = bytes(column, row) {
-        return Ok(Cell::Bytes(bytes.to_vec()));
+        return Ok(Cell::Bytes(bytes.to_vec().into()));
     }
     let items = items(column, row);
     if items.null_count() > 0 {

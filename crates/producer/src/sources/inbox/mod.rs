@@ -146,13 +146,12 @@ impl Inbox {
                 && self.ended.get(*writer) != Some(&true)
                 && !self.bad.stays(writer)
         };
-        let own = folders.names.iter().filter(|name| is_writer(name));
-        let own = own.filter(|name| self.owned(share, name)).filter(known);
+        let mine = |name: &&String| is_writer(name) && self.owned(share, name);
+        let own = folders.names.iter().filter(mine).filter(known);
         let this = &*self;
-        let looks = own.map(|writer| async move { (writer.clone(), this.look_at(writer).await) });
-        let looks: Vec<_> = looks.collect();
-        let looks = futures::stream::iter(looks).buffered(LOOKS_AT_ONCE);
-        let looks: Vec<_> = looks.collect().await;
+        let looking = own.map(|writer| async move { (writer.clone(), this.look_at(writer).await) });
+        let at_once = futures::stream::iter(looking.collect::<Vec<_>>()).buffered(LOOKS_AT_ONCE);
+        let looks: Vec<_> = at_once.collect().await;
         let own_links = folders.links.iter().filter(|link| self.owned(share, link));
         let why = "it is a link, which is not followed: remove it";
         let links: Vec<_> = own_links

@@ -121,7 +121,7 @@ async fn every_compression_reads_the_same_webdataset_from_every_sample() {
         for (n, unit) in units.iter().enumerate() {
             assert_eq!((unit.0.unit, unit.0.offset == 0), (n as u64, n == 0));
             let cells = [vec![n as u8; 10 * n], n.to_string().into_bytes()];
-            assert_eq!(unit.2, cells.map(Cell::Bytes), "{name}");
+            assert_eq!(unit.2, cells.map(|cell| Cell::Bytes(cell.into())), "{name}");
             assert!(unit.1.as_ref().unwrap().ends_with(&format!("/{n}")) || n == 5);
             let again = found(read(&inputs, &options, unit.0));
             assert_eq!(again, units[n..], "{name} from {n}");
@@ -201,7 +201,7 @@ async fn the_first_of_the_alternatives_in_a_webdataset_is_taken() {
     );
     let cells = units.into_iter().map(|unit| unit.cells);
     let texts = |cell: &Cell| match cell {
-        Cell::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        Cell::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     };
     let found: Vec<Vec<String>> = cells

@@ -13,18 +13,18 @@ pub(super) fn array(spec: &ArraySpec, file: Cell) -> Result<Bytes, Reason> {
         return Err(Reason::NotArrays);
     };
     if spec.image.is_some() {
-        return Ok(file.into());
+        return Ok(file);
     }
     let bytes = spec.dtype == Dtype::U8;
     match MemberKind::from_field(spec.source()) {
-        MemberKind::Npy => npy::array(spec, file.into()),
+        MemberKind::Npy => npy::array(spec, file),
         MemberKind::Number => number(spec, &file),
         MemberKind::Json if !bytes => {
             let value = serde_json::from_slice(&file)
                 .map_err(|why| wrong(&spec.name, format!("is not JSON: {why}")))?;
             from_json(spec, &value).map(Bytes::from)
         }
-        MemberKind::Json | MemberKind::Bytes if bytes => whole_items(spec, file.into()),
+        MemberKind::Json | MemberKind::Bytes if bytes => whole_items(spec, file),
         MemberKind::Json | MemberKind::Bytes => {
             let dtype = spec.dtype.name();
             let detail = format!("is {dtype}, and its files hold bytes, which are U8");

@@ -3,9 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use batchweave_core::tgb::Dtype;
 use batchweave_daemon::config::{ByteSize, Period};
 
 use super::tests::{Scene, lines, texts};
+use crate::config::PackingMode;
+use crate::packing::ArraySpec;
+use crate::sources::{Cell, UnitKind};
 
 const MODULE: &str = r#"
 import os, time
@@ -64,6 +68,12 @@ def strays(document):
         os._exit(0)
     os.wait()
     return {"text": "done"}
+
+def reuses(document):
+    pixels = bytearray(3)
+    for number in range(3):
+        pixels[:] = bytes([number] * 3)
+        yield {"pixels": memoryview(pixels) if number == 1 else pixels}
 "#;
 
 fn scene(function: &str) -> Scene {
@@ -150,4 +160,27 @@ fn lives(process: &Path) -> bool {
     !std::fs::read(process.join("cmdline"))
         .unwrap_or_default()
         .is_empty()
+}
+
+#[test]
+fn a_generator_may_use_its_memory_again() {
+    let mut scene = scene("reuses");
+    scene.config.packing.mode = PackingMode::Opaque;
+    scene.config.packing.arrays = vec![ArraySpec {
+        name: "pixels".into(),
+        dtype: Dtype::U8,
+        shape: Vec::new(),
+        base64: false,
+        image: None,
+        path: false,
+        shortest: None,
+        from: String::new(),
+    }];
+    let mut units = lines(&["{}"]);
+    units[0].kind = UnitKind::Json;
+    let made = scene.start().apply("", units).units.remove(0).unwrap();
+    let units = std::iter::once(made.unit).chain(made.more);
+    let found: Vec<Vec<Cell>> = units.map(|unit| unit.cells).collect();
+    let pixels = |number: u8| vec![Cell::Bytes(vec![number; 3].into())];
+    assert_eq!(found, [pixels(0), pixels(1), pixels(2)]);
 }

@@ -132,7 +132,7 @@ impl Document {
         let key = ("__key__".to_owned(), PartKind::Text, key.clone());
         let fields = names.iter().zip(cells).map(|(name, cell)| {
             let data = match cell {
-                Cell::Bytes(bytes) => bytes.into(),
+                Cell::Bytes(bytes) => bytes,
                 Cell::File(_) | Cell::Ints(_) | Cell::Unsigned(_) | Cell::Floats(_) => Bytes::new(),
             };
             let suffix = name.rsplit('.').next().unwrap_or(name);

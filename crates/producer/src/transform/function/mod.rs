@@ -249,11 +249,11 @@ impl Function {
             .iter()
             .zip(parts)
             .map(|(spec, body)| match body {
-                Body::Bytes(bytes) => Ok(Cell::Bytes(bytes.into())),
+                Body::Bytes(bytes) => Ok(Cell::Bytes(bytes)),
                 Body::Json(text) => {
                     let value: Value =
                         serde_json::from_slice(&text).map_err(|why| Reason::broken_json(&why))?;
-                    from_json(spec, &value).map(Cell::Bytes)
+                    from_json(spec, &value).map(|data| Cell::Bytes(data.into()))
                 }
             })
             .collect::<Result<_, _>>()?;

@@ -19,8 +19,10 @@ use super::watch::{Start, Verdict, WatchList, Watched};
 use crate::transform::frames::{read_frame, write_frame};
 
 const WORKER: &str = include_str!("worker.py");
-/// Size of the buffers at the ends of a pipe: as much as a pipe holds.
+/// Size of the buffers at the ends of a pipe: as much as a new pipe holds.
 const BUFFER: usize = 64 << 10;
+/// Bytes that a pipe of answers holds where the system allows it, so that a worker waits less for the thread that reads.
+const PIPE_BYTES: usize = 1 << 20;
 /// Most bytes of a header.
 const HEADER_MAX: u64 = 64 << 20;
 /// Time to import the function's modules.
@@ -113,6 +115,8 @@ impl Process {
                 "its pipes are missing",
             )));
         };
+        // A smaller pipe is slower and does the same.
+        let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
         let last = LastLines::default();
         let reader = last.clone();
         let limiter = launch.limiter.clone();

@@ -282,7 +282,7 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
     let first = made.next().unwrap().unwrap();
     assert_eq!(first.unit.kind, UnitKind::Row);
     let expected = [&[1, 2, 3, 1, 2, 3][..], &[2], b"caption"];
-    let expected_cells = expected.map(|cell| Cell::Bytes(cell.to_vec()));
+    let expected_cells = expected.map(|cell| Cell::Bytes(cell.to_vec().into()));
     assert_eq!(first.unit.cells, expected_cells);
     let second = made.next().unwrap().unwrap();
     let why = second.unit.raw.unwrap_err().to_string();
@@ -311,7 +311,7 @@ fn arrays_come_beside_the_text() {
     let made = function.apply("text", units).units.remove(0).unwrap();
     assert_eq!(made.unit.kind, UnitKind::Json);
     assert_eq!(made.unit.raw.unwrap(), "{\"text\": \"aa\"}");
-    assert_eq!(made.unit.cells, [Cell::Bytes(vec![0, 0])]);
+    assert_eq!(made.unit.cells, [Cell::Bytes(vec![0, 0].into())]);
 }
 
 #[test]
@@ -329,10 +329,10 @@ fn samples_of_tars_are_decoded_by_the_names_of_their_fields() {
         raw: Ok("a/7".into()),
         cells,
     };
-    let good = sample(cells.map(|cell| Cell::Bytes(cell.to_vec())).into());
+    let good = sample(cells.map(|cell| Cell::Bytes(cell.to_vec().into())).into());
     let bad = sample(
         [&b"a cat"[..], b"{"]
-            .map(|cell| Cell::Bytes(cell.to_vec()))
+            .map(|cell| Cell::Bytes(cell.to_vec().into()))
             .into(),
     );
     let made = texts(scene.start().apply("text", vec![good, bad]));

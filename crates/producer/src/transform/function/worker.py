@@ -109,10 +109,12 @@ def answered(function, setup, header, parts, body):
     try:
         if result is None:
             return "dropped", []
-        made = [result] if isinstance(result, Mapping) else several(result)
+        # A generator may use an array again for its next document.
+        alone = isinstance(result, Mapping)
+        made = [result] if alone else several(result)
         documents, parts, left = [], [], setup["limit"]
         for document in made:
-            cells, own = encoded(document, setup, header)
+            cells, own = encoded(document, setup, header, alone)
             left -= sum(len(part) for part in own)
             if left < 0:
                 raise Unfit(
@@ -189,8 +191,8 @@ def with_bytes(value):
     return value
 
 
-def encoded(result, setup, header):
-    """Returns the headers of the parts of a document, and the parts."""
+def encoded(result, setup, header, alone):
+    """Returns the headers of the parts of a document, and the parts: views of its arrays if it is `alone`."""
     cells, parts = [], []
     if header["wanted"]:
         wanted = {name: field(result, name) for name in header["wanted"]}
@@ -201,7 +203,7 @@ def encoded(result, setup, header):
         parts.append(line.encode("utf-8", "surrogatepass"))
         cells.append({"kind": "json", "bytes": len(parts[0])})
     for array in setup["arrays"]:
-        kind, part = cell(field(result, array["name"]), array)
+        kind, part = cell(field(result, array["name"]), array, alone)
         cells.append({"kind": kind, "bytes": len(part)})
         parts.append(part)
     return cells, parts
@@ -215,12 +217,13 @@ def field(result, name):
     raise Unfit(f'returned no field "{name}"; its fields are {names}')
 
 
-def cell(value, array):
-    """Returns the kind and the bytes of an array's items."""
+def cell(value, array, alone):
+    """Returns the kind and the bytes of an array's items; of a document that is `alone`, a view where there is one."""
     if isinstance(value, str):
         return "json", json.dumps(value).encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return "bytes", memoryview(value).cast("B")
+        part = memoryview(value).cast("B")
+        return "bytes", part if alone else bytes(part)
     value = numpy_of(value)
     if not hasattr(value, "__array_interface__"):
         line = json.dumps(value, default=plain, allow_nan=False)
@@ -232,6 +235,8 @@ def cell(value, array):
             f'returned "{array["name"]}" as {value.dtype} of shape {tuple(value.shape)}; '
             f"packing.arrays has {array['dtype']} with items of shape {tuple(item)}"
         )
+    if alone and value.flags.c_contiguous and value.size:
+        return "bytes", memoryview(value.reshape(-1).view("u1"))
     return "bytes", value.tobytes()
 
 

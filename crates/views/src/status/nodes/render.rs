@@ -41,10 +41,11 @@ pub(super) fn render(report: &NodeReport, style: Style) -> String {
 /// Returns the loss of all tokens and of each source, as ranks reported it; `None` without reports.
 fn losses(report: &NodeReport) -> Option<String> {
     let all = report.losses.get("all")?;
-    let sources = report.losses.iter().filter(|(name, _)| *name != "all");
-    let sources = sources.map(|(name, loss)| format!("source {} {loss:.3}", printable(name)));
-    let sources: Vec<String> = sources.collect();
-    let beside = match sources.as_slice() {
+    let by_source = report.losses.iter().filter(|(name, _)| *name != "all");
+    let shown: Vec<String> = by_source
+        .map(|(name, loss)| format!("source {} {loss:.3}", printable(name)))
+        .collect();
+    let beside = match shown.as_slice() {
         [] => String::new(),
         some => format!(" ({})", some.join(", ")),
     };

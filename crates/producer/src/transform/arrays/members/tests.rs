@@ -8,7 +8,7 @@ use crate::sources::{Unit, UnitKind};
 fn arrays(specs: &[ArraySpec], files: &[&[u8]]) -> Result<Option<Vec<Vec<u8>>>, String> {
     let cells = files
         .iter()
-        .map(|file| Cell::Bytes(file.to_vec()))
+        .map(|file| Cell::Bytes(file.to_vec().into()))
         .collect();
     let unit = Unit {
         kind: UnitKind::Sample,

@@ -60,7 +60,7 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 		$(if $(STORE),--store $(STORE)$(if $(demo_cloud),://batchweave/demo)) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
-# STEP:NEEDED waits for others; the rest starts in this order, two at a time.
+# STEP:NEEDED waits for others; the rest starts in this order, three at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready rust-docs:checks-build \
 	py-site-tests:checks-build,python-ready units:checks-build scripts image-check:checks-build clouds:checks-build,python-ready
@@ -236,8 +236,8 @@ python-ready: $(VENV)/ready
 # The path of a socket is short, and pytest's own folder with that of a worker is not.
 # Bytecode is written, whatever the environment says: hundreds of processes import the client, and
 # each worker the tests, which pytest rewrites. numpy starts no threads, which spin when they are new.
-pytest = @folder=$$(mktemp -d -t py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
-	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1) && rm -rf $$folder
+pytest = @folder=$$(mktemp -d -p $$(tools/test-folder) py-XXXXXX) && BATCHWEAVE_BIN_DIR=$(CURDIR)/$(BUILT) PYTHONPATH=tests/py \
+	TMPDIR=$$(tools/test-folder) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest -p no_skips -p no:anyio -q -n 4 --basetemp $$folder $(1); status=$$?; rm -rf $$folder; exit $$status
 
 py-tests: $(VENV)/ready
 	$(call step,Python tests of the client)

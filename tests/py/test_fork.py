@@ -78,13 +78,16 @@ def produce(path: Path, kills: int = 0) -> None:
 
 
 def open_producer(path: Path, root: Path, name: str) -> None:
-    """Start a producer, and kill it when its opening is in the log."""
+    """Start a producer, which makes no batch without a job, and kill it when it has opened."""
 
     def entries() -> list[dict[str, object]]:
         return [entry for record in fork_checker.records(root) for entry in record["entries"]]
 
-    program = str(BINARIES / "batchweave-producer")
-    with subprocess.Popen([program, "--config", str(path)], stderr=subprocess.DEVNULL) as daemon:
+    program, waiting = str(BINARIES / "batchweave-producer"), path.with_suffix(".waits.toml")
+    text = path.read_text()
+    few = "" if "ahead." in text else "ahead.max_steps = 1\n"
+    waiting.write_text(f'ahead.when_no_job = "wait"\n{few}{text}')
+    with subprocess.Popen([program, "--config", str(waiting)], stderr=subprocess.DEVNULL) as daemon:
         deadline = time.monotonic() + 60
         while not any(e["kind"] == "opened" and e["producer"] == name for e in entries()):
             assert time.monotonic() < deadline, "not opened"

@@ -161,6 +161,27 @@ def test_an_example_of_the_page_gives_its_shapes(tmp_path: Path, name: str) -> N
     assert fork_checker.documents(root, fork_checker.steps(root)) == tokens
 
 
+def test_a_lane_that_finished_beyond_the_step_is_not_passed_over(tmp_path: Path) -> None:
+    """Its batches have the old shape, and a stage before them would not be whole."""
+    stages, _ = examples()["Cooldown"]
+    corpus(tmp_path)
+    root = tmp_path / "pretrain"
+    paths = configure(tmp_path, root, stages, CONFIGS)
+    open_producer(paths[0], root, NAMES[0])
+    produce(paths[1:])
+    asked = ["stage", "set", "cooldown", "--config", str(paths[0]), "--store", f"file://{root}"]
+    early = run("batchweave", *asked, "--from-step", "6")
+    free = re.search(r"committed already; the first free step is at most (\d+)", early.err)
+    assert free is not None, early
+    assert early.code != 0
+    assert run("batchweave", *asked, "--from-step", free[1]).code == 0
+    produce(paths[:1])
+    names = [name for name, *_ in shapes(root)]
+    border = int(free[1])
+    assert names == [None] * border + ["cooldown"] * (len(names) - border)
+    assert 6 < border < len(names)
+
+
 def test_the_ablation_of_the_page_is_a_fork_with_another_shape(tmp_path: Path) -> None:
     _, commands = examples()["An ablation"]
     tokens = corpus(tmp_path)

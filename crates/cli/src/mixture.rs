@@ -20,7 +20,7 @@ use batchweave_core::order::named_weights;
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
-pub(crate) use self::begin::{Begin, too_early};
+pub(crate) use self::begin::Begin;
 use self::change::{Change, Wanted};
 pub(crate) use self::change::{needed_mixtures, read_spec};
 use self::drive::DriveArgs;

@@ -54,7 +54,7 @@ impl Begin {
 }
 
 /// Returns the refusal of a step for which batches are committed.
-pub(crate) fn too_early(step: Step, free: Step) -> CliError {
+fn too_early(step: Step, free: Step) -> CliError {
     CliError::Refused(format!(
         "batches for step {step} or later are committed already; the first free step is at most {free}, and grows while \
          producers run"
@@ -70,12 +70,25 @@ impl Begins {
         }
     }
 
-    /// Returns the step at which the change begins, the first free one, and the first batch of lane `name` from there on.
-    pub(crate) fn at_step(&self, name: &ProducerName) -> Option<(Step, Step, Seq)> {
+    /// Refuses a step at which or after which some lane has committed a batch, also one that has finished: it would stay
+    /// as it is, among batches of the change.
+    pub(crate) fn refuse_taken(&self, m: &Manifest) -> Result<(), CliError> {
+        let Self::AtStep { step, first, free } = self else {
+            return Ok(());
+        };
+        let committed = |name| m.producer(name).map_or(0, |p| p.next_seq);
+        if first.iter().any(|(name, from)| *from < committed(name)) {
+            return Err(too_early(*step, *free));
+        }
+        Ok(())
+    }
+
+    /// Returns the step at which the change begins, and the first batch of lane `name` from there on.
+    pub(crate) fn at_step(&self, name: &ProducerName) -> Option<(Step, Seq)> {
         match self {
             Self::After(_) => None,
-            Self::AtStep { step, first, free } => {
-                Some((*step, *free, first.get(name).copied().unwrap_or_default()))
+            Self::AtStep { step, first, .. } => {
+                Some((*step, first.get(name).copied().unwrap_or_default()))
             }
         }
     }

@@ -5,7 +5,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::stream::StreamOrder;
 use serde::Serialize;
 
-use crate::mixture::{Begin, too_early};
+use crate::mixture::Begin;
 use batchweave_console::CliError;
 
 /// The first batch of a producer in a stage.
@@ -37,6 +37,7 @@ impl Begin {
     /// Returns the first batch of each producer; `mixed` means that a mixture begins with the stage.
     pub(super) fn producers(self, m: &Manifest, mixed: bool) -> Result<Begins, CliError> {
         let begins = self.by(m)?;
+        begins.refuse_taken(m)?;
         let one = |name: ProducerName| {
             let state = m.producer(&name);
             let committed = state.map_or(0, |p| p.next_seq);
@@ -48,14 +49,13 @@ impl Begin {
             let earlier = set.max(mixtures);
             let from = match begins.at_step(&name) {
                 None => begins.after(committed).max(earlier),
-                Some((step, free, from)) if from < committed => return Err(too_early(step, free)),
-                Some((step, _, from)) if from < earlier => {
+                Some((step, from)) if from < earlier => {
                     return Err(CliError::Refused(format!(
                         "producer {name} changes already with its batch {earlier}, which comes after step {step}; choose a later \
                          step"
                     )));
                 }
-                Some((.., from)) => from,
+                Some((_, from)) => from,
             };
             Ok(ProducerBegin {
                 producer: name,

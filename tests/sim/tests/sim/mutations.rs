@@ -17,7 +17,7 @@ use batchweave_sim::world::run;
 const SEEDS: &str = include_str!("mutation_seeds.txt");
 const SEEDS_MAX: u64 = 300;
 /// Runs in which a failing world is made smaller; `batchweave-sim` takes more.
-const RUNS_MAX: usize = 50;
+const RUNS_MAX: usize = 25;
 /// Draws the world of a seed.
 type Worlds = fn(u64) -> Plan;
 /// The find of a mistake: the seed, the names of the checks, and the text of the first.

@@ -14,7 +14,7 @@ from paper.streams import Cores, Site, Trainer
 
 WARM, LEAD, ARENA = 40, 24, 320
 """First steps that do not count (the arena grows), steps ahead, and MiB of the arena."""
-BATCHES = {"robot": 24, "video": 8}
+BATCHES = {"robot": 24, "robot_h264": 24, "video": 8}
 """Samples of a step."""
 MORE_STEPS = 70
 """Further steps where the p99 of `next()` counts."""
@@ -48,7 +48,9 @@ def run(ctx: Context, out: Outcome) -> None:
     if "torch" not in ctx.packages:
         out.lacks("torch DataLoader", f"{ctx.python} has no torch: pip install torch")
     out.lacks("Megatron Energon", "the harness has no loader for it yet")
-    out.lacks("H.264 video", "the harness reads JPEG frames only, and no PyAV")
+    films = ["robot_h264"] if "av" in ctx.packages else []
+    if not films:
+        out.lacks("H.264 video", f"{ctx.python} has no PyAV: pip install av")
     cores = sorted(os.sched_getaffinity(0))
     real, few = len(cores) >= REAL_CORES, max(1, len(cores) // 4)
     own, others = (cores[:few], cores[few:]) if len(cores) > 1 else (None, None)
@@ -57,7 +59,7 @@ def run(ctx: Context, out: Outcome) -> None:
     producers = ctx.of([1, 2], [1, 2, 4], [1, 2, 4, 6])
     computes = ctx.of([0.02], [0.05, 0.1], [0.05, 0.1, 0.2])
     steps = ctx.of(16, 60, 300)
-    for workload in ctx.of(["robot"], ["robot", "video"], ["robot", "video"]):
+    for workload in ["robot", *ctx.of([], ["video"], ["video"]), *films]:
         given = ctx.sub(workload) / "input"
         batch = BATCHES[workload]
         rows = (steps + MORE_STEPS + LEAD) * batch
@@ -194,11 +196,14 @@ def _text(ctx: Context, out: Outcome) -> None:
         words = ["text", "--place", str(given), "--workers", "2", "--ranks", str(ranks), *common]
         return audit.summary(Trainer(ctx, ctx.sub("text"), words).trained(), batch, WARM)
 
-    def mine() -> dict[str, Any]:
+    rows = f"stream = {{ slices = {batch}, rows_per_slice = 1, seq_len = {transforms.SEQ_LEN} }}\n"
+    each = f"{{ tokens = {transforms.SEQ_LEN}, micro_batches = 4 }}"
+    bins = f'stream.slices = {batch // 4}\npacking = {{ mode = "balanced", balanced = {each} }}\n'
+
+    def mine(shape: str) -> dict[str, Any]:
         text = f"""\
 producer.name = "p0"
-stream = {{ slices = {batch}, rows_per_slice = 1, seq_len = {transforms.SEQ_LEN} }}
-tokenizer = {{ kind = "embedded", name = "cl100k_base" }}
+{shape}tokenizer = {{ kind = "embedded", name = "cl100k_base" }}
 source.paths = ["{given / "rows"}"]
 ahead = {{ max_steps = 64, when_no_job = "wait" }}
 """
@@ -209,7 +214,10 @@ ahead = {{ max_steps = 64, when_no_job = "wait" }}
             steps_made = Trainer(ctx, site.folder, words).trained(site=site)
         return audit.summary(steps_made, batch, WARM)
 
-    sides: dict[str, Measure] = {"BatchWeave": mine}
+    sides: dict[str, Measure] = {
+        "BatchWeave, concat": lambda: mine(rows),
+        "BatchWeave, balanced": lambda: mine(bins),
+    }
     if "torch" in ctx.packages and "tiktoken" in ctx.packages and ranks is not None:
         sides = {"DataLoader with tiktoken, 2 workers": theirs, **sides}
     else:

@@ -8,13 +8,14 @@ and takes its frames from a pool, so that two cores imitate machines with more.
 from __future__ import annotations
 
 import functools
+import importlib
 import io
 import json
 import os
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +29,11 @@ ROBOT_FRAMES, ROBOT_SIDE, SIDE = 48, 224, 96
 CLIP_FRAMES, CLIP_SIDE, PATCH = 8, 336, 14
 """A video's sample: frames, their size, and the size of a patch."""
 STATE, CHUNK, CHAT = 7, 16, 512
-EPISODES, _POOL = 8, 4
+EPISODES, _POOL, CAMERAS = 8, 4, 3
 SEQ_LEN, TEXT_ROWS, END = 2048, 8, 100_257
 _SHAPES = {
     "robot": (ROBOT_FRAMES, SIDE, SIDE, 3),
+    "robot_h264": (ROBOT_FRAMES, SIDE, SIDE, 3),
     "video": (CLIP_FRAMES * (CLIP_SIDE // PATCH) ** 2, PATCH * PATCH * 3),
 }
 
@@ -49,13 +51,14 @@ _FRAMES = {
     kind: f'{_ID}, {{ name = "frames", dtype = "U8", shape = {list(shape)} }}'
     for kind, shape in _SHAPES.items()
 }
+_ROBOT = (
+    f'{_FRAMES["robot"]}, {{ name = "state", dtype = "F32", shape = [{STATE}] }}, '
+    f'{{ name = "action", dtype = "F32", shape = [{CHUNK}, {STATE}] }}'
+)
+_MOVES = f"of {ROBOT_SIDE} x {ROBOT_SIDE}, resized to {SIDE}; state and a chunk of {CHUNK} actions"
 WORKLOADS = {
-    "robot": Workload(
-        f"3 cameras x 16 JPEG frames of {ROBOT_SIDE} x {ROBOT_SIDE}, resized to {SIDE}; state and "
-        f"a chunk of {CHUNK} actions",
-        f'{_FRAMES["robot"]}, {{ name = "state", dtype = "F32", shape = [{STATE}] }}, '
-        f'{{ name = "action", dtype = "F32", shape = [{CHUNK}, {STATE}] }}',
-    ),
+    "robot": Workload(f"3 cameras x 16 JPEG frames {_MOVES}", _ROBOT),
+    "robot_h264": Workload(f"3 cameras x 16 frames of H.264 {_MOVES}", _ROBOT),
     "video": Workload(
         f"{CLIP_FRAMES} JPEG frames of {CLIP_SIDE} x {CLIP_SIDE} in patches of {PATCH}; a chat of "
         f"{CHAT} bytes as tokens",
@@ -84,6 +87,21 @@ def _jpegs(chance: np.random.Generator, count: int, side: int) -> list[bytes]:
     return (found * count)[:count]
 
 
+def _film(path: Path, jpegs: list[bytes]) -> None:
+    """Writes pictures as H.264."""
+    from PIL import Image
+
+    av: Any = importlib.import_module("av")
+    with av.open(str(path), "w") as film:
+        stream = film.add_stream("libx264", rate=16)
+        stream.width = stream.height = ROBOT_SIDE
+        stream.pix_fmt = "yuv420p"
+        for jpeg in jpegs:
+            with Image.open(io.BytesIO(jpeg)) as picture:
+                film.mux(stream.encode(av.VideoFrame.from_image(picture)))
+        film.mux(stream.encode())
+
+
 def make(folder: Path, workload: str, samples: int, files: int) -> None:
     """Writes episodes, and rows that name them: row n has the id n, in file n % files.
 
@@ -91,13 +109,20 @@ def make(folder: Path, workload: str, samples: int, files: int) -> None:
     belong into files of their own.
     """
     (folder / "rows").mkdir(parents=True)
-    frames = {"robot": (ROBOT_FRAMES, ROBOT_SIDE), "video": (CLIP_FRAMES, CLIP_SIDE)}.get(workload)
+    robot, clip = (ROBOT_FRAMES, ROBOT_SIDE), (CLIP_FRAMES, CLIP_SIDE)
+    frames = {"robot": robot, "robot_h264": robot, "video": clip}.get(workload)
     if frames:
         chance = np.random.default_rng(20_261_128)
         for number in range(EPISODES):
             (folder / f"episode-{number}").mkdir()
-            for place, jpeg in enumerate(_jpegs(chance, *frames)):
-                (folder / f"episode-{number}" / f"{place:02}.jpg").write_bytes(jpeg)
+            jpegs, own = _jpegs(chance, *frames), folder / f"episode-{number}"
+            if workload == "robot_h264":
+                each = ROBOT_FRAMES // CAMERAS
+                for camera in range(CAMERAS):
+                    _film(own / f"{camera}.mp4", jpegs[camera * each : (camera + 1) * each])
+                continue
+            for place, jpeg in enumerate(jpegs):
+                (own / f"{place:02}.jpg").write_bytes(jpeg)
     for file in range(files):
         rows = (f'{{"id": {n}, "episode": {n % EPISODES}}}\n' for n in range(file, samples, files))
         (folder / "rows" / f"part-{file:06}.jsonl").write_text("".join(rows))
@@ -124,15 +149,30 @@ def _episode(number: int) -> list[bytes]:
     return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-def _decoded(jpegs: list[bytes], side: int) -> Bytes:
+def _opened(jpegs: list[bytes]) -> Iterator[Any]:
+    from PIL import Image
+
+    for jpeg in jpegs:
+        with Image.open(io.BytesIO(jpeg)) as image:
+            yield image.convert("RGB")
+
+
+def _filmed(number: int) -> Iterator[Any]:
+    av: Any = importlib.import_module("av")
+    for encoded in _episode(number):
+        with av.open(io.BytesIO(encoded)) as film:
+            for frame in film.decode(video=0):
+                yield frame.to_image()
+
+
+def _decoded(pictures: Iterator[Any], count: int, side: int) -> Bytes:
     """Decodes and resizes frames, and evens out the mean and the contrast of each."""
     from PIL import Image
 
-    out = np.empty((len(jpegs), side, side, 3), np.uint8)
-    for number, jpeg in enumerate(jpegs):
-        with Image.open(io.BytesIO(jpeg)) as image:
-            picture = image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
-        frame = np.asarray(picture, np.float32)
+    out = np.empty((count, side, side, 3), np.uint8)
+    for number, picture in enumerate(pictures):
+        small = picture.resize((side, side), Image.Resampling.BICUBIC)
+        frame = np.asarray(small, np.float32)
         frame = (frame - frame.mean()) * (64 / (frame.std() + 1)) + 128
         out[number] = np.clip(frame, 0, 255).astype(np.uint8)
     return out
@@ -154,19 +194,27 @@ def _frames(kind: str, row: Row) -> Bytes:
     frames = _pooled(_SHAPES[kind], row["id"] % _POOL)
     if _waited():
         return frames
+    if kind == "robot_h264":
+        return _decoded(_filmed(row["episode"]), ROBOT_FRAMES, SIDE)
+    pictures = _opened(_episode(row["episode"]))
     if kind == "robot":
-        return _decoded(_episode(row["episode"]), SIDE)
-    across, frames = CLIP_SIDE // PATCH, _decoded(_episode(row["episode"]), CLIP_SIDE)
+        return _decoded(pictures, ROBOT_FRAMES, SIDE)
+    across, frames = CLIP_SIDE // PATCH, _decoded(pictures, CLIP_FRAMES, CLIP_SIDE)
     cut = frames.reshape(CLIP_FRAMES, across, PATCH, across, PATCH, 3).transpose(0, 1, 3, 2, 4, 5)
     return np.ascontiguousarray(cut).reshape(_SHAPES["video"])
 
 
-def robot(row: Row) -> dict[str, Any]:
+def robot(row: Row, kind: str = "robot") -> dict[str, Any]:
     """Returns the sample of a robot's episode, with normalised state and actions."""
     chance = np.random.default_rng(row["id"])
     moves = chance.standard_normal(((1 + CHUNK), STATE), np.float32) * 2 - 1
-    frames = _frames("robot", row)
+    frames = _frames(kind, row)
     return {"id": row["id"], "frames": frames, "state": moves[0], "action": moves[1:]}
+
+
+def robot_h264(row: Row) -> dict[str, Any]:
+    """Returns the same from films, one per camera."""
+    return robot(row, "robot_h264")
 
 
 def video(row: Row) -> dict[str, Any]:
@@ -191,6 +239,7 @@ def blob(row: Row) -> dict[str, Any]:
 
 FUNCTIONS: Mapping[str, Callable[[Row], dict[str, Any]]] = {
     "robot": robot,
+    "robot_h264": robot_h264,
     "video": video,
     "ids": ids,
     "blob": blob,

@@ -10,6 +10,7 @@ mod parquet;
 mod render;
 mod table;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use batchweave_console::CliError;
@@ -120,18 +121,7 @@ pub(crate) async fn run(args: &LossesArgs, context: &Context) -> Result<Exit, Cl
             store.root()
         )));
     }
-    let steps = match &args.steps {
-        Some(steps) => steps.first.max(run.start)..steps.last.saturating_add(1).min(run.end),
-        None => run.clone(),
-    };
-    if steps.is_empty() {
-        return Err(CliError::Absent(format!(
-            "job {} has losses of steps {} to {} only",
-            args.job,
-            run.start,
-            run.end - 1
-        )));
-    }
+    let steps = args.steps_of(&run)?;
     let limits = Limits {
         by: args.by,
         top: top.map(|top| usize::try_from(top).unwrap_or(usize::MAX)),
@@ -170,10 +160,35 @@ pub(crate) async fn run(args: &LossesArgs, context: &Context) -> Result<Exit, Cl
             Table::Details(joined.rows)
         }
     };
-    if let Some(file) = &args.parquet {
-        parquet::write(file, &report.losses)
-            .map_err(|why| CliError::Input(format!("--parquet {}: {why}", file.display())))?;
-        report.losses = Table::Written(file.clone(), report.losses.len());
-    }
+    args.write(&mut report)?;
     context.done(&report, render::text)
+}
+
+impl LossesArgs {
+    /// Returns the steps that were asked for, of those with losses.
+    fn steps_of(&self, run: &Range<Step>) -> Result<Range<Step>, CliError> {
+        let steps = match &self.steps {
+            Some(steps) => steps.first.max(run.start)..steps.last.saturating_add(1).min(run.end),
+            None => run.clone(),
+        };
+        if steps.is_empty() {
+            return Err(CliError::Absent(format!(
+                "job {} has losses of steps {} to {} only",
+                self.job,
+                run.start,
+                run.end - 1
+            )));
+        }
+        Ok(steps)
+    }
+
+    /// Writes the losses into the file of `--parquet`.
+    fn write(&self, report: &mut LossesReport) -> Result<(), CliError> {
+        if let Some(file) = &self.parquet {
+            parquet::write(file, &report.losses)
+                .map_err(|why| CliError::Input(format!("--parquet {}: {why}", file.display())))?;
+            report.losses = Table::Written(file.clone(), report.losses.len());
+        }
+        Ok(())
+    }
 }

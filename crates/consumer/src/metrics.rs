@@ -84,16 +84,7 @@ impl Metrics {
     }
 
     fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
-        let values = m.counters(
-            "values_total",
-            "Losses of steps that ranks reported, by outcome: kept whole, cut (without rows, documents or sources) or dropped, \
-             for lack of memory; then stored or lost.",
-            &["outcome"],
-        )?;
-        // A loss that never came is 0, not absent.
-        for outcome in ["kept", "cut", "dropped", "stored", "lost"] {
-            values.with_label_values(&[outcome]);
-        }
+        let values = values(m)?;
         Ok(Self {
             steps_delivered: m.counters("steps_delivered_total", "Steps sent whole, by rank.", &["dp_rank"])?,
             frames_delivered: m.counter("frames_delivered_total", "Slices sent to ranks.")?,
@@ -181,6 +172,20 @@ impl Metrics {
             let _ = gauges.remove_label_values(&[dp_rank]);
         }
     }
+}
+
+fn values(m: &Maker<'_>) -> prometheus::Result<IntCounterVec> {
+    let values = m.counters(
+        "values_total",
+        "Losses of steps that ranks reported, by outcome: kept whole, cut (without rows, documents or sources) or dropped, \
+         for lack of memory; then stored or lost.",
+        &["outcome"],
+    )?;
+    // A loss that never came is 0, not absent.
+    for outcome in ["kept", "cut", "dropped", "stored", "lost"] {
+        values.with_label_values(&[outcome]);
+    }
+    Ok(values)
 }
 
 /// Registers the metrics of every daemon, and the counters of its store.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{BatchEntry, Entry};
+use super::entry::{AttemptOpened, BatchEntry, Entry, JobOpened};
 use super::fold_error::FoldError;
 use super::folded::Folded;
 use super::record::Record;
@@ -252,38 +252,12 @@ impl Manifest {
 
     fn apply_admin(&mut self, entry: &Entry, version: Version) {
         match entry {
-            Entry::JobOpened(e) => {
-                let job = JobState {
-                    opened: version,
-                    start: e.start,
-                    keep: e.keep,
-                    holds: e.holds,
-                    paces: e.paces,
-                    lease_seconds: e.lease_seconds,
-                    attempts: Vec::new(),
-                };
-                Arc::make_mut(&mut self.jobs).insert(e.job.clone(), job);
-            }
+            Entry::JobOpened(e) => self.open_job(e, version),
             Entry::JobClosed(e) => {
                 Arc::make_mut(&mut self.jobs).remove(&e.job);
                 self.forget_lifted();
             }
-            Entry::AttemptOpened(e) => {
-                if let Some(job) = Arc::make_mut(&mut self.jobs).get_mut(&e.job) {
-                    job.supersede(self.next_step, &self.quarantine);
-                    job.attempts.push(AttemptState {
-                        number: job.attempts_opened(),
-                        id: e.attempt,
-                        opened: version,
-                        parent: e.parent,
-                        start: e.start,
-                        dp_size: e.dp_size,
-                        mesh: e.mesh.clone(),
-                        head: None,
-                    });
-                }
-                self.forget_lifted();
-            }
+            Entry::AttemptOpened(e) => self.open_attempt(e, version),
             Entry::Mixture(e) => {
                 self.mixture = Arc::new(MixtureState {
                     id: e.id,
@@ -325,6 +299,36 @@ impl Manifest {
             }
             _ => {}
         }
+    }
+
+    fn open_job(&mut self, e: &JobOpened, version: Version) {
+        let job = JobState {
+            opened: version,
+            start: e.start,
+            keep: e.keep,
+            holds: e.holds,
+            paces: e.paces,
+            lease_seconds: e.lease_seconds,
+            attempts: Vec::new(),
+        };
+        Arc::make_mut(&mut self.jobs).insert(e.job.clone(), job);
+    }
+
+    fn open_attempt(&mut self, e: &AttemptOpened, version: Version) {
+        if let Some(job) = Arc::make_mut(&mut self.jobs).get_mut(&e.job) {
+            job.supersede(self.next_step, &self.quarantine);
+            job.attempts.push(AttemptState {
+                number: job.attempts_opened(),
+                id: e.attempt,
+                opened: version,
+                parent: e.parent,
+                start: e.start,
+                dp_size: e.dp_size,
+                mesh: e.mesh.clone(),
+                head: None,
+            });
+        }
+        self.forget_lifted();
     }
 
     /// Removes lifted quarantines, except those under which some job's newest attempt was opened.

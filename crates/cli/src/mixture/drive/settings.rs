@@ -94,36 +94,9 @@ fn period(text: &str) -> Result<Period, String> {
 impl DriveArgs {
     /// Checks what belongs together.
     pub(super) fn driver(&self) -> Result<Driver, CliError> {
-        let (is_target, is_function) = (
-            self.rule == RuleName::Target,
-            self.rule == RuleName::Function,
-        );
-        for (is_given, belongs, what) in [
-            (
-                self.sum,
-                self.rule == RuleName::Odm,
-                "--sum belongs to --rule odm",
-            ),
-            (
-                !self.targets.is_empty(),
-                is_target,
-                "--target belongs to --rule target",
-            ),
-            (
-                self.function.is_some(),
-                is_function,
-                "--function belongs to --rule function",
-            ),
-        ] {
-            if is_given && !belongs {
-                return Err(CliError::Usage(what.to_owned()));
-            }
-        }
-        if is_target && self.targets.is_empty() {
-            let text = "--rule target needs --target SOURCE=LOSS for each source";
-            return Err(CliError::Usage(text.to_owned()));
-        }
-        let function = match (&self.function, is_function) {
+        self.refuse_other_rules()?;
+        let targets = self.targets()?;
+        let function = match (&self.function, self.rule == RuleName::Function) {
             (Some(text), true) => Some(Function::parse(text, &self.python)?),
             (None, true) => {
                 let text = "--rule function needs --function FILE:NAME";
@@ -131,17 +104,6 @@ impl DriveArgs {
             }
             _ => None,
         };
-        let mut targets = BTreeMap::new();
-        for (name, loss) in &self.targets {
-            if targets.insert(name.clone(), *loss).is_some() {
-                return Err(CliError::Usage(format!("--target {name} is given twice")));
-            }
-        }
-        if let Some((name, loss)) = targets.iter().find(|(_, t)| !(t.is_finite() && **t > 0.0)) {
-            return Err(CliError::Usage(format!(
-                "--target {name}={loss}: a loss is a finite number above 0"
-            )));
-        }
         let settings = DriveSettings {
             rule: match self.rule {
                 RuleName::Odm => "odm",
@@ -165,5 +127,49 @@ impl DriveArgs {
             function,
             after: self.after,
         })
+    }
+
+    /// Refuses options of another rule than the chosen one.
+    fn refuse_other_rules(&self) -> Result<(), CliError> {
+        let given = [
+            (self.sum, RuleName::Odm, "--sum belongs to --rule odm"),
+            (
+                !self.targets.is_empty(),
+                RuleName::Target,
+                "--target belongs to --rule target",
+            ),
+            (
+                self.function.is_some(),
+                RuleName::Function,
+                "--function belongs to --rule function",
+            ),
+        ];
+        match given
+            .into_iter()
+            .find(|(given, of, _)| *given && self.rule != *of)
+        {
+            Some((.., why)) => Err(CliError::Usage(why.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the wanted loss of each source.
+    fn targets(&self) -> Result<BTreeMap<String, f64>, CliError> {
+        if self.rule == RuleName::Target && self.targets.is_empty() {
+            let text = "--rule target needs --target SOURCE=LOSS for each source";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        let mut targets = BTreeMap::new();
+        for (name, loss) in &self.targets {
+            if targets.insert(name.clone(), *loss).is_some() {
+                return Err(CliError::Usage(format!("--target {name} is given twice")));
+            }
+        }
+        if let Some((name, loss)) = targets.iter().find(|(_, t)| !(t.is_finite() && **t > 0.0)) {
+            return Err(CliError::Usage(format!(
+                "--target {name}={loss}: a loss is a finite number above 0"
+            )));
+        }
+        Ok(targets)
     }
 }

@@ -60,11 +60,36 @@ def test_a_figure_that_is_a_tenth_worse_is_said(tmp_path: Path) -> None:
     assert faster.returncode == 0
 
 
+def test_another_build_is_measured_in_turns(tmp_path: Path) -> None:
+    """The median of three runs counts, and the order changes in the second."""
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        path = program(tmp_path / name, {})
+        values = {"ours": [0.5, 0.1, 0.7], "theirs": [0.9, 0.6, 0.2]}[name]
+        path.write_text(
+            f"#!{sys.executable}\nimport json, pathlib\n"
+            f"log = pathlib.Path({str(tmp_path / 'log')!r}).open('a+')\n"
+            f"log.seek(0)\nown = log.read().split().count({name!r})\n"
+            f"log.write({name + ' '!r})\nvalue = {values}[own]\n"
+            "print(json.dumps({'ratio_to_tokenizer': value, 'ratio_with_server': 1.0}))\n"
+        )
+    ours, theirs = (tmp_path / name / "batchweave" for name in ("ours", "theirs"))
+    figures = tmp_path / "figures.json"
+    found = run(ours, figures, "--only", "produce", "--beside", str(theirs))
+    assert (tmp_path / "log").read_text() == "ours theirs theirs ours ours theirs "
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert lines[1] == ["produce", "ratio_to_tokenizer", "0.6", "0.5", "0.83"]
+    assert found.returncode == 1
+    refused = run(ours, figures, "--record", "--beside", str(theirs))
+    assert refused.returncode == 2
+    assert "without --beside" in refused.stderr
+
+
 def test_a_benchmark_that_fails_ends_the_run(tmp_path: Path) -> None:
     broken = program(tmp_path, {})
     ended = run(broken, tmp_path / "figures.json", "--only", "produce")
     assert ended.returncode == 1
-    assert "batchweave bench produce failed with exit code 1" in ended.stderr
+    assert "/batchweave bench produce --mib 128 --rounds 5 --json failed with exit code 1" in ended.stderr
     unknown = run(broken, tmp_path / "figures.json", "--only", "nothing")
     assert unknown.returncode == 2
     assert "--only nothing: one of pack, produce" in unknown.stderr

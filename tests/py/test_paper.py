@@ -53,7 +53,7 @@ def test_each_experiment_has_a_claim() -> None:
     main = module("__main__")
     names = [*main.NAMES, *main.OTHERS]
     found = [main.load(name) for name in names]
-    assert names == [*(f"e{n}" for n in range(1, 11)), "freshness", "handover", "inbox"]
+    assert names == [*(f"e{n}" for n in range(1, 11)), "freshness", "handover"]
     assert [each.name for each in found] == names
     assert all(each.title and each.claim for each in found)
 
@@ -196,18 +196,6 @@ def test_the_hand_over_and_the_time_from_commits_are_measured(tmp_path: Path) ->
         # On a machine with other work a commit may be noticed after its batch has come.
         assert row["p50_ms"] > 0 or row["noticed_late"] > 0
         assert not row["noticed_late"] or any("noticed after" in note for note in fresh["notes"])
-
-
-def test_rows_of_an_inbox_are_measured(tmp_path: Path) -> None:
-    ended = run(tmp_path, "--only", "inbox")
-    assert ended.returncode == 0, ended.stderr
-    found = checked(tmp_path, "inbox")
-    if found["missing"]:
-        assert "pip install" in found["missing"][0]["remedy"]
-        return
-    for row in found["rows"]:
-        assert row["written_rows_per_s"] > 0
-        assert 0 < row["put_to_next_p50_s"] <= row["put_to_next_p99_s"]
 
 
 def record(steps: int) -> bytes:

@@ -30,9 +30,9 @@ const KILL_EVERY: u64 = 100;
 /// The time between two looks at the number of steps, each of which costs requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Steps after which a change is made.
-pub(super) const CHANGE_AT: [u64; 2] = [16, 60];
+pub(super) const CHANGE_AT: [u64; 2] = [12, 40];
 /// The producers stop here until all changes are made, however slow the person is.
-pub(super) const HOLD_AT: u64 = 90;
+pub(super) const HOLD_AT: u64 = 60;
 pub(super) const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004";
 /// The end of a process that began with a forged snapshot.
 const FORGED_START: [&str; 2] = [
@@ -116,7 +116,7 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             daemons,
             shape: (2, 2, 512),
-            steps: 120,
+            steps: 84,
             server,
             runtime,
             rng: StdRng::seed_from_u64(seed),

@@ -134,11 +134,13 @@ class Node:
             raise StepError(f"not one line with {text!r} in `systemctl status {unit}`:\n{shown}")
         return lines[0].split("]: ", 1)[-1]
 
-    def begin_training(self, job: str, steps: int = 0, socket: str = "") -> subprocess.Popen[str]:
+    def begin_training(
+        self, job: str, steps: int | None = None, socket: str = ""
+    ) -> subprocess.Popen[str]:
         """Starts a rank as the user `trainer`, who has logged in now."""
         where = f"BATCHWEAVE_SOCKET={socket} " if socket else ""
         paths = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/local/lib/live/python {where}"
-        text = f"{paths} python3 /srv/trainer.py {job} /srv/trainer/{job} {steps}"
+        text = f"{paths} python3 /srv/trainer.py {job} /srv/trainer/{job} {steps or ''}"
         trainer = subprocess.Popen(
             self.machine.command(text, "trainer", ""),
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
-"""A training loop without the training, which runs in the machine: `trainer.py JOB FOLDER [STEPS]`.
+"""A training loop without the training, in a machine of `node.py`: `trainer.py JOB FOLDER [STEPS]`.
 
 It writes each step and its time to FOLDER/steps, at most a hundred per second while FOLDER/hurry is
-absent, and ends with the stream or after STEPS.
+absent, and saves a checkpoint every 200 steps. It ends with the stream, or after STEPS, of which none
+may lack.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import batchweave
 
 
-def main(job: str, folder: Path, most: int) -> None:
+def main(job: str, folder: Path, wanted: int | None) -> None:
     """Read, and check that each step follows the one before."""
     folder.mkdir(exist_ok=True)
     received = 0
@@ -28,11 +29,13 @@ def main(job: str, folder: Path, most: int) -> None:
             out.write(f"{batch.step} {time.time():.3f}\n")
             if received % 200 == 0:
                 reader.checkpoint(batch.state_dict())
-            if received == most:
+            if received == wanted:
                 break
             if not (folder / "hurry").exists():
                 time.sleep(0.01)
+    if wanted is not None and received != wanted:
+        sys.exit(f"the stream ended after {received} of {wanted} steps")
     print(f"received {received} steps")
 
 
-main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)

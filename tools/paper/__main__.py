@@ -28,7 +28,7 @@ from paper.experiment import SCALES, Chart, Context, Experiment, Outcome
 from paper.programs import ROOT, FailedError, note
 
 NAMES = tuple(f"e{number}" for number in range(1, 11))
-OTHERS = ("freshness", "handover", "inbox")
+OTHERS = ("freshness", "handover")
 """Measurements of docs/performance.md that need Python; they run when they are named."""
 PACKAGES = {
     "numpy": "numpy",
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         choices=NAMES + OTHERS,
         metavar="NAME",
-        help="e1 to e10 (all by default), freshness, handover, inbox; repeatable",
+        help="e1 to e10 (all by default), freshness, handover; repeatable",
     )
     add("--out", type=Path, default=ROOT / "target" / "paper", help="default: target/paper")
     add("--bin-dir", type=Path, default=ROOT / "target" / "release", help="the built programs")

@@ -93,7 +93,7 @@ def _loader(ctx: Context, given: Path, kills: int, case: tuple[str, str, str]) -
     folder, place = ctx.sub("loader"), given
     if way == "mosaic":
         place = folder / "shards"
-        loaders.convert(ctx, place, given, folder)
+        loaders.convert(ctx, way, place, given)
     words = [way, "--place", str(place), "--workload", "ids", "--batch", str(BATCH)]
     words += ["--workers", str(WORKERS), "--resume", resume, *COMMON]
     with Run(ctx, folder) as running:

@@ -138,7 +138,7 @@ def _resumed(ctx: Context, way: str, resume: str, history: int) -> float:
     words += ["--state", str(folder / "state.json"), "--steps"]
     if way == "mosaic":
         place = folder / "shards"
-        loaders.convert(ctx, place, given, folder)
+        loaders.convert(ctx, way, place, given)
         first = [way, "--place", str(place), *words, "10"]
         Trainer(ctx, folder, first).trained(_RUN_SECONDS)
         loaders.advance(folder / "state.json", history, LOADER_BATCH)

@@ -1,12 +1,16 @@
-"""Colocated loaders: PyTorch's DataLoader over the same rows, and MosaicML's StreamingDataset."""
+"""Colocated loaders over the same rows: PyTorch's DataLoader, MosaicML's, and Megatron Energon's."""
 
 from __future__ import annotations
 
 import argparse
 import functools
 import importlib
+import io
 import json
 import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,22 +151,73 @@ def _mosaic(args: argparse.Namespace, last: Mapping[str, Any] | None) -> Iterato
         yield number, [{name: tensor.numpy() for name, tensor in batch.items()}], state
 
 
-WAYS = {"dataloader": _dataloader, "text": _text, "mosaic": _mosaic}
+def write_energon(folder: Path, given: Path) -> None:
+    """Writes the rows as a tar file, with the index of `energon prepare`."""
+    folder.mkdir()
+    with tarfile.open(folder / "rows.tar", "w") as out:
+        for number, row in enumerate(rows_of(given)):
+            data, entry = json.dumps(row).encode(), tarfile.TarInfo(f"{number:09}.json")
+            entry.size = len(data)
+            out.addfile(entry, io.BytesIO(data))
+    words = [str(Path(sys.executable).with_name("energon")), "prepare", str(folder)]
+    words += ["--non-interactive", "--no-progress", "--split-parts", "train:.*"]
+    subprocess.run([*words, "--sample-type", "CrudeWebdataset"], check=True)
+
+
+def _energon(args: argparse.Namespace, _: Mapping[str, Any] | None) -> Iterator[Item]:
+    """Yields the batches of Energon's savable loader, without shuffling."""
+    torch: Any = importlib.import_module("torch")
+    energon: Any = importlib.import_module("megatron.energon")
+    confined = functools.cache(_confine)
+
+    def cook(sample: Any) -> Any:
+        confined(tuple(args.worker_cores or ()), 0)
+        return sample
+
+    class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
+        cookers = (energon.Cooker(energon.stateless(cook)),)
+
+        @energon.stateless  # type: ignore[untyped-decorator]
+        def encode_sample(self, sample: Any) -> Any:
+            return FUNCTIONS[args.workload](sample["json"])
+
+        def batch(self, samples: Any) -> Any:
+            return torch.utils.data.default_collate(samples)
+
+        def encode_batch(self, batch: Any) -> Any:
+            return batch
+
+    workers = energon.WorkerConfig(rank=0, world_size=1, num_workers=args.workers)
+    how: dict[str, Any] = {"shuffle_buffer_size": None, "max_samples_per_sequence": None}
+    dataset = energon.get_train_dataset(
+        str(args.place),
+        worker_config=workers,
+        batch_size=args.batch,
+        task_encoder=Encoder(),
+        **how,
+    )
+    loader = energon.get_savable_loader(dataset, prefetch_factor=PREFETCH)
+    for step, batch in zip(range(args.steps), loader, strict=False):
+        yield step, [{name: tensor.numpy() for name, tensor in batch.items()}], None
+
+
+WAYS = {"dataloader": _dataloader, "text": _text, "mosaic": _mosaic, "energon": _energon}
+_PACKAGES = {"mosaic": ("streaming", "mosaicml-streaming")}
+_PACKAGES["energon"] = ("megatron.energon", "megatron-energon")
 
 
 def available(ctx: Context, out: Outcome, way: str, name: str) -> bool:
     """Returns whether a loader is installed, and names it on the page if not."""
-    package = "streaming" if way == "mosaic" else "torch"
+    package, installed = _PACKAGES.get(way, ("torch", "torch"))
     if package not in ctx.packages:
-        remedy = "mosaicml-streaming" if way == "mosaic" else "torch"
-        out.lacks(name, f"{ctx.python} has no {package}: pip install {remedy}")
+        out.lacks(name, f"{ctx.python} has no {package}: pip install {installed}")
     return package in ctx.packages
 
 
-def convert(ctx: Context, folder: Path, given: Path, logs: Path) -> None:
-    """Writes a StreamingDataset's shards, by a Python that has the package."""
-    words = [ctx.python, "-m", "paper.loaders", str(folder), str(given)]
-    with Program("conversion", words, logs / "convert.log", ctx.env) as converting:
+def convert(ctx: Context, way: str, folder: Path, given: Path) -> None:
+    """Writes the rows as a loader reads them, by a Python that has its package."""
+    words = [ctx.python, "-m", "paper.loaders", way, str(folder), str(given)]
+    with Program("conversion", words, folder.with_suffix(".log"), ctx.env) as converting:
         converting.wait(600)
 
 
@@ -175,6 +230,5 @@ def advance(state: Path, step: int, batch: int) -> None:
 
 
 if __name__ == "__main__":
-    import sys
-
-    write_mosaic(Path(sys.argv[1]), Path(sys.argv[2]))
+    write = {"mosaic": write_mosaic, "energon": write_energon}[sys.argv[1]]
+    write(Path(sys.argv[2]), Path(sys.argv[3]))

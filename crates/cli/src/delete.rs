@@ -72,6 +72,9 @@ struct DeleteReport {
     listing: Listing,
     /// Reasons to take the stream for one in use.
     in_use: Vec<String>,
+    /// The flag `--force` was given.
+    #[serde(skip)]
+    forced: bool,
     /// Objects that this command deleted; `None` without --apply.
     deleted: Option<u64>,
 }
@@ -92,6 +95,7 @@ pub(crate) async fn run(args: &DeleteArgs, context: &Context) -> Result<Exit, Cl
         stream,
         listing,
         in_use,
+        forced: args.force,
         deleted: None,
     };
     if !(args.apply || args.yes) {

@@ -2,7 +2,8 @@
 //!
 //! The index of a bucket is always in memory and guarded by one lock. A write prepares its bytes (in
 //! memory, or in a temporary file) without the lock; under the lock it checks its condition, renames
-//! the file and adds the object. Slow work happens outside the lock, atomic work inside.
+//! the file and adds the object. The names of the buckets have another lock, which is taken first, and
+//! the uploads in progress, which are always in memory, a third.
 
 mod disk;
 mod list;
@@ -12,13 +13,14 @@ mod upload;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
 use s3s::dto::ETagCondition;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 
 use crate::Error;
 pub(crate) use list::{Order, Page, Query};
@@ -39,6 +41,8 @@ pub(crate) struct Bucket {
     objects: Mutex<BTreeMap<String, Arc<Object>>>,
     uploads: Mutex<BTreeMap<String, Upload>>,
     folder: Option<disk::BucketFolder>,
+    /// Deleted, so that writes in progress are refused; changed under the lock of `objects`.
+    gone: AtomicBool,
 }
 
 /// The conditions `If-Match` and `If-None-Match` of a write.
@@ -46,6 +50,10 @@ pub(crate) struct Bucket {
 pub(crate) struct Condition {
     pub if_match: Option<ETagCondition>,
     pub if_none_match: Option<ETagCondition>,
+}
+
+fn no_such_bucket(name: &str) -> S3Error {
+    s3_error!(NoSuchBucket, "The specified bucket does not exist: {name}")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -95,6 +103,7 @@ impl Storage {
                 objects: Mutex::new(objects),
                 uploads: Mutex::default(),
                 folder: Some(bucket_folder),
+                gone: AtomicBool::new(false),
             };
             buckets.insert(name, Arc::new(bucket));
         }
@@ -120,6 +129,7 @@ impl Storage {
             objects: Mutex::default(),
             uploads: Mutex::default(),
             folder,
+            gone: AtomicBool::new(false),
         };
         buckets.insert(name.to_owned(), Arc::new(bucket));
         Ok(true)
@@ -127,15 +137,14 @@ impl Storage {
 
     pub(crate) fn bucket(&self, name: &str) -> S3Result<Arc<Bucket>> {
         let found = lock(&self.buckets).get(name).cloned();
-        found.ok_or_else(|| s3_error!(NoSuchBucket, "The specified bucket does not exist: {name}"))
+        found.ok_or_else(|| no_such_bucket(name))
     }
 
     pub(crate) fn delete_bucket(&self, name: &str) -> S3Result<()> {
         let mut buckets = lock(&self.buckets);
-        let bucket = buckets.get(name).ok_or_else(|| {
-            s3_error!(NoSuchBucket, "The specified bucket does not exist: {name}")
-        })?;
-        if !lock(&bucket.objects).is_empty() {
+        let bucket = buckets.get(name).ok_or_else(|| no_such_bucket(name))?;
+        let objects = lock(&bucket.objects);
+        if !objects.is_empty() {
             return Err(s3_error!(
                 BucketNotEmpty,
                 "The bucket you tried to delete is not empty: {name}"
@@ -144,6 +153,8 @@ impl Storage {
         if let Some(folder) = &bucket.folder {
             folder.remove()?;
         }
+        bucket.gone.store(true, Ordering::Relaxed);
+        drop(objects);
         buckets.remove(name);
         Ok(())
     }
@@ -157,7 +168,8 @@ impl Storage {
 }
 
 impl Storage {
-    /// Returns the bytes of another object in the folder of `key`, the one before it if there is one.
+    /// Returns the bytes of another object below the folder of `key`, in the first bucket that has this key: the one
+    /// before it if there is one.
     pub(crate) async fn neighbour(&self, key: &str) -> Option<Bytes> {
         let buckets: Vec<_> = lock(&self.buckets).values().cloned().collect();
         let found = buckets.iter().find_map(|bucket| bucket.neighbour(key))?;
@@ -187,10 +199,18 @@ impl Bucket {
         found.ok_or_else(|| s3_error!(NoSuchKey, "The specified key does not exist: {key}"))
     }
 
-    /// Decides a condition immediately, so that the write has none left.
-    pub(crate) fn look(&self, key: &str, condition: &Condition) -> S3Result<Condition> {
-        condition.check(lock(&self.objects).get(key))?;
-        Ok(Condition::default())
+    /// Checks a condition before the write, as a store does that does not check it again.
+    pub(crate) fn check_early(&self, key: &str, condition: &Condition) -> S3Result<()> {
+        condition.check(lock(&self.objects).get(key))
+    }
+
+    /// Returns the index for a write, which a deleted bucket refuses.
+    fn objects_to_write(&self) -> S3Result<MutexGuard<'_, BTreeMap<String, Arc<Object>>>> {
+        let objects = lock(&self.objects);
+        if self.gone.load(Ordering::Relaxed) {
+            return Err(s3_error!(NoSuchBucket, "The bucket was deleted"));
+        }
+        Ok(objects)
     }
 
     /// Makes `body` the object at `key` if the condition holds at that instant.
@@ -203,7 +223,7 @@ impl Bucket {
     ) -> S3Result<Arc<Object>> {
         if self.folder.is_none() {
             let object = Arc::new(Object::in_memory(headers, body));
-            let mut objects = lock(&self.objects);
+            let mut objects = self.objects_to_write()?;
             condition.check(objects.get(key))?;
             objects.insert(key.to_owned(), Arc::clone(&object));
             return Ok(object);
@@ -226,23 +246,28 @@ impl Bucket {
             return Err(s3_error!(InternalError));
         };
         let draft = folder.write_draft(key, &headers, body)?;
-        let mut objects = lock(&self.objects);
+        let mut objects = self.objects_to_write()?;
         condition.check(objects.get(key))?;
-        let object = Arc::new(draft.publish(headers)?);
+        let object = Arc::new(folder.publish(draft, headers)?);
         let replaced = objects.insert(key.to_owned(), Arc::clone(&object));
         drop(objects);
         if let Some(old) = replaced {
-            old.remove_file();
+            old.remove_replaced();
         }
         Ok(object)
     }
 
-    /// Deletes an object; deleting an absent one succeeds.
-    pub(crate) fn delete(&self, key: &str) {
-        let removed = lock(&self.objects).remove(key);
-        if let Some(old) = removed {
-            old.remove_file();
+    /// Deletes an object; deleting an absent one succeeds. One whose file stays would be back after a restart, so it
+    /// stays.
+    pub(crate) fn delete(&self, key: &str) -> S3Result<()> {
+        let mut objects = lock(&self.objects);
+        if let Some(object) = objects.get(key) {
+            object.remove_file().map_err(|error| {
+                s3_error!(error, InternalError, "cannot remove the file of {key}")
+            })?;
+            objects.remove(key);
         }
+        Ok(())
     }
 
     pub(crate) fn list(&self, query: &Query<'_>, order: Order) -> Page {

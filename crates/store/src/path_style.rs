@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// Whether requests name the bucket in their path (`host/bucket/key`) or in their host (`bucket.host/key`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "FlagOrText")]
 pub enum PathStyle {
-    /// In the path at a configured endpoint, in the host at AWS.
+    /// As BATCHWEAVE_PATH_STYLE says; without it, in the path at a configured endpoint, in the host at AWS.
     #[default]
     Auto,
     /// In the path at every endpoint.
@@ -18,20 +18,20 @@ pub enum PathStyle {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
+#[serde(untagged, expecting = "expected true, false or \"auto\"")]
+enum FlagOrText {
     Flag(bool),
     Text(String),
 }
 
-impl TryFrom<Written> for PathStyle {
+impl TryFrom<FlagOrText> for PathStyle {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: FlagOrText) -> Result<Self, String> {
         match written {
-            Written::Flag(true) => Ok(Self::Path),
-            Written::Flag(false) => Ok(Self::Host),
-            Written::Text(text) => text.parse(),
+            FlagOrText::Flag(true) => Ok(Self::Path),
+            FlagOrText::Flag(false) => Ok(Self::Host),
+            FlagOrText::Text(text) => text.parse(),
         }
     }
 }
@@ -41,6 +41,7 @@ impl FromStr for PathStyle {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            // An empty variable is like one that is not set.
             "auto" | "" => Ok(Self::Auto),
             "true" => Ok(Self::Path),
             "false" => Ok(Self::Host),
@@ -75,6 +76,16 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(style));
         }
+        for (json, style) in [
+            ("true", PathStyle::Path),
+            ("false", PathStyle::Host),
+            ("\"auto\"", PathStyle::Auto),
+        ] {
+            assert_eq!(serde_json::from_str::<PathStyle>(json).unwrap(), style);
+            assert_eq!(serde_json::to_string(&style).unwrap(), json);
+        }
+        let number = serde_json::from_str::<PathStyle>("1").unwrap_err();
+        assert!(number.to_string().contains("expected true"), "{number}");
         let why = "virtual".parse::<PathStyle>().unwrap_err();
         assert!(
             why.contains("expected true") && why.contains("virtual"),

@@ -47,7 +47,6 @@ impl Programs {
             if verb == "bench" {
                 for more in [
                     "reclaim/mod",
-                    "restart/mod",
                     "fetch/mod",
                     "producing/mod",
                     "producing/ingest",

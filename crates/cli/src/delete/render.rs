@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use batchweave_console::output::{Style, bytes, cells, count, table};
+use batchweave_console::output::{Style, bytes, cells, count, printable, table};
 
 use super::{DeleteReport, Listing};
 
-/// Keys of others that the text names.
+/// Most keys of others that the text names.
 const FOREIGN_SHOWN: usize = 3;
 
 pub(super) fn text(report: &DeleteReport, style: Style) -> String {
@@ -36,22 +36,46 @@ pub(super) fn text(report: &DeleteReport, style: Style) -> String {
             let objects = count(deleted, "object");
             text.push_str(&style.green(&format!("{objects} deleted; the stream is gone")));
         }
-        None => text.push_str("nothing was deleted; --apply deletes it"),
+        None if report.in_use.is_empty() && !report.forced => {
+            text.push_str("nothing was deleted; --apply deletes it");
+        }
+        None => text.push_str("nothing was deleted; --apply --force deletes it nevertheless"),
     }
     text
 }
 
 fn push_foreign(text: &mut String, listing: &Listing) {
     let objects = count(listing.foreign.objects, "object");
-    let shown = listing
-        .foreign_keys
-        .iter()
-        .take(FOREIGN_SHOWN)
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let _ = writeln!(
-        text,
-        "not BatchWeave's, left: {objects}, for example {shown}"
-    );
+    let keys = listing.foreign_keys.iter().take(FOREIGN_SHOWN);
+    let shown: Vec<_> = keys.map(|key| printable(key)).collect();
+    let few = listing.foreign.objects as usize <= shown.len();
+    let which = if few { "" } else { "for example " };
+    let shown = shown.join(", ");
+    let _ = writeln!(text, "not BatchWeave's, left: {objects} ({which}{shown})");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delete::listing::Tally;
+
+    #[test]
+    fn keys_of_others_are_named_without_their_control_characters() {
+        let named = |objects: u64, keys: &[&str]| {
+            let mut listing = Listing::default();
+            listing.foreign = Tally { objects, bytes: 0 };
+            listing.foreign_keys = keys.iter().map(|key| (*key).to_owned()).collect();
+            let mut text = String::new();
+            push_foreign(&mut text, &listing);
+            text
+        };
+        assert_eq!(
+            named(2, &["a\u{1b}[31mred\n", "notes.txt"]),
+            "not BatchWeave's, left: 2 objects (a\\u{1b}[31mred\\n, notes.txt)\n"
+        );
+        assert_eq!(
+            named(4, &["a", "b", "c", "d"]),
+            "not BatchWeave's, left: 4 objects (for example a, b, c)\n"
+        );
+    }
 }

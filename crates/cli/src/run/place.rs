@@ -1,6 +1,6 @@
 //! The places of a run on this machine: the socket, the ports of the status pages, and the folder of logs.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
@@ -141,8 +141,8 @@ fn socket_in(folders: &[PathBuf], given: Option<&Path>, wanted: Use) -> Result<S
             });
         }
     }
-    let tries = SOCKETS_MAX;
-    Err(RunError::NoSocket { folder, tries })
+    let sockets = SOCKETS_MAX;
+    Err(RunError::NoSocket { folder, sockets })
 }
 
 /// Returns whether the client, which takes the first socket that exists, takes `path`.
@@ -243,14 +243,18 @@ impl Logs {
             .append(true)
             .open(folder.join("lock"))
             .map_err(failed)?;
-        if lock.try_lock().is_err() {
-            let file = file.to_path_buf();
-            return Err(RunError::Running { file, folder });
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                folder,
+                _lock: lock,
+            }),
+            Err(TryLockError::Error(why)) => Err(failed(why)),
+            Err(TryLockError::WouldBlock) if given.is_some() => Err(RunError::LogsTaken { folder }),
+            Err(TryLockError::WouldBlock) => {
+                let file = file.to_path_buf();
+                Err(RunError::Running { file, folder })
+            }
         }
-        Ok(Self {
-            folder,
-            _lock: lock,
-        })
     }
 
     /// Returns the path of a daemon's log, which is empty.
@@ -364,6 +368,13 @@ mod tests {
         assert_eq!(logs.folder, root.path().join("mine.logs"));
         let why = Logs::open(&file, None).unwrap_err().to_string();
         assert!(why.contains("mine.toml is run by another process"), "{why}");
+        let other = root.path().join("other.toml");
+        let why = Logs::open(&other, Some(&logs.folder)).unwrap_err();
+        let why = why.to_string();
+        assert!(
+            why.contains("mine.logs has the logs of another run"),
+            "{why}"
+        );
         let path = logs.fresh("producer").unwrap();
         fs::write(&path, "first").unwrap();
         assert!(!logs.fresh("producer").unwrap().exists());

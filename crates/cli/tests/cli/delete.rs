@@ -39,7 +39,7 @@ async fn a_dry_run_shows_objects_and_bytes_and_deletes_nothing() {
         "\ndata          1  ",
         "\nlog           3  ",
         "\nstream        1  ",
-        "not BatchWeave's, left: 1 object, for example notes.txt\n",
+        "not BatchWeave's, left: 1 object (notes.txt)\n",
         "nothing was deleted; --apply deletes it",
     ]);
     let report = world.json(&["delete"]);
@@ -77,6 +77,7 @@ async fn a_stream_in_use_is_not_deleted_without_force() {
     world.run(&["delete"]).prints(&[
         "job llm is open; run `batchweave job close llm --reason TEXT`\n",
         "producer p0 is open, as host:1; stop it, and run `batchweave retire p0 --reason TEXT`\n",
+        "nothing was deleted; --apply --force deletes it nevertheless\n",
     ]);
     let refused = world.run(&["delete", "--yes"]);
     refused.fails(1, &["looks alive: job llm is open", "--force"]);
@@ -117,6 +118,8 @@ async fn a_lost_stream_json_is_not_taken_for_a_deletion() {
     let refused = world.run(&["delete", "--yes"]);
     refused.fails(1, &["but no stream.json: restore it", "--force"]);
     assert!(world.path("log").exists());
+    let shown = world.run(&["delete", "--force"]);
+    shown.prints(&["nothing was deleted; --apply --force deletes it nevertheless\n"]);
     assert_eq!(world.run(&["delete", "--yes", "--force"]).code, 0);
     assert_eq!(keys_of(&world).await, ["notes.txt"]);
 }

@@ -115,7 +115,8 @@ impl Api {
         let bucket = self.storage.bucket(&input.bucket)?;
         let mut condition = write_condition!(input);
         if self.checks_early {
-            condition = bucket.look(&input.key, &condition)?;
+            bucket.check_early(&input.key, &condition)?;
+            condition = Condition::default();
         }
         let received = self
             .receive(
@@ -195,7 +196,7 @@ impl Api {
     ) -> S3Result<DeleteObjectOutput> {
         self.storage
             .bucket(&request.input.bucket)?
-            .delete(&request.input.key);
+            .delete(&request.input.key)?;
         Ok(DeleteObjectOutput::default())
     }
 
@@ -207,7 +208,7 @@ impl Api {
         let bucket = self.storage.bucket(&input.bucket)?;
         let mut deleted = Vec::new();
         for object in input.delete.objects {
-            bucket.delete(&object.key);
+            bucket.delete(&object.key)?;
             deleted.push(DeletedObject {
                 key: Some(object.key),
                 ..DeletedObject::default()

@@ -1,7 +1,7 @@
 //! Objects in files: `<dir>/<bucket>/<number>.obj`, each with its headers before its bytes.
 //!
-//! A file is written under a temporary name and renamed. Its number grows with every write, so that of
-//! two files of one key (after a crash between rename and removal) the higher number counts. Nothing is
+//! A file is written under a temporary name and renamed. Its number, drawn then, grows in the order in which
+//! objects appear, so that of two files of one key (after a crash between rename and removal) the higher counts. Nothing is
 //! synced: the data survives a killed server, not a power cut.
 
 use std::collections::BTreeMap;
@@ -44,11 +44,10 @@ pub(crate) struct BucketFolder {
     next: AtomicU64,
 }
 
-/// A written file that no index names yet; dropped without `publish`, it is removed.
+/// A written file that no index names yet; unless it is published, it is removed.
 #[derive(Debug)]
 pub(crate) struct Draft {
     path: PathBuf,
-    target: PathBuf,
     offset: u64,
 }
 
@@ -121,7 +120,7 @@ impl BucketFolder {
                     .map(|(_, older)| older),
             };
             if let Some(older) = older {
-                older.remove_file();
+                older.remove_replaced();
             }
         }
         Ok(newest
@@ -133,7 +132,6 @@ impl BucketFolder {
     pub(crate) fn write_draft(&self, key: &str, headers: &Headers, body: &[u8]) -> S3Result<Draft> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{number:016x}.tmp"));
-        let target = self.dir.join(format!("{number:016x}.obj"));
         let header = FileHeader {
             key: key.to_owned(),
             headers: headers.clone(),
@@ -141,11 +139,7 @@ impl BucketFolder {
         let header =
             serde_json::to_vec(&header).map_err(|error| s3_error!(error, InternalError))?;
         let offset = (MAGIC.len() + 4 + header.len()) as u64;
-        let draft = Draft {
-            path,
-            target,
-            offset,
-        };
+        let draft = Draft { path, offset };
         let write = || -> io::Result<()> {
             let mut file = File::create_new(&draft.path)?;
             file.write_all(MAGIC)?;
@@ -164,6 +158,18 @@ impl BucketFolder {
         Ok(draft)
     }
 
+    /// Gives a file its final name. The caller holds the bucket's lock.
+    pub(crate) fn publish(&self, mut draft: Draft, headers: Headers) -> S3Result<Object> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let target = self.dir.join(format!("{number:016x}.obj"));
+        fs::rename(&draft.path, &target).map_err(|error| {
+            let path = draft.path.display().to_string();
+            s3_error!(error, InternalError, "{path}: cannot rename")
+        })?;
+        draft.path = PathBuf::new();
+        Ok(Object::in_file(headers, target, draft.offset))
+    }
+
     pub(crate) fn remove(&self) -> S3Result<()> {
         fs::remove_dir_all(&self.dir).map_err(|error| {
             s3_error!(
@@ -173,23 +179,6 @@ impl BucketFolder {
                 self.dir.display()
             )
         })
-    }
-}
-
-impl Draft {
-    /// Gives the file its final name. The caller holds the bucket's lock.
-    pub(crate) fn publish(mut self, headers: Headers) -> S3Result<Object> {
-        fs::rename(&self.path, &self.target).map_err(|error| {
-            s3_error!(
-                error,
-                InternalError,
-                "{}: cannot rename",
-                self.path.display()
-            )
-        })?;
-        let target = std::mem::take(&mut self.target);
-        self.path = PathBuf::new();
-        Ok(Object::in_file(headers, target, self.offset))
     }
 }
 

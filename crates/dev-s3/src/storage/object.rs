@@ -85,13 +85,22 @@ impl Object {
             .is_none_or(|etag| etag.value() == self.headers.etag)
     }
 
-    /// Removes the file of an object that the index no longer names. If that fails, the next start
-    /// removes the file, as only the newest of a key's files counts.
-    pub(crate) fn remove_file(&self) {
-        if let Place::File { path, .. } = &self.place
-            && let Err(error) = std::fs::remove_file(path)
-        {
-            tracing::warn!(path = %path.display(), %error, "cannot remove the file of a deleted object");
+    /// Removes the object's file, if it has one and somebody has not done so.
+    pub(crate) fn remove_file(&self) -> io::Result<()> {
+        match &self.place {
+            Place::Memory(_) => Ok(()),
+            Place::File { path, .. } => match std::fs::remove_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            },
+        }
+    }
+
+    /// Removes the file of an object that a newer one has replaced. If that fails, the next start removes the file,
+    /// as only the newest of a key's files counts.
+    pub(crate) fn remove_replaced(&self) {
+        if let Err(error) = self.remove_file() {
+            tracing::warn!(place = ?self.place, %error, "cannot remove the file of a replaced object");
         }
     }
 }

@@ -104,7 +104,7 @@ async fn files_survive_a_restart() {
         put(&bucket, "gone", b"x", Condition::default())
             .await
             .unwrap();
-        bucket.delete("gone");
+        bucket.delete("gone").unwrap();
         let second = Storage::open(Some(dir.path().to_owned())).unwrap_err();
         assert!(
             second.to_string().contains("another dev-s3 server"),
@@ -123,6 +123,63 @@ async fn files_survive_a_restart() {
         1
     );
     assert!(put(&bucket, "a/b", b"again", absent()).await.is_err());
+}
+
+/// Writes the file of `key`, which does not appear yet.
+fn draft(bucket: &Bucket, key: &str, body: &[u8]) -> disk::Draft {
+    let folder = bucket.folder.as_ref().unwrap();
+    folder.write_draft(key, &headers(body), body).unwrap()
+}
+
+#[tokio::test]
+async fn of_two_files_of_a_key_the_one_that_appeared_last_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
+        storage.create_bucket("bucket").unwrap();
+        let bucket = storage.bucket("bucket").unwrap();
+        // The first to be written appears last, and the server is killed before it removes the other.
+        let (first, second) = (draft(&bucket, "k", b"one"), draft(&bucket, "k", b"two"));
+        let folder = bucket.folder.as_ref().unwrap();
+        folder.publish(second, headers(b"two")).unwrap();
+        folder.publish(first, headers(b"one")).unwrap();
+    }
+    let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
+    let bucket = storage.bucket("bucket").unwrap();
+    assert_eq!(content(&bucket.get("k").unwrap()).await, b"one");
+}
+
+#[tokio::test]
+async fn an_object_whose_file_stays_is_not_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
+    storage.create_bucket("bucket").unwrap();
+    let bucket = storage.bucket("bucket").unwrap();
+    let object = put(&bucket, "k", b"x", absent()).await.unwrap();
+    let files = std::fs::read_dir(dir.path().join("bucket")).unwrap();
+    let path = files.last().unwrap().unwrap().path();
+    // A folder in its place can't be unlinked, by root neither.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let why = bucket.delete("k").unwrap_err();
+    assert_eq!(why.message(), Some("cannot remove the file of k"));
+    assert!(Arc::ptr_eq(&object, &bucket.get("k").unwrap()));
+    std::fs::remove_dir(&path).unwrap();
+    bucket.delete("k").unwrap();
+    assert!(bucket.get("k").is_err());
+}
+
+#[tokio::test]
+async fn a_write_to_a_deleted_bucket_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for dir in [None, Some(dir.path().to_owned())] {
+        let storage = Storage::open(dir).unwrap();
+        storage.create_bucket("bucket").unwrap();
+        let bucket = storage.bucket("bucket").unwrap();
+        storage.delete_bucket("bucket").unwrap();
+        put(&bucket, "k", b"x", absent()).await.unwrap_err();
+        assert!(bucket.get("k").is_err());
+    }
 }
 
 #[tokio::test]

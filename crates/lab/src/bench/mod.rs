@@ -5,7 +5,6 @@ mod fetch;
 mod growth;
 mod producing;
 mod reclaim;
-mod restart;
 mod server;
 mod stream;
 
@@ -48,8 +47,6 @@ enum What {
     /// Throughput from documents on disk to committed batches on `dev-s3`, compared with the tokenizer
     /// alone
     Produce(producing::produce::ProduceArgs),
-    /// Time from a place in the middle of a large file to the next document, compared with reading it once
-    Restart(restart::RestartArgs),
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
@@ -63,7 +60,6 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         What::Produce(args) => {
             report(out, producing::produce::measure(args), |r, _| r.text()).await
         }
-        What::Restart(args) => report(out, restart::measure(args), |r, _| r.text()).await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Test helpers: a store with latency, and a policy with scripted actions.
+//! Test helpers: a store with latency, a policy with scripted actions, and a producer that has one.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -67,7 +67,7 @@ impl Distant {
     }
 
     /// Sets whether each request is refused.
-    pub(crate) fn is_busy(&self, busy: bool) {
+    pub(crate) fn set_busy(&self, busy: bool) {
         self.busy.store(busy, Relaxed);
     }
 
@@ -86,7 +86,7 @@ impl Distant {
         op: Op,
         key: &str,
         most_ms: u64,
-        answer: impl Future<Output = Result<T, StoreError>>,
+        request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.travel(most_ms).await;
         let refused = |kind, detail: &str| StoreError {
@@ -102,7 +102,7 @@ impl Distant {
             self.denied.fetch_add(1, Relaxed);
             Err(refused(ErrorKind::Denied, "403"))
         } else {
-            answer.await
+            request.await
         };
         self.travel(most_ms).await;
         answer
@@ -127,7 +127,7 @@ impl layer::Intercept for Distant {
         let most_ms = match call.op {
             Op::List => LIST_MS,
             Op::Create | Op::Upload | Op::Delete => WRITE_MS,
-            _ => READ_MS,
+            Op::Open | Op::Get | Op::GetRange | Op::Head => READ_MS,
         };
         self.ask(call.op, call.key, most_ms, run).await
     }
@@ -181,12 +181,12 @@ pub(crate) const PUT_ALL: Action = Action::Put {
 };
 
 impl ScriptedPolicy {
-    /// Adds actions, which may end the commit task.
+    /// Adds actions, which may end the commit task; the next `run` returns their results too.
     pub(crate) fn push(&self, actions: &[Action]) {
         self.0.lock().unwrap().actions.extend(actions);
     }
 
-    /// Adds actions and waits; returns the result of each.
+    /// Adds actions and waits; returns the result of each since the last `run`.
     pub(crate) async fn run(&self, actions: &[Action]) -> Vec<ActionResult> {
         self.push(actions);
         for _ in 0..60_000 {
@@ -212,7 +212,8 @@ impl Policy for ScriptedPolicy {
     }
 }
 
-pub(crate) async fn world() -> (Arc<MemoryStore>, Arc<dyn Store>) {
+/// Creates a stream; returns its store twice, as what it is and as what producers take.
+pub(crate) async fn new_stream() -> (Arc<MemoryStore>, Arc<dyn Store>) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use batchweave_core::ids::Seq;
 use batchweave_daemon::config::Period;
 use batchweave_producer::Outcome;
 use batchweave_producer::config::{
@@ -17,7 +16,8 @@ use crate::formats::chat;
 use crate::order::three;
 use crate::stage_tokens::tokens;
 use crate::stages::{
-    BINS, Change, Shape, expected, set, stages_do_not_depend_on_kills, with_stages,
+    BINS, Change, Shape, set, stages_begin_where_the_log_says, stages_do_not_depend_on_kills,
+    with_stages,
 };
 use crate::support::{Corpus, World, seeds};
 
@@ -131,25 +131,7 @@ async fn stages_of_bins_and_mixtures_do_not_depend_on_kills() {
 /// Stages that begin at once, while the producer has made batches beyond: it goes back, and no token is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stages_of_bins_during_a_run_begin_where_the_log_says() {
-    let world = World::new();
-    let config = World::config(&Corpus::new(3, 1500).write(&world, 3), "a");
-    let config = with_stages(rows(config, PackingMode::Concat), &INTO_BINS);
-    let (running, _stop) = world.spawn(config.clone());
-    let mut changes = Vec::new();
-    for (n, name) in ["bins", "packed", "wide"].into_iter().enumerate() {
-        world.wait_for_batches(8 * (n + 1)).await;
-        if running.is_finished() {
-            break;
-        }
-        let change = Change::Stage(name);
-        changes.push((change.make(&world, &config, Err(0)).await, change));
-    }
-    let outcome = running.await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Finished { .. }));
-    let found = world.payloads().await;
-    changes.retain(|(from, _)| *from < found.len() as Seq);
-    assert!(!changes.is_empty());
-    assert!(found == expected(&config, &changes).await, "{changes:?}");
+    stages_begin_where_the_log_says(&INTO_BINS, |config| rows(config, PackingMode::Concat)).await;
 }
 
 /// A producer that starts behind its last batch, inside of a hand-over, ends without the documents that this needs.

@@ -174,6 +174,32 @@ pub(crate) async fn stages_do_not_depend_on_kills(
     assert!(complete > 0, "no run was killed behind all changes");
 }
 
+/// Begins each stage behind the last batch while a producer, whose configuration `change` completes, runs.
+pub(crate) async fn stages_begin_where_the_log_says(
+    shapes: &[Shape],
+    change: impl Fn(ProducerConfig) -> ProducerConfig,
+) {
+    let world = World::new();
+    let config = World::config(&Corpus::new(3, 1500).write(&world, 3), "a");
+    let config = with_stages(change(config), shapes);
+    let (running, _stop) = world.spawn(config.clone());
+    let mut changes = Vec::new();
+    for (n, (name, ..)) in shapes.iter().enumerate() {
+        world.wait_for_batches(8 * (n + 1)).await;
+        if running.is_finished() {
+            break;
+        }
+        let from = set(&world, &config, name, Err(0)).await;
+        changes.push((from, Change::Stage(name)));
+    }
+    let outcome = running.await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Finished { .. }));
+    let found = world.payloads().await;
+    changes.retain(|(from, _)| *from < found.len() as Seq);
+    assert!(!changes.is_empty());
+    assert!(found == expected(&config, &changes).await, "{changes:?}");
+}
+
 const SHAPES: [Shape; 3] = [
     ("long", 1, 60, 0),
     ("packed", 3, 24, 9),
@@ -269,29 +295,7 @@ async fn stages_of_conversations_do_not_depend_on_kills() {
 /// Stages that begin at once, while the producer has made batches beyond: it goes back, and no token is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stages_during_a_run_begin_where_the_log_says() {
-    let world = World::new();
-    let config = with_stages(
-        World::config(&Corpus::new(3, 1500).write(&world, 3), "a"),
-        &SHAPES,
-    );
-    let (running, _stop) = world.spawn(config.clone());
-    let mut changes = Vec::new();
-    for (n, name) in ["long", "packed", "again"].into_iter().enumerate() {
-        world.wait_for_batches(8 * (n + 1)).await;
-        if running.is_finished() {
-            break;
-        }
-        changes.push((
-            set(&world, &config, name, Err(0)).await,
-            Change::Stage(name),
-        ));
-    }
-    let outcome = running.await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Finished { .. }));
-    let found = world.payloads().await;
-    changes.retain(|(from, _)| *from < found.len() as Seq);
-    assert!(!changes.is_empty());
-    assert!(found == expected(&config, &changes).await, "{changes:?}");
+    stages_begin_where_the_log_says(&SHAPES, |config| config).await;
 }
 
 /// The producer commits all batches before a stage that it lacks, holds, and goes on when another stage is set there.

@@ -17,6 +17,9 @@ pub(super) async fn operate(shared: Arc<Shared>) {
     let person = Person::new(&shared, "operator");
     for (at, act) in shared.plan.acts.clone() {
         shared.store.time.sleep_until(at).await;
+        shared
+            .store
+            .note(&person.actor, format!("asks for {act:?}"));
         match act {
             OperatorCommand::Chatter(records) => {
                 for _ in 0..records {
@@ -46,8 +49,6 @@ pub(super) async fn operate(shared: Arc<Shared>) {
             }
             OperatorCommand::Retire(number) => retire(&person, name(number)).await,
         }
-        let text = format!("{act:?}");
-        shared.store.note(&person.actor, text);
     }
 }
 
@@ -64,14 +65,20 @@ async fn retire(person: &Person, producer: ProducerName) {
     person.commit(make).await;
 }
 
-/// Returns the producers that a mixture may begin with: not within an object.
+/// Returns the producers whose objects have one TGB each, so that a mixture never begins within one.
 pub(crate) fn whole_producers(shared: &Shared) -> impl Iterator<Item = ProducerName> {
     let whole = shared.plan.producers.iter().filter(|p| p.shared == 1);
     whole.map(|p| name(p.number))
 }
 
-/// Builds the next mixture, which begins for each of these open producers this many TGBs after its
-/// next.
+/// Returns where a change begins that is to begin this many TGBs after the next one of a producer, and not before the
+/// newest change.
+fn begins(next: Seq, ahead: Seq, newest: Option<&Seq>) -> Seq {
+    (next + ahead).max(newest.copied().unwrap_or(0))
+}
+
+/// Builds the next mixture, which begins this many TGBs after the next one of each of these producers that has opened
+/// and not finished.
 pub(crate) fn mixture(
     person: &Person,
     ahead: Vec<(ProducerName, Seq)>,
@@ -82,8 +89,8 @@ pub(crate) fn mixture(
             .iter()
             .filter_map(|(name, ahead)| {
                 let state = m.producer(name).filter(|p| !p.finished)?;
-                let set = state.mixtures.keys().max().copied().unwrap_or(0);
-                Some((name.clone(), (state.next_seq + ahead).max(set)))
+                let from = begins(state.next_seq, *ahead, state.mixtures.keys().max());
+                Some((name.clone(), from))
             })
             .collect();
         Entry::Mixture(Mixture {
@@ -107,11 +114,12 @@ fn stage(person: &Person, shared: &Shared, ahead: Seq) -> impl Fn(&Manifest) -> 
             let next = match m.producer(name) {
                 Some(state) if state.finished => return None,
                 Some(state) => state.next_seq,
+                // A stage names all lanes, also those that never opened.
                 None if lanes => 0,
                 None => return None,
             };
-            let set = m.stages_of(name).keys().max().copied().unwrap_or(0);
-            Some((name.clone(), (next + ahead).max(set)))
+            let from = begins(next, ahead, m.stages_of(name).keys().max());
+            Some((name.clone(), from))
         });
         let id = m.stages().newest() + 1;
         Entry::Stage(Stage {

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::testing::distant::{Distant, intents_in, world};
+use crate::testing::distant::{Distant, intents_in, new_stream};
 use crate::testing::prelude::*;
 
 /// Far longer than any of this takes in virtual time.
@@ -78,7 +78,7 @@ fn total(all: &[CommitProgress], count: impl Fn(&CommitProgress) -> u64) -> u64 
 #[tokio::test(start_paused = true)]
 async fn sixteen_producers_commit_for_each_other() {
     for seed in [100, 200, 300] {
-        let (memory, store) = world().await;
+        let (memory, store) = new_stream().await;
         let mut tasks = JoinSet::new();
         for n in 0..16 {
             let distant = Distant::new(&store, seed + n);
@@ -125,7 +125,7 @@ async fn some_leader(seen: &[watch::Receiver<CommitProgress>]) -> usize {
 async fn a_leader_that_dies_delays_no_other_producer() {
     // It dies at another point of its round each time.
     for seed in 1..=12 {
-        let (_, store) = world().await;
+        let (_, store) = new_stream().await;
         let mut tasks = JoinSet::new();
         let (mut ways, mut seen) = (Vec::new(), Vec::new());
         for n in 0..8 {
@@ -167,7 +167,7 @@ async fn a_leader_that_dies_delays_no_other_producer() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_allows_no_intents_is_written_to_all_the_same() {
     for seed in [40, 80] {
-        let (memory, store) = world().await;
+        let (memory, store) = new_stream().await;
         let mut tasks = JoinSet::new();
         let mut ways = Vec::new();
         for n in 0..8 {

@@ -3,7 +3,7 @@
 use batchweave_core::commit_policy::{Dac, DacOptions};
 use tokio::task::JoinSet;
 
-use crate::testing::distant::{Distant, world};
+use crate::testing::distant::{Distant, new_stream};
 use crate::testing::prelude::*;
 
 /// Another writer's record must be in the log within this time.
@@ -37,7 +37,7 @@ async fn flood(store: Arc<Distant>, name: String, seed: u64) -> CommitEnd {
 async fn a_producer_that_commits_without_a_pause_lets_others_in() {
     for producers in [1, 2, 16] {
         for steady in [true, false] {
-            let (_, store) = world().await;
+            let (_, store) = new_stream().await;
             let way = |seed| {
                 if steady {
                     Distant::steady(&store)

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 
 use crate::testing::distant::{
-    ActionResult, Distant, PUT_ALL, first, intents_in, scripted_producer, world,
+    ActionResult, Distant, PUT_ALL, first, intents_in, new_stream, scripted_producer,
 };
 use crate::testing::prelude::*;
 
@@ -180,7 +180,7 @@ async fn real(store: &Arc<dyn Store>) -> Vec<(String, u64)> {
 
 #[tokio::test(start_paused = true)]
 async fn what_strangers_leave_is_never_committed() {
-    let (memory, store) = world().await;
+    let (memory, store) = new_stream().await;
     let left = leave(&store).await;
     let real = real(&store).await;
     let refused = of(&left, Fate::Refused);
@@ -224,7 +224,7 @@ async fn what_strangers_leave_is_never_committed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_dead_are_deleted_and_nothing_else() {
-    let (memory, store) = world().await;
+    let (memory, store) = new_stream().await;
     let left = leave(&store).await;
     let dead: HashSet<String> = of(&left, Fate::Dead).into_iter().collect();
     let (leader, leading) = scripted_producer(&store, "leader", 1).await;
@@ -276,7 +276,7 @@ async fn produce(store: Arc<dyn Store>, name: String, seed: u64) -> CommitProgre
 #[tokio::test(start_paused = true)]
 async fn producers_go_on_among_what_strangers_leave() {
     for seed in [10, 30] {
-        let (_, store) = world().await;
+        let (_, store) = new_stream().await;
         let _ = leave(&store).await;
         let mut expected = real(&store).await;
         let mut tasks = JoinSet::new();

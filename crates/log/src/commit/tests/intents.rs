@@ -6,8 +6,8 @@ use batchweave_core::ids::Version;
 use batchweave_core::manifest::Record;
 
 use crate::testing::distant::{
-    ActionResult, CATCH_UP, Distant, PUT_ALL, ScriptedPolicy, first, intents_in, scripted_producer,
-    world,
+    ActionResult, CATCH_UP, Distant, PUT_ALL, ScriptedPolicy, first, intents_in, new_stream,
+    scripted_producer,
 };
 use crate::testing::prelude::*;
 
@@ -29,7 +29,7 @@ async fn record(store: &Arc<dyn Store>, version: Version) -> (String, Vec<&'stat
 
 #[tokio::test(start_paused = true)]
 async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
-    let (memory, store) = world().await;
+    let (memory, store) = new_stream().await;
     let (leader, leading) = scripted_producer(&store, "leader", 1).await;
     let newcomer = ScriptedPolicy::default();
     let opening = {
@@ -105,7 +105,7 @@ async fn what_a_fenced_instance_announced_is_void() {
         (&[List, Gather], &[PUT_ALL, List, Gather, PUT_ALL]),
     ];
     for (before, after) in looks {
-        let (memory, store) = world().await;
+        let (memory, store) = new_stream().await;
         let (leader, leading) = scripted_producer(&store, "leader", 1).await;
         let old = opened(&store, "p", 2).await;
         let next = item(&old, 0, 2);
@@ -144,7 +144,7 @@ async fn what_a_fenced_instance_announced_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
-    let (_, store) = world().await;
+    let (_, store) = new_stream().await;
     let distant = Distant::new(&store, 1);
     let producer = opened(&(Arc::clone(&distant) as _), "leader", 1).await;
     let items = [item(&producer, 0, 1), item(&producer, 1, 1)];
@@ -154,19 +154,19 @@ async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
         assert!(queue.submit(item).await, "{at}: it goes on");
         let came = policy.run(&[CATCH_UP, PUT_ALL]).await;
         assert_eq!(came, [ActionResult::CaughtUp, ActionResult::Won], "{at}");
-        distant.is_busy(true);
+        distant.set_busy(true);
         policy.push(&[Action::Poll(1)]);
         // Longer than one read is tried again.
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert_eq!(policy.run(&[]).await, [ActionResult::CaughtUp], "{at}");
-        distant.is_busy(false);
+        distant.set_busy(false);
     }
     queue.close(false).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_look_behind_a_leader_is_one_window_but_not_twice_with_a_pause_between() {
-    let (_, store) = world().await;
+    let (_, store) = new_stream().await;
     let mut leader = opened(&store, "leader", 1).await;
     let items: Vec<_> = (0..60).map(|n| item(&leader, n, 1)).collect();
     let distant = Distant::steady(&store);

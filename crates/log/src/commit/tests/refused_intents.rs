@@ -8,7 +8,7 @@ use batchweave_core::intent;
 use batchweave_core::manifest::entry::{BatchEntry, Mixture};
 
 use crate::testing::distant::{
-    ActionResult, CATCH_UP, PUT_ALL, ScriptedPolicy, intents_in, scripted_producer, world,
+    ActionResult, CATCH_UP, PUT_ALL, ScriptedPolicy, intents_in, new_stream, scripted_producer,
 };
 use crate::testing::prelude::*;
 
@@ -44,7 +44,7 @@ async fn leader(store: &Arc<dyn Store>) -> (Arc<Scripted>, ScriptedPolicy, Commi
 #[tokio::test(start_paused = true)]
 async fn hopeless_ones_are_read_once_and_deleted() {
     const HOPELESS: u8 = 50;
-    let (memory, store) = world().await;
+    let (memory, store) = new_stream().await;
     for n in 0..HOPELESS {
         let victim = opened(&store, &format!("v{n}"), 100 + n).await;
         let mut half = batch(&victim, 0);
@@ -74,7 +74,7 @@ async fn hopeless_ones_are_read_once_and_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_may_become_valid_stays_and_is_read_again_when_things_change() {
-    let (memory, store) = world().await;
+    let (memory, store) = new_stream().await;
     let early = opened(&store, "early", 2).await;
     store_intent(&store, batch(&early, 1)).await;
     let (counted, leader, leading) = leader(&store).await;
@@ -118,7 +118,7 @@ async fn one_that_may_become_valid_stays_and_is_read_again_when_things_change() 
 
 #[tokio::test(start_paused = true)]
 async fn a_hopeless_one_hides_no_real_one_of_the_same_producer() {
-    let (_, store) = world().await;
+    let (_, store) = new_stream().await;
     let owner = opened(&store, "owner", 2).await;
     let real = batch(&owner, 0);
     let mut forged = real.clone();

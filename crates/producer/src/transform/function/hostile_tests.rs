@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use batchweave_core::tgb::Dtype;
 use batchweave_daemon::config::{ByteSize, Period};
 
-use super::tests::{Scene, lines, texts};
+use super::tests::{Scene, lines, spec, texts};
 use crate::config::PackingMode;
-use crate::packing::ArraySpec;
 use crate::sources::{Cell, UnitKind};
 
 const MODULE: &str = r#"
@@ -166,16 +165,7 @@ fn lives(process: &Path) -> bool {
 fn a_generator_may_use_its_memory_again() {
     let mut scene = scene("reuses");
     scene.config.packing.mode = PackingMode::Opaque;
-    scene.config.packing.arrays = vec![ArraySpec {
-        name: "pixels".into(),
-        dtype: Dtype::U8,
-        shape: Vec::new(),
-        base64: false,
-        image: None,
-        path: false,
-        shortest: None,
-        from: String::new(),
-    }];
+    scene.config.packing.arrays = vec![spec("pixels", Dtype::U8, &[])];
     let mut units = lines(&["{}"]);
     units[0].kind = UnitKind::Json;
     let made = scene.start().apply("", units).units.remove(0).unwrap();

@@ -254,10 +254,8 @@ fn threads_share_the_processes() {
     });
 }
 
-#[test]
-fn arrays_pass_as_bytes_and_numbers_by_their_types() {
-    let mut scene = Scene::new("arrays");
-    let spec = |name: &str, dtype, shape: &[u64]| ArraySpec {
+pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
+    ArraySpec {
         name: name.into(),
         dtype,
         shape: shape.to_vec(),
@@ -266,7 +264,12 @@ fn arrays_pass_as_bytes_and_numbers_by_their_types() {
         path: false,
         shortest: None,
         from: String::new(),
-    };
+    }
+}
+
+#[test]
+fn arrays_pass_as_bytes_and_numbers_by_their_types() {
+    let mut scene = Scene::new("arrays");
     scene.config.packing.mode = PackingMode::Opaque;
     scene.config.packing.arrays = vec![
         spec("pixels", Dtype::U8, &[3]),
@@ -295,16 +298,7 @@ fn arrays_come_beside_the_text() {
     let module = "def both(d):\n    return {'text': d['text'] * 2, 'pixels': bytes(d['n'])}\n";
     fs::write(scene.folder.path().join("own_code.py"), module).unwrap();
     scene.config.packing.mode = PackingMode::BestFit;
-    scene.config.packing.arrays = vec![ArraySpec {
-        name: "pixels".into(),
-        dtype: Dtype::U8,
-        shape: Vec::new(),
-        base64: false,
-        image: None,
-        path: false,
-        shortest: None,
-        from: String::new(),
-    }];
+    scene.config.packing.arrays = vec![spec("pixels", Dtype::U8, &[])];
     let function = scene.start();
     let mut units = lines(&["{\"text\": \"a\", \"n\": 2}"]);
     units[0].kind = UnitKind::Json;

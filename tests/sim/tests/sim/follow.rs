@@ -9,7 +9,7 @@ fn followed(nodes: u32, lead: u64, aware: bool) -> Followed {
 }
 
 fn followed_at(rate: f64, nodes: u32, lead: u64, aware: bool) -> Followed {
-    followed_for(10, rate, nodes, lead, aware)
+    followed_for(6, rate, nodes, lead, aware)
 }
 
 fn followed_for(seconds: u64, rate: f64, nodes: u32, lead: u64, aware: bool) -> Followed {

@@ -194,7 +194,7 @@ fn driven(seed: u64) -> Plan {
         job.drivers = vec![
             DriverPlan {
                 every: 2,
-                poll: Duration::from_millis(50),
+                poll: Duration::from_millis(200),
                 ..DriverPlan::default()
             };
             2

@@ -60,7 +60,7 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 		$(if $(STORE),--store $(STORE)$(if $(demo_cloud),://batchweave/demo)) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
-# STEP:NEEDED waits for others; the rest starts in this order, three at a time.
+# STEP:NEEDED waits for others; the rest starts in this order, four at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready rust-docs:checks-build \
 	py-site-tests:checks-build,python-ready units:checks-build scripts image-check:checks-build clouds:checks-build,python-ready
@@ -250,7 +250,7 @@ quick-py-tests: $(VENV)/ready
 # A file at a time, since its tests share a site of daemons or a browser.
 py-site-tests: $(VENV)/ready
 	$(call step,Python tests of programs and documents)
-	$(call pytest,--dist loadfile --rootdir tests/py tests/py)
+	$(call pytest,--dist loadfile --no-loadscope-reorder --rootdir tests/py tests/py)
 
 # PyTorch is large, so it has a separate environment and command. FRAMEWORKS_PYTHON names a
 # Python that already has torch, transformers, accelerate, pytest, numpy and the packages of

@@ -12,6 +12,15 @@ from site_of_daemons import Site, eventually
 # A shell starts what runs in the background with interrupts ignored, and tests send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Files that take long and have few tests: begun last, they would run alone at the end.
+LONG = ("run_beside", "hosts", "docs", "run", "paper", "wheel", "quickstart", "book")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long files first."""
+    long = [f"test_{name}" for name in LONG]
+    items.sort(key=lambda item: long.index(item.path.stem) if item.path.stem in long else len(long))
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:

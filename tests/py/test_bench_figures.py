@@ -89,7 +89,7 @@ def test_a_benchmark_that_fails_ends_the_run(tmp_path: Path) -> None:
     broken = program(tmp_path, {})
     ended = run(broken, tmp_path / "figures.json", "--only", "produce")
     assert ended.returncode == 1
-    assert "/batchweave bench produce --mib 128 --rounds 5 --json failed with exit code 1" in ended.stderr
+    assert "bench produce --mib 128 --rounds 5 --json failed with exit code 1" in ended.stderr
     unknown = run(broken, tmp_path / "figures.json", "--only", "nothing")
     assert unknown.returncode == 2
     assert "--only nothing: one of pack, produce" in unknown.stderr

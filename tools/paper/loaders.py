@@ -1,4 +1,4 @@
-"""Colocated loaders over the same rows: PyTorch's DataLoader, MosaicML's, and Megatron Energon's."""
+"""Colocated loaders over the same rows: PyTorch's DataLoader, MosaicML's, Megatron Energon's."""
 
 from __future__ import annotations
 

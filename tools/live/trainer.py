@@ -1,8 +1,8 @@
 """A training loop without the training, in a machine of `node.py`: `trainer.py JOB FOLDER [STEPS]`.
 
 It writes each step and its time to FOLDER/steps, at most a hundred per second while FOLDER/hurry is
-absent, and saves a checkpoint every 200 steps. It ends with the stream, or after STEPS; fewer are an
-error.
+absent, and saves a checkpoint every 200 steps. It ends with the stream, or after STEPS; fewer
+are an error.
 """
 
 from __future__ import annotations

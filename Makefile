@@ -282,7 +282,7 @@ bench: build
 	TMPDIR=$${TMPDIR:-/dev/shm} tools/bench $(BUILT)/batchweave $(BENCH_ARGS)
 
 # PAPER_PYTHON runs all of it: one with numpy, Pillow and torch, and for more
-# systems av, confluent-kafka, obstore, pyarrow, mosaicml-streaming and tiktoken; what it lacks is named in the results.
+# systems av, confluent-kafka, megatron-energon, obstore, pyarrow, mosaicml-streaming and tiktoken; what it lacks is named in the results.
 PAPER_PYTHON := $(if $(wildcard $(FRAMEWORKS_PYTHON)),$(FRAMEWORKS_PYTHON),$(PYTHON))
 paper_run = PYTHON=$(PAPER_PYTHON) tools/paper/run --bin-dir $(BUILT) $(PAPER_ARGS)
 

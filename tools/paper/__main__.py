@@ -4,7 +4,7 @@
 
 `--scale quick` takes about ten minutes on two cores, `full` hours on any. Systems that are not
 installed are named on the page. The Python that runs this has numpy and Pillow, torch for the
-DataLoader; also, where they are, streaming (MosaicML), confluent_kafka, obstore.
+DataLoader; also, where they are, streaming (MosaicML), megatron.energon, confluent_kafka, obstore.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def run(ctx: Context, out: Outcome) -> None:
             for kind in KINDS:
                 series = points.setdefault(f"BatchWeave, {kind} killed", [])
                 series.append((steps, found[side][f"{kind}_s"]))
-    _rivals(ctx, out, histories, points)
+    _rivals(ctx, out, ctx.of(histories, histories[-1:], histories), points)
     out.charts.append(
         Chart(
             "from SIGKILL to the next batch",

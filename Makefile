@@ -46,7 +46,7 @@ help:
 	@echo 'make test-clouds  gs:// and az:// with emulators, which it installs by Go and npm; RUNS=10 demos with kills on each'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make bench      the benchmarks, compared with the committed figures: minutes, on a machine that does nothing else'
-	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes eleven minutes'
+	@echo 'make paper      the experiments of the paper into target/paper: hours; make paper-quick takes ten minutes'
 	@echo 'make model      explore all orders of events of the protocol: minutes'
 	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 

@@ -22,7 +22,7 @@ CASES = ("warm", "head", "cold")
 def run(ctx: Context, out: Outcome) -> None:
     """Measures both systems at each size."""
     sizes = ctx.of([MIB], [MIB, 10 * MIB], [MIB, 10 * MIB, 64 * MIB])
-    stored, fresh, seeks = ctx.of((30, 4, 3), (150, 10, 20), (500, 200, 100))
+    stored, fresh, seeks = ctx.of((30, 4, 3), (150, 10, 12), (500, 200, 100))
     out.notes.append(
         f"one rank reads {SLICES} slices. warm: next() or poll() of a waiting batch after "
         f"{WORK * 1e3:g} ms of work; head: from the end of the commit to the waiting reader, at "

@@ -32,7 +32,7 @@ class Times(NamedTuple):
 
 def run(ctx: Context, out: Outcome) -> None:
     """Runs both systems through the same times of faults."""
-    quick, full = Times(8, 16, 24, 10, 42, 8, 58), Times(30, 60, 90, 20, 130, 20, 180)
+    quick, full = Times(6, 14, 22, 10, 40, 8, 54), Times(30, 60, 90, 20, 130, 20, 180)
     times = ctx.of(Times(4, 8, 12, 4, 20, 4, 30), quick, full)
     given = ctx.sub("faults") / "input"
     samples = int(times.end / COMPUTE + 400) * BATCH

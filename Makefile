@@ -60,7 +60,7 @@ demo: system-build system-python $(VENV)/numpy $(if $(demo_cloud),emulators)
 		$(if $(STORE),--store $(STORE)$(if $(demo_cloud),://batchweave/demo)) $(DEMO_ARGS)
 
 # Each step runs, even after a failure; a summary follows.
-# STEP:NEEDED waits for others; the rest starts in this order, four at a time.
+# STEP:NEEDED waits for others; the rest starts in this order, three at a time.
 STEPS := fmt checks-build python-ready ruff:python-ready mypy:python-ready clippy-warnings:checks-build \
 	rust-tests:checks-build py-tests:checks-build,python-ready rust-docs:checks-build \
 	py-site-tests:checks-build,python-ready units:checks-build scripts image-check:checks-build clouds:checks-build,python-ready

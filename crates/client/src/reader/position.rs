@@ -100,15 +100,21 @@ impl Reader {
         self.reports.send(session, &self.options.socket, &instance)
     }
 
+    /// Sends the states that wait, and the marks behind them; returns whether no state is left.
+    fn send_reports_and_marks(&mut self) -> Result<bool, ClientError> {
+        let sent = self.send_reports()?;
+        if let Some(session) = self.session.as_ref().filter(|_| sent) {
+            self.marks.send(session)?;
+        }
+        Ok(sent)
+    }
+
     /// Sends marks behind the states before them.
     pub(super) fn send_marks(&mut self) -> Result<(), ClientError> {
-        if self.marks.is_empty() || !self.send_reports()? {
-            return Ok(());
+        if !self.marks.is_empty() {
+            self.send_reports_and_marks()?;
         }
-        match &self.session {
-            Some(session) => self.marks.send(session),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Returns the oldest unreported refusal of a mark as an error.
@@ -176,20 +182,19 @@ impl Reader {
         self.refuse_inherited()?;
         let deadline = Deadline::after(timeout);
         while !self.marks.is_empty() || self.reports.wait() {
-            self.send_marks()?;
-            self.send_reports()?;
+            let sent = self.send_reports_and_marks()?;
             let Some(session) = &mut self.session else {
                 self.reconnect(&deadline)?;
                 continue;
             };
-            if self.marks.is_empty() && !self.reports.wait() {
+            if self.marks.is_empty() && sent {
                 break;
             }
-            // The answer to the question whether reports are taken comes on another socket.
-            let wait = if self.reports.wait() {
-                deadline.left().min(ASKED_PAUSE)
-            } else {
+            // The answer to the question whether reports are taken comes on another socket, and no mark is sent before.
+            let wait = if sent {
                 deadline.left()
+            } else {
+                deadline.left().min(ASKED_PAUSE)
             };
             match session.event(wait)? {
                 Event::Nothing if !deadline.left().is_zero() => {}

@@ -38,7 +38,7 @@ class Run:
         self.state = folder / "checkpoint.json"
         self.running: dict[str, Program] = {}
         self.restarts: dict[str, int] = {}
-        self.began = time.monotonic()
+        self.began = self._made = time.monotonic()
         self._starts: dict[str, Callable[[], Program]] = {}
         self._trainers: list[Trainer] = []
 
@@ -99,7 +99,7 @@ class Run:
             if program.ended():
                 program.kill()
                 self.restarts[name] = self.restarts.get(name, 0) + 1
-                if self.restarts[name] > _DEATHS_MAX + 2 * int(time.monotonic() - self.began):
+                if self.restarts[name] > _DEATHS_MAX + 2 * int(time.monotonic() - self._made):
                     raise program.failed("ends again and again")
                 self.running[name] = self._starts[name]()
         time.sleep(_POLL_SECONDS)

@@ -317,16 +317,9 @@ impl Manifest {
     fn open_attempt(&mut self, e: &AttemptOpened, version: Version) {
         if let Some(job) = Arc::make_mut(&mut self.jobs).get_mut(&e.job) {
             job.supersede(self.next_step, &self.quarantine);
-            job.attempts.push(AttemptState {
-                number: job.attempts_opened(),
-                id: e.attempt,
-                opened: version,
-                parent: e.parent,
-                start: e.start,
-                dp_size: e.dp_size,
-                mesh: e.mesh.clone(),
-                head: None,
-            });
+            let number = job.attempts_opened();
+            job.attempts
+                .push(AttemptState::opened_by(e, version, number));
         }
         self.forget_lifted();
     }

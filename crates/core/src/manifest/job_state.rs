@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Axis, Parent};
+use super::entry::{AttemptOpened, Axis, Parent};
 use crate::guards;
 use crate::ids::{AttemptId, AttemptNo, RequestId, Step, Version};
 
@@ -24,6 +24,22 @@ pub struct AttemptState {
     /// and has no mark or checkpoint beyond. `None` for the newest attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Step>,
+}
+
+impl AttemptState {
+    /// Returns the state of an attempt that a version has just opened.
+    pub(crate) fn opened_by(entry: &AttemptOpened, version: Version, number: AttemptNo) -> Self {
+        Self {
+            number,
+            id: entry.attempt,
+            opened: version,
+            parent: entry.parent,
+            start: entry.start,
+            dp_size: entry.dp_size,
+            mesh: entry.mesh.clone(),
+            head: None,
+        }
+    }
 }
 
 /// The state of an open job.

@@ -1,5 +1,7 @@
 //! Tests of the storage: conditions, restarts, listings.
 
+use std::path::Path;
+
 use super::*;
 
 fn headers(body: &[u8]) -> Headers {
@@ -19,6 +21,14 @@ async fn put(
     bucket
         .put(key, headers(body), Bytes::from_static(body), condition)
         .await
+}
+
+/// Opens a storage and creates its bucket, unless its folder has it.
+fn opened(dir: Option<&Path>) -> (Storage, Arc<Bucket>) {
+    let storage = Storage::open(dir.map(Path::to_path_buf)).unwrap();
+    storage.create_bucket("bucket").unwrap();
+    let bucket = storage.bucket("bucket").unwrap();
+    (storage, bucket)
 }
 
 fn absent() -> Condition {
@@ -42,10 +52,8 @@ async fn content(object: &Arc<Object>) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_racer_creates_a_key() {
     let dir = tempfile::tempdir().unwrap();
-    for dir in [None, Some(dir.path().to_owned())] {
-        let storage = Storage::open(dir).unwrap();
-        storage.create_bucket("bucket").unwrap();
-        let bucket = storage.bucket("bucket").unwrap();
+    for dir in [None, Some(dir.path())] {
+        let (_storage, bucket) = opened(dir);
         for round in 0..20 {
             let racers: Vec<_> = (0..16)
                 .map(|_| {
@@ -68,9 +76,7 @@ async fn one_racer_creates_a_key() {
 
 #[tokio::test]
 async fn if_match_compares_the_etag() {
-    let storage = Storage::open(None).unwrap();
-    storage.create_bucket("bucket").unwrap();
-    let bucket = storage.bucket("bucket").unwrap();
+    let (_storage, bucket) = opened(None);
     let first = put(&bucket, "k", b"one", Condition::default())
         .await
         .unwrap();
@@ -92,9 +98,7 @@ async fn if_match_compares_the_etag() {
 async fn files_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
-        storage.create_bucket("bucket").unwrap();
-        let bucket = storage.bucket("bucket").unwrap();
+        let (_storage, bucket) = opened(Some(dir.path()));
         put(&bucket, "a/b", b"old", Condition::default())
             .await
             .unwrap();
@@ -112,8 +116,7 @@ async fn files_survive_a_restart() {
         );
     }
     std::fs::write(dir.path().join("bucket/00000000000000ff.tmp"), b"half").unwrap();
-    let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
-    let bucket = storage.bucket("bucket").unwrap();
+    let (_storage, bucket) = opened(Some(dir.path()));
     assert_eq!(content(&bucket.get("a/b").unwrap()).await, b"new");
     assert!(bucket.get("gone").is_err());
     assert_eq!(
@@ -135,26 +138,21 @@ fn draft(bucket: &Bucket, key: &str, body: &[u8]) -> disk::Draft {
 async fn of_two_files_of_a_key_the_one_that_appeared_last_counts() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
-        storage.create_bucket("bucket").unwrap();
-        let bucket = storage.bucket("bucket").unwrap();
+        let (_storage, bucket) = opened(Some(dir.path()));
         // The first to be written appears last, and the server is killed before it removes the other.
         let (first, second) = (draft(&bucket, "k", b"one"), draft(&bucket, "k", b"two"));
         let folder = bucket.folder.as_ref().unwrap();
         folder.publish(second, headers(b"two")).unwrap();
         folder.publish(first, headers(b"one")).unwrap();
     }
-    let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
-    let bucket = storage.bucket("bucket").unwrap();
+    let (_storage, bucket) = opened(Some(dir.path()));
     assert_eq!(content(&bucket.get("k").unwrap()).await, b"one");
 }
 
 #[tokio::test]
 async fn an_object_whose_file_stays_is_not_deleted() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = Storage::open(Some(dir.path().to_owned())).unwrap();
-    storage.create_bucket("bucket").unwrap();
-    let bucket = storage.bucket("bucket").unwrap();
+    let (_storage, bucket) = opened(Some(dir.path()));
     let object = put(&bucket, "k", b"x", absent()).await.unwrap();
     let files = std::fs::read_dir(dir.path().join("bucket")).unwrap();
     let path = files.last().unwrap().unwrap().path();
@@ -172,10 +170,8 @@ async fn an_object_whose_file_stays_is_not_deleted() {
 #[tokio::test]
 async fn a_write_to_a_deleted_bucket_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for dir in [None, Some(dir.path().to_owned())] {
-        let storage = Storage::open(dir).unwrap();
-        storage.create_bucket("bucket").unwrap();
-        let bucket = storage.bucket("bucket").unwrap();
+    for dir in [None, Some(dir.path())] {
+        let (storage, bucket) = opened(dir);
         storage.delete_bucket("bucket").unwrap();
         put(&bucket, "k", b"x", absent()).await.unwrap_err();
         assert!(bucket.get("k").is_err());

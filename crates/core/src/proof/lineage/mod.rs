@@ -251,16 +251,8 @@ impl History {
             }
             Entry::AttemptOpened(e) => {
                 if let Some(job) = self.jobs.get_mut(&(e.job.clone(), e.opened)) {
-                    let state = AttemptState {
-                        number: job.attempts.len() as u64,
-                        id: e.attempt,
-                        opened: version,
-                        parent: e.parent,
-                        start: e.start,
-                        dp_size: e.dp_size,
-                        mesh: e.mesh.clone(),
-                        head: None,
-                    };
+                    let number = job.attempts.len() as u64;
+                    let state = AttemptState::opened_by(e, version, number);
                     job.attempts.push(AttemptRecord {
                         inherited: e.inherited,
                         ..AttemptRecord::new(state, Vec::new())

@@ -41,7 +41,7 @@ def run(ctx: Context, out: Outcome) -> None:
         f"{COMPUTE * 1e3:g} ms of compute, {SAMPLE_MS:g} ms per sample imitated by waiting, "
         f"checkpoints every {SAVE_EVERY} steps; {PRODUCERS} producers of {WORKERS} workers on a "
         f"dev-s3, a DataLoader of {2 * WORKERS} workers on local files, so the store's fault and "
-        "the network do not touch it"
+        "the network do not touch it, and the fault behind the store's comes sooner"
     )
     _batchweave(ctx, out, given, times)
     if "torch" in ctx.packages:

@@ -78,7 +78,11 @@ def produce(path: Path, kills: int = 0) -> None:
 
 
 def open_producer(path: Path, root: Path, name: str) -> None:
-    """Start a producer, which makes no batch without a job, and kill it when it has opened."""
+    """Start a producer, which makes no batch without a job, and kill it when it has opened.
+
+    Those that wait for another lane's turn need no job: in a stream that was opened before, a file
+    in the place of the folder of their objects refuses them.
+    """
 
     def entries() -> list[dict[str, object]]:
         return [entry for record in fork_checker.records(root) for entry in record["entries"]]
@@ -87,12 +91,18 @@ def open_producer(path: Path, root: Path, name: str) -> None:
     text = path.read_text()
     few = "" if "ahead." in text else "ahead.max_steps = 1\n"
     waiting.write_text(f'ahead.when_no_job = "wait"\n{few}{text}')
+    objects = root / "data" / name
+    if is_new := bool(entries()) and not objects.exists():
+        objects.parent.mkdir(parents=True, exist_ok=True)
+        objects.touch()
     with subprocess.Popen([program, "--config", str(waiting)], stderr=subprocess.DEVNULL) as daemon:
         deadline = time.monotonic() + 60
         while not any(e["kind"] == "opened" and e["producer"] == name for e in entries()):
             assert time.monotonic() < deadline, "not opened"
             time.sleep(0.01)
         daemon.kill()
+    if is_new:
+        objects.unlink()
 
 
 def fork(parent: Path, step: int, child: Path, *more: str) -> Ran:

@@ -126,7 +126,7 @@ def status(url: str, cloud: Cloud, folder: Path, **more: str) -> subprocess.Comp
 def reaches(done: subprocess.CompletedProcess[str], cloud: Cloud) -> set[str]:
     assert done.returncode == NO_STREAM, done
     sent = set(cloud.sent())
-    assert len(sent) == 1, sent
+    assert sent, done
     return sent
 
 
@@ -150,11 +150,12 @@ def test_a_service_account_signs_its_own_token(cloud: Cloud, folder: Path) -> No
     file = folder / "account.json"
     file.write_text(json.dumps(account))
     done = status(GCS, cloud, folder, GOOGLE_APPLICATION_CREDENTIALS=str(file))
-    (sent,) = reaches(done, cloud)
-    claims = sent.removeprefix("Bearer ").split(".")[1]
-    read = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    assert read["iss"] == account["client_email"]
-    assert "cloud-platform" in read["scope"]
+    # Requests that begin in different seconds have different tokens.
+    for sent in reaches(done, cloud):
+        claims = sent.removeprefix("Bearer ").split(".")[1]
+        read = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        assert read["iss"] == account["client_email"]
+        assert "cloud-platform" in read["scope"]
 
 
 def test_federation_outside_of_google_is_refused(cloud: Cloud, folder: Path) -> None:

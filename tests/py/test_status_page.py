@@ -78,8 +78,8 @@ def test_the_producer_s_page_has_a_sample_of_the_data(site: Site, page: Page) ->
     page.show(f"http://127.0.0.1:{site.producer_port}/", 1280, "light")
     drawn = "document.getElementById('sample-text').textContent"
     eventually("the sample on the page", lambda: len(str(page.evaluate(drawn))) > 60)
-    # A row may also end within a word.
-    words = r"(word\d+ ?|\w+ |<\|endoftext\|>|\.\.\.)+\w*"
+    # A row may also end within a word, and begin with the space before one.
+    words = r" ?(word\d+ ?|\w+ |<\|endoftext\|>|\.\.\.)+\w*"
     assert re.fullmatch(words, str(page.evaluate(drawn)))
     assert "sample" not in json.loads(get(site.consumer_port, "/status.json")[1])
 

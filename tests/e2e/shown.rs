@@ -124,6 +124,11 @@ fn what_the_demo_leaves_is_the_text_of_the_documents_that_show_and_where_name() 
         assert_eq!(steps.iter().filter(here).count(), 1, "{source}: {found_at}");
         found += 1;
     }
+    let proof = left.output(&["verify", "--job", "demo"]);
+    assert_eq!(
+        proof["mark"], left.summary["steps"],
+        "ranks mark their end: {proof}"
+    );
     eprintln!("{pieces} pieces of documents in {LOOKED_AT} steps, {begins} from their beginnings");
     assert!(pieces > 50 && begins > 10 && found == LOOKED_AT);
 }

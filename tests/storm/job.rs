@@ -112,22 +112,10 @@ impl Job {
         self.running.values().map(|process| process.0.id())
     }
 
-    /// Returns false if the program does not run, or must live. A daemon must once a rank has ended: what it has not
-    /// stored of this rank, nobody tells the next daemon, so the last steps would not be proved.
+    /// Returns false if the program does not run. Ranks mark their end: no kill leaves steps that are not proved.
     pub(super) fn kill(&mut self, name: &str) -> bool {
-        if name == self.programs.daemon && self.a_rank_has_ended() {
-            return false;
-        }
         let process = self.running.get_mut(name);
         process.is_some_and(|process| process.0.kill().is_ok())
-    }
-
-    fn a_rank_has_ended(&mut self) -> bool {
-        let mut ranks = self.programs.ranks.iter();
-        ranks.any(|rank| match self.running.get_mut(rank) {
-            Some(process) => process.0.try_wait().unwrap().is_some_and(|s| s.success()),
-            None => true,
-        })
     }
 
     /// Ends the daemon by SIGTERM, and waits until it has stored what it knows.

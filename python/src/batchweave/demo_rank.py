@@ -11,7 +11,7 @@ of step and slice, with nothing between them (the Rust rank of the demo writes t
 Numbers are little-endian. F is a JSON object: the reader's state and the size of FILE that it
 covers; it is replaced atomically. Started again, the rank cuts FILE to that size and goes on from
 there, so a step is in FILE once, whenever the rank was killed. With --mark-every K, the steps that
-K divides are made restart points of the job.
+K divides, and the end, are made restart points of the job.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ def _run(args: argparse.Namespace, saved: dict[str, Any] | None, out: BinaryIO) 
             # The frames of this step are then free at the next `next()`.
             del batch
         _save(args.state_file, reader.state_dict(), out)
+        if args.mark_every:
+            # Leaving the block waits until this mark is stored, and the ledgers before it.
+            reader.checkpoint(reader.state_dict())
     return read, first
 
 

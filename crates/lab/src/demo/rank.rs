@@ -50,7 +50,7 @@ pub(crate) struct RankArgs {
     /// Milliseconds of training per step
     #[arg(long, default_value_t = 0)]
     step_ms: u64,
-    /// Make every step divisible by this number a restart point of the job; never by default
+    /// Make every step divisible by this number, and the end, a restart point of the job; never by default
     #[arg(long, default_value_t = 0)]
     mark_every: u64,
 }
@@ -76,12 +76,11 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
         .map_err(io("open", &args.out))?;
     let mut waits = open_waits(&args.waits).map_err(io("open", &args.waits))?;
     let marks = |step: u64| args.mark_every > 0 && step.is_multiple_of(args.mark_every);
-    let mut next_step = 0;
     if let Some(saved) = saved.filter(|_| marks(reader.next_step())) {
         // The rank may have been killed between saving and marking; repeating a mark is harmless.
         reader.checkpoint(&saved.state)?;
     }
-    while args.steps.is_none_or(|steps| next_step < steps) {
+    while args.steps.is_none_or(|steps| reader.next_step() < steps) {
         let began = Instant::now();
         let Some(batch) = reader.next(PATIENCE)? else {
             break;
@@ -92,14 +91,18 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
         out.write_all(&records(&batch)?)
             .map_err(io("write", &args.out))?;
         let state = batch.state_dict();
-        next_step = batch.step() + 1;
         drop(batch);
         let bytes = out.stream_position().map_err(io("write", &args.out))?;
         let saved = Saved { state, bytes };
         save(&args.state_file, &saved).map_err(io("write", &args.state_file))?;
-        if marks(next_step) {
+        if marks(reader.next_step()) {
             reader.checkpoint(&saved.state)?;
         }
+    }
+    if args.mark_every > 0 {
+        // `close` waits until this mark is stored, and the ledgers before it: no kill of the daemon leaves a hole.
+        let last = reader.state_dict();
+        reader.checkpoint(&last)?;
     }
     reader.close(PATIENCE)?;
     Ok(Exit::Ok)

@@ -17,9 +17,10 @@ use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 pub(crate) const RANKS: usize = 4;
 pub(crate) const JOB: &str = "demo";
 const BUCKET: &str = "batchweave-demo";
-/// Steps from one checkpoint to the next, and how many of them the job keeps.
+/// Steps from one checkpoint to the next; the end is one, too.
 pub(crate) const MARK_EVERY: u64 = 40;
-pub(crate) const KEEP: u32 = 2;
+/// Checkpoints that the job keeps.
+pub(crate) const KEEP: u32 = 3;
 /// 16,384 tokens per step: a few hundred steps from the default corpus.
 pub(crate) const SHAPE: Shape = Shape {
     slices: 8,

@@ -7,7 +7,7 @@ use super::checker::Differences;
 use super::corpus::Corpus;
 use super::mixture::producer_name;
 use super::setup::{JOB, KEEP};
-use batchweave_console::output::bytes;
+use batchweave_console::output::{bytes, count};
 use batchweave_daemon::figures::grouped as group;
 
 /// The figures of a run.
@@ -165,10 +165,10 @@ impl Summary {
     }
 
     fn kills(&self) -> String {
-        format!(
-            "{} producer, {} consumer daemon, {} rank",
-            self.producer_restarts, self.consumer_restarts, self.rank_restarts
-        )
+        let producers = count(self.producer_restarts.into(), "producer");
+        let daemons = count(self.consumer_restarts.into(), "consumer daemon");
+        let ranks = count(self.rank_restarts.into(), "rank");
+        format!("{producers}, {daemons}, {ranks}")
     }
 
     pub(crate) fn table(&self) -> String {

@@ -99,7 +99,6 @@ def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
         summary = json.loads(output.splitlines()[-1])
         assert summary["mismatches"] == 0, summary
         assert summary["verify_job"] == "proved", summary
-        assert summary["rank_restarts"] >= 1, summary
 
 
 def test_conversations_are_rendered_by_the_same_file(installed: Installed) -> None:

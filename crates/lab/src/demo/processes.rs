@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -134,6 +135,12 @@ impl Running {
             log: tail(&self.program.log),
         }
     }
+}
+
+/// Whether a program that got SIGTERM ended in order. One that was started again a moment ago does not catch the
+/// signal yet: it has done nothing.
+pub(crate) fn stopped(status: ExitStatus) -> bool {
+    status.success() || status.signal() == Some(Signal::TERM.as_raw())
 }
 
 /// Returns a random port of `PORTS` that is free at this moment. An ephemeral port could be taken by an

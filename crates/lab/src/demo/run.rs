@@ -3,16 +3,15 @@
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batchweave_daemon::Exit;
-use batchweave_log::{Located, Log, LogError, LogOptions};
+use batchweave_log::{Located, Log};
 
 use super::aftermath::{self, Aftermath};
 use super::corpus::{self, Corpus};
 use super::order::{DemoChange, DemoSource};
-use super::processes::{Running, free_port};
+use super::processes::{Running, free_port, stopped};
 use super::said::{say, show};
 use super::scenario::{self, Kill, Victim};
 use super::scrape::Counters;
@@ -21,10 +20,13 @@ use super::summary::Summary;
 use super::{DemoArgs, DemoError, DemoStore, checker, kept, mixture};
 use batchweave_console::CliError;
 use batchweave_console::context::Context;
+use batchweave_console::output::count;
 
 const POLL: Duration = Duration::from_millis(15);
 /// Bytes of text per token, roughly; used only to time the kills.
 const BYTES_PER_TOKEN: u64 = 4;
+/// Steps ahead of the ranks whose bytes are recorded: more at once would delay the kills.
+const RECORDED_AHEAD: u64 = 64;
 /// The mixture changes when one of this number of steps is committed: producers are far ahead of the ranks.
 const CHANGE_AFTER_PART: u64 = 20;
 
@@ -101,6 +103,8 @@ struct Demo<'a> {
     step_bytes: Vec<u64>,
     ranks: Vec<Running>,
     kills: Vec<Kill>,
+    /// Kills that were due when their process had ended.
+    unmade: u32,
     counters: Counters,
     deadline: Instant,
 }
@@ -122,7 +126,9 @@ impl<'a> Demo<'a> {
         let began = Instant::now();
         let mut demo = Self::start(args, setup, &corpus, seed).await?;
         demo.watch().await?;
-        let needed = demo.needed_bytes(demo.trained());
+        let trained = demo.trained();
+        demo.committed(trained).await;
+        let needed = demo.needed_bytes(trained);
         demo.stop().await?;
         let elapsed = began.elapsed();
         eprintln!("reclaiming the rest and proving the run by its ledgers ...");
@@ -143,7 +149,7 @@ impl<'a> Demo<'a> {
         let mut producers = (0..SHAPE.producers)
             .map(|n| setup.producer(n, corpus)?.start())
             .collect::<Result<Vec<_>, DemoError>>()?;
-        let log = open_log(&setup, &mut producers[0]).await?;
+        let log = setup.open_log(&mut producers[0]).await?;
         let consumer = setup.consumer(admin)?.start()?;
         let ranks = (0..RANKS)
             .map(|rank| setup.rank(rank, args, &attempt).start())
@@ -157,6 +163,7 @@ impl<'a> Demo<'a> {
             consumer,
             ranks,
             kills: scenario::draw(seed, args.kills, SHAPE.producers, RANKS),
+            unmade: 0,
             counters: Counters::default(),
             log,
             sources: mixture::sources(corpus),
@@ -172,7 +179,7 @@ impl<'a> Demo<'a> {
         let mut shown = Instant::now();
         loop {
             let trained = self.trained();
-            let committed = self.committed().await;
+            let committed = self.committed(trained).await;
             self.kill_due(committed, trained).await?;
             self.change_mixture(committed).await?;
             if self.all_ranks_ended()? {
@@ -196,6 +203,11 @@ impl<'a> Demo<'a> {
         }
         if std::io::stderr().is_terminal() {
             eprintln!();
+        }
+        self.unmade += self.kills.len() as u32;
+        if self.unmade > 0 {
+            let unmade = count(self.unmade.into(), "kill");
+            eprintln!("{unmade} of this seed came too late: the process had ended");
         }
         Ok(())
     }
@@ -232,6 +244,8 @@ impl<'a> Demo<'a> {
                 "killed {name} at step {}; started again",
                 reached(&kill)
             ));
+        } else {
+            self.unmade += 1;
         }
         Ok(())
     }
@@ -285,12 +299,13 @@ impl<'a> Demo<'a> {
             .unwrap_or(0)
     }
 
-    /// Returns the number of steps in the log.
-    async fn committed(&mut self) -> u64 {
+    /// Returns the number of steps in the log, and records the bytes of those that ranks have trained, or soon will.
+    async fn committed(&mut self, trained: u64) -> u64 {
         // For progress only: the daemons report errors.
         let _ = self.log.catch_up().await;
         let head = self.log.manifest().next_step();
-        for step in self.step_bytes.len() as u64..head {
+        let end = head.min(trained + RECORDED_AHEAD);
+        for step in self.step_bytes.len() as u64..end {
             let Ok(Located::At(entry)) = self.log.locate(step).await else {
                 break;
             };
@@ -304,14 +319,14 @@ impl<'a> Demo<'a> {
         self.counters.read(self.admin).await;
         let within = Duration::from_secs(20);
         let status = self.consumer.stop(within).await?;
-        if !status.success() {
+        if !stopped(status) {
             return Err(self
                 .consumer
                 .failed(&format!("did not stop in order ({status})")));
         }
         for producer in &mut self.producers {
             let status = producer.stop(within).await?;
-            if !status.success() {
+            if !stopped(status) {
                 return Err(producer.failed(&format!("failed ({status})")));
             }
         }
@@ -373,27 +388,5 @@ impl<'a> Demo<'a> {
             verdict,
             aftermath,
         })
-    }
-}
-
-/// Opens the stream once a producer has created it.
-async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoError> {
-    let failed = |e: &dyn std::fmt::Display| DemoError::Usage(e.to_string());
-    let store = batchweave_store::open(&setup.url, &setup.options)
-        .await
-        .map_err(|e| failed(&e))?;
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new(rand::random())
-    };
-    loop {
-        match Log::open(Arc::clone(&store), &options).await {
-            Ok(log) => return Ok(log),
-            Err(LogError::NoStream { .. }) if producer.ended().is_none() => {
-                tokio::time::sleep(POLL).await;
-            }
-            Err(LogError::NoStream { .. }) => return Err(producer.failed("ended early")),
-            Err(e) => return Err(failed(&e)),
-        }
     }
 }

@@ -1,9 +1,13 @@
 //! The demo's folder, store and configuration files, as a person would write them by hand.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave_console::programs::{self, Name, Start};
+use batchweave_log::{Log, LogError, LogOptions};
 use batchweave_store::OpenOptions;
 
 use super::corpus::Corpus;
@@ -16,9 +20,13 @@ use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 
 pub(crate) const RANKS: usize = 4;
 pub(crate) const JOB: &str = "demo";
+const STREAM_POLL: Duration = Duration::from_millis(15);
 const BUCKET: &str = "batchweave-demo";
 /// Steps from one checkpoint to the next; the end is one, too.
 pub(crate) const MARK_EVERY: u64 = 40;
+/// Milliseconds of training in all, so that processes are killed before the ranks end; per step at least 5.
+const TRAINING_MS: u64 = 2_000;
+const STEP_MS: RangeInclusive<u64> = 5..=100;
 /// Checkpoints that the job keeps.
 pub(crate) const KEEP: u32 = 3;
 /// 16,384 tokens per step: a few hundred steps from the default corpus.
@@ -187,6 +195,28 @@ impl Setup {
         self.configured(&self.consumer, "consumer", &config)
     }
 
+    /// Opens the stream once a producer has created it.
+    pub(crate) async fn open_log(&self, producer: &mut Running) -> Result<Log, DemoError> {
+        let failed = |e: &dyn std::fmt::Display| DemoError::Usage(e.to_string());
+        let store = batchweave_store::open(&self.url, &self.options)
+            .await
+            .map_err(|e| failed(&e))?;
+        let options = LogOptions {
+            write_snapshots: false,
+            ..LogOptions::new(rand::random())
+        };
+        loop {
+            match Log::open(Arc::clone(&store), &options).await {
+                Ok(log) => return Ok(log),
+                Err(LogError::NoStream { .. }) if producer.ended().is_none() => {
+                    tokio::time::sleep(STREAM_POLL).await;
+                }
+                Err(LogError::NoStream { .. }) => return Err(producer.failed("ended early")),
+                Err(e) => return Err(failed(&e)),
+            }
+        }
+    }
+
     fn socket(&self) -> String {
         self.folder.join("consumer.sock").display().to_string()
     }
@@ -205,6 +235,8 @@ impl Setup {
     pub(crate) fn rank(&self, rank: usize, args: &DemoArgs, attempt: &str) -> Program {
         let state = self.folder.join("ranks").join(format!("{rank}.state"));
         let file = |path: PathBuf| path.display().to_string();
+        let step_ms = TRAINING_MS / args.steps.unwrap_or(u64::MAX).max(1);
+        let step_ms = step_ms.clamp(*STEP_MS.start(), *STEP_MS.end());
         let mut rank_args: Vec<String> = [
             ["--socket", &self.socket()],
             ["--job", JOB],
@@ -214,7 +246,7 @@ impl Setup {
             ["--state-file", &file(state)],
             ["--out", &file(self.rank_out(rank))],
             ["--waits", &file(self.rank_waits(rank))],
-            ["--step-ms", "5"],
+            ["--step-ms", &step_ms.to_string()],
             ["--mark-every", &MARK_EVERY.to_string()],
         ]
         .concat()

@@ -91,6 +91,7 @@ fn wrong_input_is_one_clear_error() {
         (vec!["--input", "/nowhere/at/all"], "no such file or folder"),
         (vec!["--store", "ftp://x"], "neither s3, file nor a URL"),
         (vec!["--steps", "many"], "invalid value"),
+        (vec!["--steps", "0"], "invalid value '0'"),
     ] {
         let out = Command::new(program("batchweave"))
             .arg("demo")

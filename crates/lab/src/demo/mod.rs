@@ -95,7 +95,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) input: Option<PathBuf>,
     /// Stop the ranks after this many steps; by default they read to the end of the stream
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: Option<u64>,
     /// Seed of the kills; drawn and printed if not given
     #[arg(long, value_name = "N")]

@@ -157,13 +157,13 @@ pub(crate) fn free_port() -> io::Result<u16> {
     Err(last)
 }
 
-/// Returns the last lines of a log file, with its name; one that cannot be read is empty, too.
+/// Returns the last lines of a log file, with its name.
 fn tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().collect();
     if lines.is_empty() {
-        return format!("its log {} is empty", log.display());
+        return format!("its log {} is empty or cannot be read", log.display());
     }
     let last = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n  ");
     format!("the end of {}:\n  {last}", log.display())

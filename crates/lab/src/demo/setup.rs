@@ -20,10 +20,10 @@ use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 
 pub(crate) const RANKS: usize = 4;
 pub(crate) const JOB: &str = "demo";
-const STREAM_POLL: Duration = Duration::from_millis(15);
 const BUCKET: &str = "batchweave-demo";
 /// Steps from one checkpoint to the next; the end is one, too.
 pub(crate) const MARK_EVERY: u64 = 40;
+const STREAM_POLL: Duration = Duration::from_millis(15);
 /// Milliseconds of training in all, so that processes are killed before the ranks end; per step at least 5.
 const TRAINING_MS: u64 = 2_000;
 const STEP_MS: RangeInclusive<u64> = 5..=100;
@@ -235,8 +235,11 @@ impl Setup {
     pub(crate) fn rank(&self, rank: usize, args: &DemoArgs, attempt: &str) -> Program {
         let state = self.folder.join("ranks").join(format!("{rank}.state"));
         let file = |path: PathBuf| path.display().to_string();
-        let step_ms = TRAINING_MS / args.steps.unwrap_or(u64::MAX).max(1);
-        let step_ms = step_ms.clamp(*STEP_MS.start(), *STEP_MS.end());
+        let even = args
+            .steps
+            .and_then(|steps| TRAINING_MS.checked_div(steps))
+            .unwrap_or(0);
+        let step_ms = even.clamp(*STEP_MS.start(), *STEP_MS.end());
         let mut rank_args: Vec<String> = [
             ["--socket", &self.socket()],
             ["--job", JOB],
